@@ -1,0 +1,1 @@
+"""Transformer Lab: build the Transformer of "Attention Is All You Need" part by part."""
