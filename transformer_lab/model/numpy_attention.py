@@ -1,0 +1,35 @@
+"""Section 3.2.1 in NumPy: attention small enough to check by hand."""
+
+import numpy as np
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Turn scores into weights that are positive and sum to 1 along the last axis.
+
+    The largest score of each row is subtracted first: that changes nothing in the result and keeps `exp` from overflowing.
+
+    Args:
+        scores: array of any shape `(..., key)`.
+
+    Returns:
+        Array of the same shape.
+    """
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def numpy_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scaled dot-product attention (equation 1 of the paper), without mask or dropout.
+
+    Args:
+        query: `(batch, query, d_k)`.
+        key: `(batch, key, d_k)`.
+        value: `(batch, key, d_v)`.
+
+    Returns:
+        `(output, weights)` of shapes `(batch, query, d_v)` and `(batch, query, key)`.
+    """
+    d_k = query.shape[-1]
+    scores = query @ key.swapaxes(-2, -1) / np.sqrt(d_k)  # (batch, query, key)
+    weights = softmax(scores)
+    return weights @ value, weights  # (batch, query, d_v)

@@ -1,0 +1,82 @@
+"""The seam in attention: other functions for `MultiHeadAttention.attend`, for speed and for looking inside."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lab.model.attention import scaled_dot_product_attention
+
+
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: nn.Dropout | None = None,
+) -> tuple[Tensor, None]:
+    """The same as `scaled_dot_product_attention` in torch's own kernel, which never shows its weights.
+
+    Args:
+        query: `(batch, heads, query, d_k)`.
+        key: `(batch, heads, key, d_k)`.
+        value: `(batch, heads, key, d_v)`.
+        mask: boolean, broadcasts to `(batch, heads, query, key)`; True means "may attend".
+        dropout: the module; its probability is used while it is in training mode.
+
+    Returns:
+        `(output, None)`, output of shape `(batch, heads, query, d_v)`.
+    """
+    p = dropout.p if dropout is not None and dropout.training else 0.0
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p), None
+
+
+def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """The modules of `model` that have the seam, by name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = {name: module for name, module in model.named_modules() if hasattr(module, "attend")}
+    if not found:
+        raise ValueError(f"no module of this {type(model).__name__} has an `attend`: build it from MultiHeadAttention")
+    return found
+
+
+def set_attention(model: nn.Module, attend: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
+    """Let every attention of `model` compute with `attend`, for example `fused_attention`."""
+    for module in attending_modules(model).values():
+        module.attend = attend
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Keep the attention weights of the calls made inside the `with` block.
+
+    Yields:
+        A dictionary that fills as the model runs: name of the module, such as `encoder.layers.0.self_attention`, to the
+        weights of its latest call, `(batch, heads, query, key)`, detached and on the CPU.
+    """
+    recorded: dict[str, Tensor] = {}
+    modules = attending_modules(model)
+    previous = {name: vars(module).get("attend") for name, module in modules.items()}
+
+    def recorder(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
+        def attend(query, key, value, mask=None, dropout=None):
+            output, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
+            recorded[name] = weights.detach().cpu()
+            return output, weights
+
+        return attend
+
+    try:
+        for name, module in modules.items():
+            module.attend = recorder(name)
+        yield recorded
+    finally:
+        for name, module in modules.items():
+            if previous[name] is None:  # `attend` was not the module's own but its class's
+                del module.attend
+            else:
+                module.attend = previous[name]

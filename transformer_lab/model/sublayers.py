@@ -1,0 +1,56 @@
+"""What surrounds attention: residual connections and layer normalisation (section 3.1), feed-forward (section 3.3)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class LayerNorm(nn.Module):
+    """Layer normalisation (Ba et al. 2016): each position to mean 0 and variance 1 over its features, then gain and bias."""
+
+    def __init__(self, d_model: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(..., d_model)` to the same shape."""
+        mean = x.mean(dim=-1, keepdim=True)
+        variance = x.var(dim=-1, keepdim=True, unbiased=False)
+        return self.gain * (x - mean) / torch.sqrt(variance + self.eps) + self.bias
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, equation 2 of section 3.3, the same at each position."""
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, d_ff)
+        self.w_2 = nn.Linear(d_ff, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(batch, length, d_model)` to the same shape."""
+        return self.w_2(self.dropout(self.w_1(x).relu()))  # (batch, length, d_ff) inside
+
+
+class ResidualConnection(nn.Module):
+    """A way around a sublayer, with dropout on the sublayer's output (section 5.4) and a norm.
+
+    The paper normalises the sum, `LayerNorm(x + Sublayer(x))` (section 3.1). With `norm_first` the sublayer's input is
+    normalised instead (pre-norm, Xiong et al. 2020).
+    """
+
+    def __init__(self, d_model: int, dropout: float = 0.0, norm_first: bool = False) -> None:
+        super().__init__()
+        self.norm = LayerNorm(d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply `sublayer` to `x` `(batch, length, d_model)` and add. Same shape."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))

@@ -1,0 +1,121 @@
+"""Section 3: the Transformer."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from transformer_lab.model.decoder import Decoder
+from transformer_lab.model.embeddings import PositionalEncoding, TokenEmbedding
+from transformer_lab.model.encoder import Encoder
+from transformer_lab.model.masks import padding_mask, target_mask
+
+
+@dataclass
+class TransformerConfig:
+    """The sizes of a Transformer. The defaults are the paper's base model (table 3), all but the vocabularies."""
+
+    source_vocab: int
+    target_vocab: int
+    d_model: int = 512
+    n_heads: int = 8
+    n_layers: int = 6  # of the encoder, and as many of the decoder
+    d_ff: int = 2048
+    dropout: float = 0.1
+    norm_first: bool = False
+    tie: bool = False  # one tensor for both embeddings and the output layer
+    max_length: int = 512
+    pad_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder with their embeddings and the output layer (figure 1 of the paper).
+
+    Raises:
+        ValueError: `d_model` is odd or not divisible by `n_heads`, `dropout` is no probability, or `tie` is asked for
+            with vocabularies of different sizes.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        sizes = (config.n_layers, config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm_first)
+        self.source_embedding = TokenEmbedding(config.source_vocab, config.d_model, config.pad_id)
+        self.target_embedding = TokenEmbedding(config.target_vocab, config.d_model, config.pad_id)
+        self.positional_encoding = PositionalEncoding(config.d_model, config.dropout, config.max_length)
+        self.encoder = Encoder(*sizes)
+        self.decoder = Decoder(*sizes)
+        self.output = nn.Linear(config.d_model, config.target_vocab)
+        if config.tie:
+            tie_embeddings(self)
+        initialize_parameters(self)
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """`source` `(batch, source)` to `(memory, source_mask)`: `(batch, source, d_model)`, `(batch, 1, 1, source)`."""
+        source_mask = padding_mask(source, self.config.pad_id)
+        x = self.positional_encoding(self.source_embedding(source))  # (batch, source, d_model)
+        return self.encoder(x, source_mask), source_mask
+
+    def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
+        """`target` `(batch, target)` to the logits of the token that follows each position, `(batch, target, vocab)`."""
+        mask = target_mask(target, self.config.pad_id)
+        x = self.positional_encoding(self.target_embedding(target))  # (batch, target, d_model)
+        return self.output(self.decoder(x, memory, source_mask, mask))  # (batch, target, vocab)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """`(batch, source)` and `(batch, target)` to `(batch, target, vocab)`. Shifting the target is the caller's part."""
+        memory, source_mask = self.encode(source)
+        return self.decode(target, memory, source_mask)
+
+
+def initialize_parameters(model: nn.Module) -> None:
+    """Give the weights their first values: Xavier for matrices, zero for biases, N(0, 1 / d_model) for embeddings.
+
+    An embedding is multiplied by √d_model before it is used, so its entries then have variance 1, as the positions'
+    have about. Xavier would look at the vocabulary's size and leave the tokens much weaker than the positions.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():  # after the matrices: a tied output layer takes the embedding's values
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+            if module.padding_idx is not None:
+                nn.init.zeros_(module.weight[module.padding_idx])
+
+
+def tie_embeddings(model: Transformer) -> None:
+    """Let both embeddings and the output layer share one weight (section 3.4; Press and Wolf 2017).
+
+    Raises:
+        ValueError: the vocabularies differ in size.
+    """
+    source, target = model.source_embedding.embedding, model.target_embedding.embedding
+    if source.num_embeddings != target.num_embeddings:
+        raise ValueError(
+            f"tied embeddings need one vocabulary, but source_vocab is {source.num_embeddings} "
+            f"and target_vocab {target.num_embeddings}"
+        )
+    source.weight = target.weight
+    model.output.weight = target.weight
+
+
+def count_parameters(config: TransformerConfig) -> int:
+    """The number of trainable parameters, by formula: equal to what counting those of `Transformer(config)` gives."""
+    d_model, d_ff = config.d_model, config.d_ff
+    attention = 4 * (d_model * d_model + d_model)
+    feed_forward = 2 * d_model * d_ff + d_ff + d_model
+    norm = 2 * d_model
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    final_norms = 2 * norm if config.norm_first else 0
+    embeddings = config.target_vocab if config.tie else config.source_vocab + 2 * config.target_vocab
+    return (
+        config.n_layers * (encoder_layer + decoder_layer)
+        + final_norms
+        + embeddings * d_model
+        + config.target_vocab  # the bias of the output layer
+    )
