@@ -25,7 +25,8 @@ def scaled_dot_product_attention(
         dropout: called once, on the whole weight tensor.
 
     Returns:
-        `(output, weights)` of shapes `(..., query, d_v)` and `(..., query, key)`, the weights as they are before dropout.
+        `(output, weights)` of shapes `(..., query, d_v)` and `(..., query, key)`; the weights are those before
+        dropout.
     """
     d_k = query.size(-1)
     scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)  # (..., query, key)

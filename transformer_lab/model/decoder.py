@@ -7,7 +7,7 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output, feed-forward, each in a residual connection of its own."""
+    """Masked self-attention, attention to the encoder's output, feed-forward, each in its own residual connection."""
 
     def __init__(
         self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False

@@ -6,7 +6,7 @@ import numpy as np
 def softmax(scores: np.ndarray) -> np.ndarray:
     """Turn scores into weights that are positive and sum to 1 along the last axis.
 
-    The largest score of each row is subtracted first: that changes nothing in the result and keeps `exp` from overflowing.
+    The largest score of each row is subtracted first: the result stays the same, and `exp` cannot overflow.
 
     Args:
         scores: array of any shape `(..., key)`.

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation (Ba et al. 2016): each position to mean 0 and variance 1 over its features, then gain and bias."""
+    """Layer normalisation (Ba et al. 2016): each position to mean 0 and variance 1, then gain and bias."""
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
