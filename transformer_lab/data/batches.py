@@ -1,0 +1,89 @@
+"""From token ids to padded batches (section 5.1: sentences are batched together by approximate length)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+def pad_batch(sequences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
+    """One int64 tensor `(batch, longest)` from sequences of different lengths, padded on the right with `pad_id`."""
+    longest = max((len(sequence) for sequence in sequences), default=0)
+    padded = [[*sequence, *[pad_id] * (longest - len(sequence))] for sequence in sequences]
+    return torch.tensor(padded, dtype=torch.int64).view(len(sequences), longest)  # (batch, longest)
+
+
+def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Groups sentences of like length: each batch is a list of positions in `lengths`.
+
+    A batch of n sentences, the longest of them m tokens, fills n * m cells once it is padded: never more than
+    `max_tokens`. Every position is in exactly one batch, and each batch is as full as the order by length allows.
+
+    Raises:
+        ValueError: a single sentence is longer than `max_tokens`.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda index: lengths[index]):
+        length = lengths[index]  # the longest so far, because the lengths ascend
+        if length > max_tokens:
+            raise ValueError(f"sentence {index} has {length} tokens, but max_tokens is {max_tokens}: raise max_tokens")
+        if batches and (len(batches[-1]) + 1) * length <= max_tokens:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+@dataclass
+class Batch:
+    """Sentence pairs, padded: `source` and `target` are int64 `(batch, length)`, each of its own length."""
+
+    source: Tensor
+    target: Tensor  # with bos and eos
+    pad_id: int
+    indices: list[int]  # where each pair stands in the corpus
+
+    @property
+    def target_tokens(self) -> int:
+        """How many tokens the loss is taken over: every real token after bos."""
+        return int((self.target[:, 1:] != self.pad_id).sum())
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return replace(self, source=self.source.to(device), target=self.target.to(device))
+
+
+def bucketed_batches(
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    max_tokens: int,
+    pad_id: int,
+    generator: torch.Generator | None = None,
+) -> list[Batch]:
+    """All pairs in padded batches of like length, `max_tokens` cells at most on either side of each.
+
+    With a generator, pairs of the same length are mixed and the batches come in random order, so every epoch differs;
+    without, the order is by length and always the same. A pair counts as long as its longer side.
+
+    Raises:
+        ValueError: the two sides differ in number, or a sentence alone is longer than `max_tokens`.
+    """
+    if len(sources) != len(targets):
+        raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs its target")
+    pairs = list(range(len(sources)))
+    if generator is not None:
+        pairs = torch.randperm(len(sources), generator=generator).tolist()
+    pairs.sort(key=lambda pair: len(sources[pair]) > len(targets[pair]))  # of one length, pairs alike stand together
+    longer_side = [max(len(sources[pair]), len(targets[pair])) for pair in pairs]
+    groups = [[pairs[position] for position in group] for group in token_batches(longer_side, max_tokens)]
+    if generator is not None:
+        groups = [groups[position] for position in torch.randperm(len(groups), generator=generator).tolist()]
+    return [
+        Batch(
+            source=pad_batch([sources[pair] for pair in group], pad_id),
+            target=pad_batch([targets[pair] for pair in group], pad_id),
+            pad_id=pad_id,
+            indices=group,
+        )
+        for group in groups
+    ]

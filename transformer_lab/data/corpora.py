@@ -1,0 +1,192 @@
+"""Sentence pairs for training, validation and test: embedded, downloaded, or the reader's own."""
+
+import gzip
+import logging
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_lab.data.tokenizers import normalize
+from transformer_lab.errors import InputError
+
+Pairs = list[tuple[str, str]]
+
+MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+MULTI30K_SHA256 = {
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    "test_2017_flickr.de.gz": "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
+    "test_2017_flickr.en.gz": "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
+    "test_2017_flickr.fr.gz": "3ba671ceb2299f3304ffafefea7a833d08632fbaf0ba18546f8a2ec2391af496",
+    "test_2017_mscoco.de.gz": "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338",
+    "test_2017_mscoco.en.gz": "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58",
+    "test_2017_mscoco.fr.gz": "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0",
+}
+
+VALIDATION_NAMES = ("val", "valid", "validation", "dev")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentence pairs `(source, target)`. White space is one plain space everywhere, and Unicode is NFC."""
+
+    name: str
+    source: str  # language codes
+    target: str
+    train: Pairs
+    validation: Pairs
+    tests: dict[str, Pairs]  # by name, for instance "test_2016_flickr"
+
+    @property
+    def test(self) -> Pairs:
+        """The first test set."""
+        return next(iter(self.tests.values()))
+
+
+def load_corpus(
+    name_or_folder: str | Path, source: str = "de", target: str = "en", data_dir: str | Path | None = None
+) -> Corpus:
+    """Reads a corpus in the direction `source` to `target`.
+
+    - `captions`: German and English picture captions made by a grammar; nothing is downloaded.
+    - `multi30k`: German, English and French. Looked for in `data_dir`, else in the folder that `TRANSFORMER_LAB_DATA`
+      names (either is the `multi30k` folder or its parent), else in the user's cache, where it is downloaded to once.
+    - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
+    - a table with a sentence pair on each line: `.csv`, or any other file with tabs. The first column is the source,
+      unless the first line holds the two language codes and says otherwise; columns after the second are left aside.
+      Some 5 % of the pairs become the validation set and 5 % the test set, and no sentence is in two sets.
+
+    Pairs with a blank side are left out, and a warning says how many.
+
+    Raises:
+        InputError: there is no such corpus, or it cannot be read: which file, which line, and what to do.
+    """
+    if source == target:
+        raise InputError(f"source and target language are both {source!r}: choose two languages")
+    if name_or_folder == "captions":
+        return _load_captions(source, target)
+    if name_or_folder == "multi30k":
+        return _load_folder("multi30k", _multi30k_folder(source, target, data_dir), source, target)
+    path = Path(name_or_folder)
+    if path.is_dir():
+        return _load_folder(path.resolve().name, path, source, target)
+    if path.is_file():
+        return _load_table(path, source, target)
+    raise InputError(f"no corpus {str(name_or_folder)!r}: give captions, multi30k, or an existing folder or table")
+
+
+def _load_captions(source: str, target: str) -> Corpus:
+    from transformer_lab.data.captions import caption_splits
+
+    if {source, target} != {"de", "en"}:
+        raise InputError(f"captions has no {source} to {target}: its languages are de and en")
+    splits = caption_splits()
+    train, validation, test = (
+        [(c.german, c.english) if source == "de" else (c.english, c.german) for c in split]
+        for split in (splits.train, splits.validation, splits.test)
+    )
+    return Corpus("captions", source, target, train, validation, {"test": test})
+
+
+# --- a folder with one file for each split and language ---
+
+
+def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
+    present = {path.name.removesuffix(".gz") for path in folder.iterdir()}
+    validation = next((split for split in VALIDATION_NAMES if f"{split}.{source}" in present), "val")
+    tests = sorted(file.removesuffix(f".{source}") for file in present if _is_test(file, source))
+    return Corpus(
+        name,
+        source,
+        target,
+        train=_read_parallel(folder, "train", source, target),
+        validation=_read_parallel(folder, validation, source, target),
+        tests={split: _read_parallel(folder, split, source, target) for split in tests or ["test"]},
+    )
+
+
+def _is_test(file: str, language: str) -> bool:
+    return file.startswith("test") and file.endswith(f".{language}")
+
+
+def _read_parallel(folder: Path, split: str, source: str, target: str) -> Pairs:
+    source_path, target_path = (_plain_or_gzipped(folder, f"{split}.{language}") for language in (source, target))
+    source_lines, target_lines = _read_lines(source_path), _read_lines(target_path)
+    if len(source_lines) != len(target_lines):
+        raise InputError(
+            f"{source_path} has {len(source_lines)} lines but {target_path} has {len(target_lines)}: "
+            "line n of one must translate line n of the other"
+        )
+    return _without_blanks(list(zip(source_lines, target_lines, strict=True)), source_path)
+
+
+def _plain_or_gzipped(folder: Path, file: str) -> Path:
+    for path in (folder / file, folder / f"{file}.gz"):
+        if path.is_file():
+            return path
+    raise InputError(
+        f"{folder} has no {file} or {file}.gz: a corpus folder needs train, val and test in both languages"
+    )
+
+
+def _read_lines(path: Path) -> list[str]:
+    # Only "\n" ends a line: str.splitlines would also cut at characters inside sentences, such as U+2028 and U+0085.
+    return [normalize(line) for line in _read_text(path).removesuffix("\n").split("\n")]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
+        raise InputError(f"{path} cannot be read: {error}") from error
+    content = content.removeprefix(b"\xef\xbb\xbf")  # the byte-order mark that some programs write
+    try:
+        text = content.decode("utf-8")
+        if "\0" in text:
+            raise InputError(f"{path}, line {text[: text.index(chr(0))].count(chr(10)) + 1}: a NUL byte: remove it")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}, line {line}: not valid UTF-8: save the file as UTF-8") from error
+    return text
+
+
+def _without_blanks(pairs: Pairs, path: Path) -> Pairs:
+    kept = [pair for pair in pairs if all(pair)]
+    if not kept:
+        raise InputError(f"{path} has no sentences: fill it, or give another corpus")
+    if len(kept) < len(pairs):
+        first = next(number for number, pair in enumerate(pairs, start=1) if not all(pair))
+        log.warning(
+            "%s: %d pairs with a blank side left out, the first on line %d", path, len(pairs) - len(kept), first
+        )
+    return kept
+
+
+# --- a table with both languages ---
+
+
+def _load_table(path: Path, source: str, target: str) -> Corpus:
+    raise InputError(f"{path} is not a folder")
+
+
+# --- Multi30k ---
+
+
+def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> Path:
+    named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
+    if named is None:
+        raise InputError("no Multi30k: give its folder as data_dir or in TRANSFORMER_LAB_DATA")
+    folder = Path(named)
+    return folder if folder.name == "multi30k" else folder / "multi30k"
