@@ -78,7 +78,7 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
         ValueError: `d_model` is not divisible by `n_heads`.
     """
     batch, length, d_model = x.shape
-    if d_model % n_heads:
+    if n_heads < 1 or d_model % n_heads:
         raise ValueError(f"d_model {d_model} is not divisible by n_heads {n_heads}")
     return x.view(batch, length, n_heads, d_model // n_heads).transpose(1, 2)  # (batch, heads, length, d_k)
 
@@ -109,7 +109,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if d_model % n_heads:
+        if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model {d_model} is not divisible by n_heads {n_heads}")
         self.n_heads = n_heads
         self.w_q = nn.Linear(d_model, d_model)

@@ -7,10 +7,18 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """Section 3.4: a vector for each token, multiplied by √d_model. The vector of `pad_id` is zero and stays zero."""
+    """Section 3.4: a vector for each token, multiplied by √d_model.
+
+    The vector of `pad_id` starts at zero and gets no gradient here; an output layer that shares the weight may move it.
+
+    Raises:
+        ValueError: `pad_id` is not a token of the vocabulary.
+    """
 
     def __init__(self, vocab_size: int, d_model: int, pad_id: int) -> None:
         super().__init__()
+        if not 0 <= pad_id < vocab_size:
+            raise ValueError(f"pad_id {pad_id} is not a token of a vocabulary of {vocab_size}")
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
         self.scale = math.sqrt(d_model)
 
@@ -30,10 +38,12 @@ def sinusoidal_encoding(length: int, d_model: int) -> Tensor:
     """
     if d_model % 2:
         raise ValueError(f"d_model {d_model} is odd: each sine needs its cosine, take {d_model - 1} or {d_model + 1}")
-    positions = torch.arange(length, dtype=torch.get_default_dtype())[:, None]  # (length, 1)
-    frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.get_default_dtype()) / d_model)  # (d_model / 2)
+    # In float64, because float32 knows an angle of 500 to 3e-5 only.
+    positions = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
+    frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (d_model / 2)
     angles = positions * frequencies  # (length, d_model / 2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # (length, d_model)
+    encoding = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # (length, d_model)
+    return encoding.to(torch.get_default_dtype())
 
 
 class PositionalEncoding(nn.Module):

@@ -45,7 +45,11 @@ def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def set_attention(model: nn.Module, attend: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
-    """Let every attention of `model` compute with `attend`, for example `fused_attention`."""
+    """Let every attention of `model` compute with `attend`, for example `fused_attention`.
+
+    Raises:
+        ValueError: `model` has no attention with the seam.
+    """
     for module in attending_modules(model).values():
         module.attend = attend
 
@@ -57,6 +61,9 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Yields:
         A dictionary that fills as the model runs: name of the module, such as `encoder.layers.0.self_attention`, to the
         weights of its latest call, `(batch, heads, query, key)`, detached and on the CPU.
+
+    Raises:
+        ValueError: `model` has no attention with the seam.
     """
     recorded: dict[str, Tensor] = {}
     modules = attending_modules(model)
