@@ -84,8 +84,8 @@ def initialize_parameters(model: nn.Module) -> None:
     """Give the weights their first values: Xavier for matrices, zero for biases, N(0, 1 / d_model) for embeddings.
 
     An embedding is multiplied by √d_model before it is used, so its entries then have a standard deviation of 1, beside
-    0.55 of the positions that are added (20 tokens). Xavier looks at the vocabulary's size: with 8,000 tokens and d_model
-    256 it would leave the tokens 0.25.
+    0.55 of the positions in a sentence of 20 tokens. Xavier looks at the vocabulary's size: with 8,000 tokens and
+    d_model 256 it would leave the tokens 0.25.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
