@@ -1,0 +1,227 @@
+"""Without these, notebooks and solutions could drift from their text, from each other, or leak an answer."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from transformer_lab.authoring import build_notebooks, outdated_notebooks, read_text
+from transformer_lab.authoring.__main__ import main
+from transformer_lab.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TEXT = """# Doubling
+
+What you will build.
+
+```{code-cell} ipython3
+from math import prod
+
+
+def check(answer):
+    assert answer(3) == 6
+    print("passed")
+```
+
+## The exercise
+
+Write it.
+
+```{code-cell} ipython3
+:exercise: doubled
+```
+
+```{code-cell} ipython3
+:check: doubled
+```
+
+Some words about it, then a list of one:
+
+```
+# this is no heading
+```
+
+## What comes next
+```{code-cell} ipython3
+:tags: [hide-input]
+
+print(doubled(4))
+```
+"""
+
+
+def doubled(number: int) -> int:
+    """Twice the number."""
+    return number + number
+
+
+EXERCISES = {"doubled": SimpleNamespace(answer=doubled, blank=(), points=3, minutes=1)}
+
+
+@pytest.fixture
+def course(tmp_path) -> Path:
+    """The root of a course with one text."""
+    (tmp_path / "course").mkdir()
+    (tmp_path / "course" / "01_doubling.md").write_text(TEXT, encoding="utf-8")
+    return tmp_path
+
+
+def cells(notebook) -> dict:
+    return {cell.id: cell for cell in notebook.cells}
+
+
+def test_the_two_notebooks_differ_in_the_exercise_alone(course):
+    notebook, solution = read_text(course / "course" / "01_doubling.md", EXERCISES)
+    assert list(cells(notebook)) == [
+        "doubling", "doubling-2", "the-exercise", "exercise-doubled", "check-doubled", "the-exercise-2",
+        "what-comes-next", "what-comes-next-2",
+    ]  # fmt: skip
+    different = [mine.id for mine, other in zip(notebook.cells, solution.cells, strict=True) if mine != other]
+    assert different == ["exercise-doubled"]
+    assert cells(notebook)["exercise-doubled"].source == (
+        "# Exercise: 3 points, about 1 minute\n"
+        'def doubled(number: int) -> int:\n    """Twice the number."""\n'
+        "    # YOUR CODE HERE\n    raise NotImplementedError()"
+    )
+    assert "return number + number" in cells(solution)["exercise-doubled"].source
+    assert cells(notebook)["check-doubled"].source == "# NBVAL_CHECK_OUTPUT\ncheck(doubled)"
+    assert cells(notebook)["what-comes-next-2"].metadata.tags == ["hide-input"]
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+
+
+def test_nothing_of_the_answer_is_left_in_the_student_notebook(course):
+    notebook, _ = read_text(course / "course" / "01_doubling.md", EXERCISES)
+    assert "number + number" not in nbformat.writes(notebook)
+    assert "SOLUTION" not in nbformat.writes(notebook)
+
+
+def test_ids_of_the_other_sections_stay_when_one_section_changes(course):
+    path = course / "course" / "01_doubling.md"
+    before = list(cells(read_text(path, EXERCISES)[0]))
+    path.write_text(TEXT.replace("Write it.", "Write it.\n\n```{code-cell}\nprod([1])\n```\n\n### A hint\n\nAdd."))
+    after = list(cells(read_text(path, EXERCISES)[0]))
+    assert [cell_id for cell_id in after if cell_id not in before] == ["the-exercise_a-hint", "the-exercise_a-hint-2"]
+    assert set(before) <= set(after)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("exercise: doubled", "exercise: dubled"), "there is no exercise `dubled`; there are doubled"),
+        (("check: doubled\n", "check: doubled\ncheck(doubled)\n"), "the check cell of `doubled` must be empty"),
+        (("exercise: doubled\n", "exercise: doubled\n\nx = 1\n"), "the exercise cell of `doubled` must be empty"),
+        ((":exercise: doubled", ""), "no cell `:exercise: doubled` stands before"),
+        ((":check: doubled", ""), "no cell `:check: doubled` stands after"),
+        (("## What comes next", "## The exercise"), "two cells would have the id `the-exercise`"),
+    ],
+)
+def test_a_text_that_cannot_be_built_says_why(course, change, says):
+    path = course / "course" / "01_doubling.md"
+    assert change[0] in TEXT
+    path.write_text(TEXT.replace(*change))
+    with pytest.raises(InputError, match=says) as caught:
+        read_text(path, EXERCISES)
+    assert str(caught.value).startswith("01_doubling.md: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_build_executes_once_and_the_check_finds_every_drift(course):
+    notebook_path, solution_path = (course / folder / "01_doubling.ipynb" for folder in ("notebooks", "solutions"))
+    assert len(outdated_notebooks(course, EXERCISES)) == 2
+    assert build_notebooks(course, EXERCISES) == [notebook_path, solution_path]
+    solution = nbformat.read(solution_path, as_version=4)
+    nbformat.validate(solution)
+    assert cells(solution)["check-doubled"].outputs[0].text == "passed\n"
+    assert cells(solution)["what-comes-next-2"].outputs[0].text == "8\n"
+    assert not any(cell.get("outputs") for cell in nbformat.read(notebook_path, as_version=4).cells)
+    assert outdated_notebooks(course, EXERCISES) == []
+    assert build_notebooks(course, EXERCISES) == []  # nothing has changed: nothing is executed or written
+
+    # a student's notebook edited by hand
+    notebook_path.write_text(notebook_path.read_text().replace("Write it.", "Write this."))
+    assert outdated_notebooks(course, EXERCISES) == ["notebooks/01_doubling.ipynb does not match course/01_doubling.md"]
+    assert build_notebooks(course, EXERCISES) == [notebook_path]
+
+    # a solution saved without its outputs
+    executed = solution_path.read_text()
+    for cell in solution.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    nbformat.write(solution, solution_path)
+    assert outdated_notebooks(course, EXERCISES)[0].startswith("solutions/01_doubling.ipynb does not match")
+    solution_path.write_text(executed)
+
+    # another answer in the package: the text is the same, the solution is not
+    def doubled(number: int) -> int:
+        """Twice the number."""
+        return 2 * number
+
+    changed = {"doubled": SimpleNamespace(answer=doubled, blank=(), points=3, minutes=1)}
+    assert outdated_notebooks(course, changed)[0].startswith("solutions/01_doubling.ipynb does not match")
+
+    # a notebook whose text is gone
+    (course / "notebooks" / "02_gone.ipynb").write_text("{}")
+    assert outdated_notebooks(course, EXERCISES) == ["notebooks/02_gone.ipynb has no text in course/"]
+
+
+def test_a_solution_that_fails_is_not_written(course):
+    """A broken text must not replace the last good solution by one with a traceback in it."""
+    path = course / "course" / "01_doubling.md"
+    path.write_text(TEXT.replace("print(doubled(4))", "print(doubled(4) / 0)"))
+    with pytest.raises(InputError, match=r"solutions/01_doubling\.ipynb stopped: ZeroDivisionError: division by zero"):
+        build_notebooks(course, EXERCISES)
+    assert not (course / "solutions" / "01_doubling.ipynb").exists()
+
+
+def test_the_command_fails_on_drift_and_on_a_folder_without_texts(course, monkeypatch, capsys):
+    monkeypatch.chdir(course)
+    monkeypatch.setattr("transformer_lab.authoring.__main__.EXERCISES", EXERCISES)
+    assert main(["check"]) == 1
+    assert "notebooks/01_doubling.ipynb does not match course/01_doubling.md: run" in capsys.readouterr().err
+    assert main(["build", "03_missing"]) == 1
+    assert "there is no text `03_missing`; known are 01_doubling" in capsys.readouterr().err
+    monkeypatch.chdir(course / "course")
+    assert main(["check"]) == 1
+    assert "no text like 01_name.md" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:Object of type")  # nbgrader's own way with its database
+def test_nbgrader_makes_the_same_exercise_and_grades_a_right_and_an_empty_submission(course, monkeypatch):
+    """An instructor hands the solutions to nbgrader: it must release the student's notebook and give the points."""
+    from nbgrader.apps import NbGraderAPI
+    from traitlets.config import Config
+
+    # nbgrader calls `alembic`, which stands beside this Python
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    build_notebooks(course, EXERCISES)
+    config = Config()
+    config.CourseDirectory.root = str(course / "graded")
+    config.CourseDirectory.course_id = "lab"
+    source = course / "graded" / "source" / "week1"
+    source.mkdir(parents=True)
+    (source / "01_doubling.ipynb").write_text((course / "solutions" / "01_doubling.ipynb").read_text())
+    api = NbGraderAPI(config=config)
+    assert api.generate_assignment("week1")["success"]
+
+    released = nbformat.read(course / "graded" / "release" / "week1" / "01_doubling.ipynb", as_version=4)
+    student = nbformat.read(course / "notebooks" / "01_doubling.ipynb", as_version=4)
+    assert [cell.source for cell in released.cells] == [cell.source for cell in student.cells]
+    assert not any(cell.get("outputs") for cell in released.cells)
+
+    answered = json.loads(nbformat.writes(released))
+    for cell in answered["cells"]:
+        cell["source"] = "".join(cell["source"]).replace("raise NotImplementedError()", "return 2 * number")
+    scores = {}
+    for student_id, submission in (("right", answered), ("empty", json.loads(nbformat.writes(released)))):
+        folder = course / "graded" / "submitted" / student_id / "week1"
+        folder.mkdir(parents=True)
+        (folder / "01_doubling.ipynb").write_text(json.dumps(submission))
+        assert api.autograde("week1", student_id)["success"]
+        with api.gradebook as gradebook:
+            scores[student_id] = gradebook.find_submission("week1", student_id).score
+    assert scores == {"right": 3, "empty": 0}

@@ -1,0 +1,41 @@
+"""`python -m transformer_lab.authoring build [NAME ...] [--all]` and `python -m transformer_lab.authoring check`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from transformer_lab.authoring.notebooks import build_notebooks, outdated_notebooks
+from transformer_lab.errors import InputError
+
+EXERCISES: dict[str, Any] = {}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m transformer_lab.authoring", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="build notebooks/ and solutions/ from course/, execute what has changed")
+    build.add_argument("names", nargs="*", metavar="NAME", help="such as 01_attention; all, if none is named")
+    build.add_argument("--all", action="store_true", help="execute every solution, changed or not")
+    commands.add_parser("check", help="fail if a built notebook does not match its text")
+    chosen = parser.parse_args(arguments)
+
+    root = Path.cwd()
+    try:
+        if chosen.command == "build":
+            for path in build_notebooks(root, EXERCISES, chosen.names, everything=chosen.all):
+                print(f"wrote {path.relative_to(root)}")
+            return 0
+        lines = outdated_notebooks(root, EXERCISES)
+    except InputError as error:
+        for message in (error.__cause__, error):
+            if message:
+                print(message, file=sys.stderr)
+        return 1
+    for line in lines:
+        print(f"{line}: run `make notebooks`", file=sys.stderr)
+    return bool(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
