@@ -1,0 +1,125 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.training.checkpoints import (
+    average_checkpoints,
+    load_tensors,
+    load_training_state,
+    load_weights,
+    model_weights,
+    save_tensors,
+    save_training_state,
+)
+
+TINY = {"source_vocab": 13, "target_vocab": 13, "d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 12}
+
+
+def tiny_model(seed=0, **changes):
+    torch.manual_seed(seed)
+    return Transformer(TransformerConfig(**TINY | changes))
+
+
+def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
+    """Summed in half precision, 2048 + 1 + 1 + 2 is 2050, because 2049 is not among its numbers."""
+    states = [
+        {"weight": torch.tensor([value], dtype=torch.float16), "steps": torch.tensor(index)}
+        for index, value in enumerate([2048.0, 1.0, 1.0, 2.0])
+    ]
+    before = [{name: tensor.clone() for name, tensor in state.items()} for state in states]
+    averaged = average_checkpoints(states)
+    assert averaged["weight"].dtype == torch.float16
+    assert averaged["weight"].item() == 2052 / 4
+    assert averaged["steps"].item() == 3  # not a floating-point number: the last one's
+    averaged["steps"] += 1
+    averaged["weight"] += 1
+    for state, copy in zip(states, before, strict=True):
+        assert all(torch.equal(state[name], copy[name]) for name in state)
+
+
+def test_averaging_nothing_or_different_models_is_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        average_checkpoints([])
+    with pytest.raises(ValueError, match="bias"):
+        average_checkpoints([{"weight": torch.zeros(1)}, {"weight": torch.zeros(1), "bias": torch.zeros(1)}])
+
+
+def test_tied_weights_are_stored_once_and_stay_tied():
+    """safetensors refuses two names for one memory, and three copies would be most of a small model."""
+    model, other = tiny_model(tie=True), tiny_model(seed=1, tie=True)
+    weights = model_weights(model)
+    assert sum(tensor.numel() for tensor in weights.values()) == sum(p.numel() for p in model.parameters())
+    load_weights(other, weights)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert other.output.weight is other.source_embedding.embedding.weight
+
+
+def test_a_training_state_comes_back_bit_for_bit(tmp_path):
+    """A moment left out, or given to another parameter, would let a resumed run drift from the uninterrupted one."""
+    model = tiny_model(tie=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    tokens = torch.tensor([[4, 5, 6, 2]])
+
+    def step(model, optimizer):
+        optimizer.zero_grad()
+        torch.manual_seed(3)
+        model(tokens, tokens).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step(model, optimizer)
+    save_training_state(tmp_path / "latest.safetensors", model, optimizer, {"step": 3})
+    other = tiny_model(seed=1, tie=True)
+    other_optimizer = torch.optim.AdamW(other.parameters(), lr=0.01)
+    assert load_training_state(tmp_path / "latest.safetensors", other, other_optimizer) == {"step": 3}
+    for _ in range(2):
+        step(model, optimizer)
+        step(other, other_optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_weights_of_another_model_are_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=r"names such as decoder\.layers\.1\."):
+        load_weights(tiny_model(n_layers=2), model_weights(tiny_model()))
+    with pytest.raises(InputError, match=r"\(13, 8\) there, but \(14, 8\)"):
+        load_weights(tiny_model(source_vocab=14), model_weights(tiny_model()))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", None])
+def test_a_damaged_checkpoint_is_one_clear_line(tmp_path, content):
+    path = tmp_path / "latest.safetensors"
+    save_tensors(path, {"weight": torch.zeros(1000)}, {"epoch": 1})
+    path.write_bytes(path.read_bytes()[:-100] if content is None else content)
+    with pytest.raises(InputError, match=r"latest\.safetensors is damaged") as error:
+        load_tensors(path)
+    assert "\n" not in str(error.value)
+
+
+FULL_DISK = """
+import resource, sys, torch
+from pathlib import Path
+from transformer_lab.errors import InputError
+from transformer_lab.training.checkpoints import save_tensors
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # writing beyond it fails like a full disk
+try:
+    save_tensors(Path(sys.argv[1]), {"weight": torch.ones(100_000)}, {"epoch": 2})
+except InputError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
+    """Written in place, the new file would have destroyed the old one before it failed."""
+    pytest.importorskip("resource", reason="this system cannot limit the size of files")
+    path = tmp_path / "latest.safetensors"
+    save_tensors(path, {"weight": torch.zeros(10)}, {"epoch": 1})
+    child = subprocess.run([sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, check=False)
+    assert child.returncode == 1
+    assert child.stderr.startswith(f"cannot write {path} (File too large")
+    assert len(child.stderr.splitlines()) == 1
+    assert load_tensors(path)[1] == {"epoch": 1}
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # nothing half-written stays

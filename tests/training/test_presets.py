@@ -1,0 +1,63 @@
+from dataclasses import fields
+
+import pytest
+
+from transformer_lab.errors import InputError
+from transformer_lab.training.presets import PRESETS, find_preset, override
+
+
+def test_the_four_presets_are_found_by_name():
+    """The command offers these names; `paper` must stay the paper's base model (table 3, sections 5.3 and 5.4)."""
+    assert list(PRESETS) == ["tour", "laptop", "gpu", "paper"]
+    paper = find_preset("paper")
+    assert (paper.n_layers, paper.d_model, paper.n_heads, paper.d_ff, paper.dropout) == (6, 512, 8, 2048, 0.1)
+    assert (paper.schedule, paper.warmup_steps, paper.label_smoothing) == ("paper", 4000, 0.1)
+    assert (paper.betas, paper.eps, paper.norm_first) == ((0.9, 0.98), 1e-9, False)
+
+
+def test_an_unknown_preset_is_answered_with_the_known_ones():
+    with pytest.raises(InputError, match="unknown preset 'laptpo': the presets are tour, laptop, gpu, paper"):
+        find_preset("laptpo")
+
+
+def test_every_field_can_be_replaced_by_its_own_text():
+    """A field whose type cannot be read from text could not be set on the command line at all."""
+    for preset in PRESETS.values():
+        texts = {field.name: str(getattr(preset, field.name)).strip("()") for field in fields(preset)}
+        assert override(PRESETS["tour"], texts) == preset
+
+
+def test_override_gives_values_of_the_right_type():
+    """`bool("false")` is True, and a number kept as text fails far away, in the middle of a model."""
+    texts = {"epochs": " 3", "tie": "False", "train_limit": "200", "betas": "0.8, 0.9", "peak_rate": "1e-4"}
+    preset = override(PRESETS["laptop"], texts)
+    assert (preset.epochs, preset.tie, preset.train_limit, preset.betas) == (3, False, 200, (0.8, 0.9))
+    assert preset.peak_rate == 1e-4
+    assert PRESETS["laptop"].epochs != 3
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "message"),
+    [
+        ("epochs", "3.5", "epochs is '3.5', but must be a whole number"),
+        ("epochs", "0", "epochs is 0, but must be at least 1"),
+        ("dropout", "a lot", "dropout is 'a lot', but must be a number"),
+        ("dropout", "1", "dropout is 1.0, but must be at least 0 and less than 1"),
+        ("peak_rate", "nan", "peak_rate is nan, but must be a finite number"),
+        ("peak_rate", "0", "peak_rate is 0.0, but must be greater than 0"),
+        ("clip_norm", "-1", "clip_norm is -1.0, but must not be negative"),
+        ("tie", "maybe", "tie is 'maybe', but must be true or false"),
+        ("train_limit", "all", "train_limit is 'all', but must be a whole number or none"),
+        ("train_limit", "0", "train_limit is 0, but must be at least 1"),
+        ("betas", "0.9", "betas is '0.9', but must be two numbers with a comma between them"),
+        ("betas", "0.9,1", r"betas are \(0.9, 1.0\), but each must be"),
+        ("schedule", "cosine", "schedule is 'cosine', but must be one of: linear, paper"),
+        ("tokenizer", "spacy", "set tie to false, or tokenizer to bpe"),
+        ("learning_rate", "1", "a preset has no field 'learning_rate': the fields are name, corpus,"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
+    """These come straight from the command line: each must be one line that says what to write instead."""
+    with pytest.raises(InputError, match=message) as error:
+        override(PRESETS["laptop"], {field: text})
+    assert "\n" not in str(error.value)

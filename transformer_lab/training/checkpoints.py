@@ -1,0 +1,177 @@
+"""Weights and training states on disk: safetensors with JSON in the header, replaced in one step, never pickled."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from transformer_lab.errors import InputError
+
+
+def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints (section 6.1 averages the last 5 of the base model).
+
+    Args:
+        state_dicts: oldest first, all with the same names and shapes; they stay as they are.
+
+    Returns:
+        Floating-point tensors: the mean, summed in float64, in the dtype they had. All others: those of the last.
+
+    Raises:
+        ValueError: no checkpoint, or two with different names.
+    """
+    if not state_dicts:
+        raise ValueError("no checkpoints to average: give at least one")
+    last = state_dicts[-1]
+    for state_dict in state_dicts:
+        if state_dict.keys() != last.keys():
+            differing = ", ".join(sorted(state_dict.keys() ^ last.keys()))
+            raise ValueError(f"checkpoints of different models cannot be averaged: not all of them have {differing}")
+    averaged = {}
+    for name, tensor in last.items():
+        if tensor.is_floating_point():
+            total = sum(state_dict[name].double() for state_dict in state_dicts)
+            averaged[name] = (total / len(state_dicts)).to(tensor.dtype)
+        else:
+            averaged[name] = tensor.clone()
+    return averaged
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one line what keeps `path` from being written.
+
+    Raises:
+        InputError: the folder cannot be written, or the disk is full.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
+        raise InputError(
+            f"cannot write {path} ({reason}): make room there or choose another folder; what was saved before is intact"
+        ) from None
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to. What is written there takes the place of `path` at once, or not at all.
+
+    Raises:
+        InputError: as `writing`; the old file is as it was.
+    """
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        with writing(path):
+            yield unfinished
+            with open(unfinished, "rb+") as file:
+                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
+            os.replace(unfinished, path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write tensors, and `facts` as JSON in the header of the same file, so that the two can never disagree.
+
+    Raises:
+        InputError: as `replacing`.
+    """
+    with replacing(path) as unfinished:
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()},
+            unfinished,
+            metadata={"facts": json.dumps(facts)},
+        )
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_tensors` wrote, on the CPU: `(tensors, facts)`.
+
+    Raises:
+        InputError: there is no such file, or it is not whole.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["facts"])  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: start this run again in another folder") from None
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
+
+
+def model_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The state of `model` by name, a tensor that has several names (tied embeddings) under its first alone."""
+    weights: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():  # the very tensors, not views of them
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            weights[name] = tensor.detach()
+    return weights
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy `weights`, as `model_weights` gives them, into `model`.
+
+    Raises:
+        InputError: names or shapes differ.
+    """
+    own = model_weights(model)
+    if own.keys() != weights.keys():
+        differing = sorted(own.keys() ^ weights.keys())
+        raise InputError(f"these weights are of another model: {len(differing)} names such as {differing[0]} differ")
+    for name, tensor in own.items():
+        if tensor.shape != weights[name].shape:
+            raise InputError(
+                f"these weights are of another model: {name} is {tuple(weights[name].shape)} there, "
+                f"but {tuple(tensor.shape)} in this model"
+            )
+        tensor.copy_(weights[name])
+
+
+def save_training_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]
+) -> None:
+    """Write everything that a run needs to go on: weights, the optimizer's moments, and `facts` such as the step.
+
+    Raises:
+        InputError: as `replacing`.
+    """
+    tensors = {f"model.{name}": tensor for name, tensor in model_weights(model).items()}
+    moments = optimizer.state_dict()["state"]  # numbered in the order of the parameters
+    for index, (name, _) in enumerate(model.named_parameters()):
+        for moment, tensor in moments.get(index, {}).items():
+            tensors[f"optimizer.{moment}.{name}"] = tensor
+    save_tensors(path, tensors, facts)
+
+
+def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Put what `save_training_state` wrote into `model` and `optimizer`, and give back the facts.
+
+    Raises:
+        InputError: the file is missing, damaged or of another model.
+    """
+    tensors, facts = load_tensors(path)
+    weights: dict[str, Tensor] = {}
+    moments: dict[str, dict[str, Tensor]] = {name: {} for name, _ in model.named_parameters()}
+    for key, tensor in tensors.items():
+        part, name = key.split(".", 1)
+        if part == "model":
+            weights[name] = tensor
+        else:
+            moment, name = name.split(".", 1)
+            moments.setdefault(name, {})[moment] = tensor
+    load_weights(model, weights)
+    optimizer.load_state_dict(
+        {"state": dict(enumerate(moments.values())), "param_groups": optimizer.state_dict()["param_groups"]}
+    )
+    return facts

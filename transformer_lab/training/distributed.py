@@ -1,0 +1,77 @@
+"""Several processes that train one model: each takes its part of every batch, and the gradients are summed.
+
+Start them with `torchrun --nproc-per-node 2 -m transformer_lab.cli train ...`.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from transformer_lab.data.batches import Batch
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together. The first, rank 0, is the one that writes and speaks."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def share_of(self, batch: Batch) -> Batch:
+        """This process's sentences of `batch`: every `count`-th. It may get none of a small batch."""
+        mine = slice(self.rank, None, self.count)
+        return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
+
+    def wait_for_all(self) -> None:
+        if self.count > 1:
+            dist.barrier()
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter], losses: Tensor) -> Tensor:
+        """Sum the gradients of all processes, in place, and give back the sum of their losses.
+
+        One message carries everything: a collective call costs about the same for one number as for thousands.
+        """
+        if self.count == 1:
+            return losses
+        parameters = list(parameters)
+        for parameter in parameters:
+            if parameter.grad is None:  # this process had no sentence
+                parameter.grad = torch.zeros_like(parameter)
+        message = torch.cat([losses, *(parameter.grad.flatten() for parameter in parameters)])
+        dist.all_reduce(message)
+        sums = message.split([losses.numel(), *(parameter.numel() for parameter in parameters)])
+        for parameter, gradient in zip(parameters, sums[1:], strict=True):
+            parameter.grad.copy_(gradient.view_as(parameter))
+        return sums[0]
+
+    def leave(self) -> None:
+        if self.count > 1:
+            dist.destroy_process_group()
+
+
+def join_processes(device: torch.device) -> Processes:
+    """Meet the other processes that torchrun started, if it did: over nccl between GPUs, else over gloo."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        return Processes()
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Processes(dist.get_rank(), count)
+
+
+def choose_device(name: str | None = None) -> torch.device:
+    """The device of that name; without one, this process's GPU where there is one, else the processor."""
+    if name is not None:
+        return torch.device(name)
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+        return device
+    return torch.device("cpu")

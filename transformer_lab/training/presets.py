@@ -1,0 +1,199 @@
+"""What a training run is made of: every number in one place, and four runs that are worth starting."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from transformer_lab.errors import InputError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A whole training run, but for the folder it writes to. The defaults are those of `laptop`.
+
+    Raises:
+        InputError: a value that no run can have, such as `epochs=0`.
+    """
+
+    name: str
+    corpus: str = "multi30k"  # a name that load_corpus knows, or a folder or table of your own
+    train_limit: int | None = None  # take only the first so many pairs
+    tokenizer: Literal["bpe", "spacy"] = "bpe"
+    vocab_size: int = 8000  # of bpe; spacy keeps every word that occurs twice
+
+    d_model: int = 128
+    n_heads: int = 4
+    n_layers: int = 4  # of the encoder, and as many of the decoder
+    d_ff: int = 512
+    dropout: float = 0.1
+    norm_first: bool = False
+    tie: bool = True  # one matrix for both embeddings and the output layer; needs bpe's joint vocabulary
+    max_length: int = 256  # tokens; training pairs with a longer side are left out
+
+    epochs: int = 13
+    max_tokens: int = 4096  # padded cells of a batch, on the source side and on the target side
+    accumulation: int = 1  # batches whose gradients are summed for one update
+    schedule: Literal["linear", "paper"] = "linear"
+    peak_rate: float = 3e-3  # of the linear schedule: the rate at the end of the warm-up
+    learning_rate_scale: float = 1.0  # of the paper's schedule: a factor on the rate of section 5.3
+    warmup_steps: int = 400
+    betas: tuple[float, float] = (0.9, 0.98)  # Adam's, with eps: section 5.3
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0  # the largest norm of an update's gradient; 0 never clips
+    label_smoothing: float = 0.1
+    precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
+    attention: Literal["explicit", "fused"] = "fused"
+
+    validate_every: int = 1  # epochs between two BLEU scores on validation
+    average: int = 5  # checkpoints of the last so many epochs are averaged at the end
+    beam_size: int = 4  # for the choice at the end; the scores on the way are greedy
+    alpha: float = 0.6  # of the length penalty
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for field, hint in get_type_hints(Preset).items():
+            value = getattr(self, field)
+            if get_origin(hint) is Literal and value not in get_args(hint):
+                raise InputError(f"{field} is {value!r}, but must be one of: {', '.join(get_args(hint))}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"{field} is {value}, but must be a finite number")
+        at_least_one = (
+            "vocab_size",
+            "d_model",
+            "n_heads",
+            "n_layers",
+            "d_ff",
+            "max_length",
+            "epochs",
+            "max_tokens",
+            "accumulation",
+            "warmup_steps",
+            "validate_every",
+            "average",
+            "beam_size",
+        )
+        for field in at_least_one:
+            if getattr(self, field) < 1:
+                raise InputError(f"{field} is {getattr(self, field)}, but must be at least 1")
+        for field in ("peak_rate", "learning_rate_scale", "eps"):
+            if getattr(self, field) <= 0:
+                raise InputError(f"{field} is {getattr(self, field)}, but must be greater than 0")
+        for field in ("weight_decay", "clip_norm", "alpha", "seed"):
+            if getattr(self, field) < 0:
+                raise InputError(f"{field} is {getattr(self, field)}, but must not be negative")
+        for field in ("dropout", "label_smoothing"):
+            if not 0 <= getattr(self, field) < 1:
+                raise InputError(f"{field} is {getattr(self, field)}, but must be at least 0 and less than 1")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise InputError(f"betas are {self.betas}, but each must be at least 0 and less than 1")
+        if self.train_limit is not None and self.train_limit < 1:
+            raise InputError(f"train_limit is {self.train_limit}, but must be at least 1, or none for all pairs")
+        if self.tie and self.tokenizer != "bpe":
+            raise InputError(
+                f"tie needs one vocabulary for both languages, but the tokenizer {self.tokenizer} "
+                "makes two: set tie to false, or tokenizer to bpe"
+            )
+
+
+PRESETS: dict[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            name="tour",  # about a minute on two CPU cores
+            corpus="captions",
+            vocab_size=2000,
+            n_layers=2,
+            d_ff=256,
+            max_length=64,
+            epochs=2,
+            warmup_steps=100,
+            average=1,
+            beam_size=1,
+        ),
+        Preset(name="laptop"),  # about 20 minutes on two CPU cores
+        Preset(
+            name="gpu",  # one GPU
+            d_model=256,
+            n_heads=8,
+            d_ff=1024,
+            dropout=0.2,
+            epochs=40,
+            peak_rate=1e-3,
+            warmup_steps=1000,
+        ),
+        Preset(
+            name="paper",  # the base model of table 3 with the training of section 5
+            d_model=512,
+            n_heads=8,
+            n_layers=6,
+            d_ff=2048,
+            max_length=512,
+            epochs=40,
+            max_tokens=8192,
+            accumulation=3,  # about 25,000 tokens a step, as in section 5.1
+            schedule="paper",
+            warmup_steps=4000,
+            clip_norm=0.0,
+        ),
+    )
+}
+
+
+def find_preset(name: str) -> Preset:
+    """The preset of that name.
+
+    Raises:
+        InputError: there is none; the message lists those there are.
+    """
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name!r}: the presets are {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def override(preset: Preset, values: Mapping[str, str]) -> Preset:
+    """The preset with some fields replaced, each given as text: `override(preset, {"epochs": "3", "tie": "false"})`.
+
+    Raises:
+        InputError: a field that does not exist, or a text that is no value of it.
+    """
+    types_of_fields = get_type_hints(Preset)
+    parsed = {}
+    for field, text in values.items():
+        if field not in types_of_fields:
+            raise InputError(f"a preset has no field {field!r}: the fields are {', '.join(types_of_fields)}")
+        try:
+            parsed[field] = parse(text.strip(), types_of_fields[field])
+        except ValueError:
+            raise InputError(f"{field} is {text!r}, but must be {DESCRIPTIONS[types_of_fields[field]]}") from None
+    return replace(preset, **parsed)
+
+
+DESCRIPTIONS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    int | None: "a whole number or none",
+    tuple[float, float]: "two numbers with a comma between them",
+}
+
+
+def parse(text: str, kind: Any) -> Any:
+    """The value of type `kind` that `text` spells.
+
+    Raises:
+        ValueError: it spells none.
+    """
+    if kind is str or get_origin(kind) is Literal:  # the choices are looked at by Preset itself
+        return text
+    if kind == int | None:
+        return None if text.lower() == "none" else int(text)
+    if kind == tuple[float, float]:
+        first, second = text.split(",")
+        return float(first), float(second)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.lower() == "true"
+    return kind(text)

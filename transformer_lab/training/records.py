@@ -1,0 +1,156 @@
+"""What a run leaves to be read: `training.json`, its whole configuration, and `metrics.jsonl`, its course.
+
+Every line of `metrics.jsonl` is a JSON object with a `kind`:
+
+- `step`, one for each update: `step` and `epoch` (from 1), `loss` (against the smoothed labels, in nats a token),
+  `rate`, `gradient_norm` (before clipping), `tokens_per_second` (target tokens, since the epoch's start), `seconds`
+  (since the run's start).
+- `epoch`: `epoch`, `step`, `train_loss` (the mean over its tokens), `validation_loss` (labels not smoothed),
+  `validation_perplexity`, `validation_bleu` (greedy; null in an epoch that is not scored), `seconds`,
+  `tokens_per_second` (validation not counted), `peak_memory_mib`.
+- `end`: `chosen` (which weights were saved), `validation_bleu` (with the preset's beam), `seconds`.
+"""
+
+import hashlib
+import json
+import math
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_lab.errors import InputError
+from transformer_lab.training.checkpoints import replacing, writing
+from transformer_lab.training.presets import PRESETS, Preset
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file in one step.
+
+    Raises:
+        InputError: as `replacing`.
+    """
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote.
+
+    Raises:
+        InputError: the file is not what it was.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
+
+
+def configuration(preset: Preset, source: str, target: str, train_pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Everything that decides what a run computes: two runs may continue each other if this is the same."""
+    digest = hashlib.sha256()
+    for pair in train_pairs:
+        digest.update("\t".join(pair).encode() + b"\n")
+    return {
+        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON gives it back
+        "source": source,
+        "target": target,
+        "train_pairs": len(train_pairs),
+        "train_sha256": digest.hexdigest(),
+    }
+
+
+def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
+    """Where and how a run was started: what helps to repeat it and does not decide what it computes."""
+    standard = PRESETS.get(preset.name)
+    return {
+        "overridden": {
+            field: value for field, value in asdict(preset).items() if standard and value != getattr(standard, field)
+        },
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": commit(),
+        "versions": {"python": platform.python_version()}
+        | {name: installed(name) for name in ("transformer-lab", "torch", "tokenizers", "sacrebleu", "safetensors")},
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "precision": str(precision).removeprefix("torch."),
+        "processes": processes,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # the package itself may run from its source tree
+        return None
+
+
+def commit() -> str | None:
+    """The commit of the source tree that runs, with `-dirty` if it was changed since; None outside of a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """The most memory that this process has held: of the GPU if it trains there, else of the machine."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset / 2**20
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, KiB elsewhere
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+class Metrics:
+    """The file `metrics.jsonl`, one record a line, each also handed to `on_log`.
+
+    A run that is continued writes the records after `last_step` again, so these are dropped first.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path, last_step: int, on_log: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.path = path
+        self.on_log = on_log
+        kept = [record for record in read_metrics(path) if record.get("step", math.inf) <= last_step]
+        with replacing(path) as unfinished:
+            unfinished.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115  open as long as the run
+
+    def write(self, **record: Any) -> None:
+        """Append a record. What JSON has no number for, such as an infinite perplexity, becomes null."""
+        for name, value in record.items():
+            if isinstance(value, float):
+                record[name] = float(f"{value:.7g}") if math.isfinite(value) else None
+        with writing(self.path):
+            self.file.write(json.dumps(record) + "\n")
+            self.file.flush()
+        if self.on_log:
+            self.on_log(record)
+
+
+def read_metrics(path: str | Path) -> list[dict[str, Any]]:
+    """The records of a `metrics.jsonl`, without a last line that was cut off; none where there is no file."""
+    records = []
+    if Path(path).exists():
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break
+    return records

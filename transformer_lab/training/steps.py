@@ -1,0 +1,130 @@
+"""One step: from a batch to better weights (sections 5.3 and 5.4 of the paper)."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import nn
+
+from transformer_lab.data.batches import Batch
+from transformer_lab.training.distributed import Processes
+from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.presets import Preset
+from transformer_lab.training.schedule import linear_rate, warmup_rate
+
+
+def train_step(
+    model: nn.Module, batch: Batch, optimizer: torch.optim.Optimizer, smoothing: float = 0.1, clip_norm: float = 1.0
+) -> float:
+    """Let the model learn from one batch: predict every next token, measure the loss, follow its gradient one step.
+
+    Args:
+        model: has `config.pad_id`, and gives logits for `(source, decoder_input)`.
+        batch: `source` and `target`, padded, `target` with bos and eos.
+        optimizer: its learning rate is set by the caller.
+        smoothing: of the labels (section 5.4).
+        clip_norm: a gradient that is longer is shortened to this norm.
+
+    Returns:
+        The loss before the step, in nats a token.
+    """
+    model.train()
+    decoder_input, labels = shift_target(batch.target)  # (batch, length - 1)
+    logits = model(batch.source, decoder_input)  # (batch, length - 1, vocab)
+    loss = label_smoothing_loss(logits, labels, smoothing, model.config.pad_id)
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    optimizer.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
+    """How well the model predicts: every real token of all batches counts the same, whatever batch it is in.
+
+    Returns:
+        `(loss, perplexity)`: the cross-entropy against the plain labels, in nats a token, and e to that power.
+
+    Raises:
+        ValueError: there is no token to predict.
+    """
+    was_training = model.training
+    model.eval()
+    total_loss, total_tokens = 0.0, 0
+    for batch in batches:
+        decoder_input, labels = shift_target(batch.target)
+        logits = model(batch.source, decoder_input)
+        loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
+        total_loss += loss.item() * batch.target_tokens
+        total_tokens += batch.target_tokens
+    model.train(was_training)
+    if not total_tokens:
+        raise ValueError("no token to evaluate on: give at least one batch with a target")
+    mean = total_loss / total_tokens
+    return mean, math.exp(mean) if mean < 700 else math.inf  # e^710 is beyond the largest float
+
+
+def update_weights(
+    model: nn.Module,
+    batches: Sequence[Batch],
+    optimizer: torch.optim.Optimizer,
+    preset: Preset,
+    precision: torch.dtype,
+    processes: Processes,
+) -> tuple[list[float], float]:
+    """`train_step` at full size: one update from several batches, in several processes, with products in bfloat16.
+
+    Each batch counts by its real tokens, so that the update is the one that a single batch of all sentences would give.
+
+    Returns:
+        The part of each batch in the loss, which is their sum, and the norm of the gradient before clipping. If any of
+        these numbers is not finite, the weights are left alone.
+    """
+    device = next(model.parameters()).device
+    all_tokens = sum(batch.target_tokens for batch in batches)
+    losses = torch.zeros(len(batches), device=device)
+    model.train()
+    optimizer.zero_grad()
+    for index, batch in enumerate(batches):
+        share = processes.share_of(batch)
+        if not share.indices:
+            continue
+        part = share.target_tokens / all_tokens
+        share = share.to(device)
+        decoder_input, labels = shift_target(share.target)
+        with torch.autocast(device.type, precision, enabled=precision != torch.float32):
+            logits = model(share.source, decoder_input)
+        loss = label_smoothing_loss(logits.float(), labels, preset.label_smoothing, model.config.pad_id) * part
+        loss.backward()
+        losses[index] = loss.detach()
+    losses = processes.sum_gradients(model.parameters(), losses)
+    norm = nn.utils.clip_grad_norm_(model.parameters(), preset.clip_norm or math.inf)
+    if torch.isfinite(losses).all() and torch.isfinite(norm):
+        optimizer.step()
+    return losses.tolist(), norm.item()
+
+
+def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
+    """The type in which matrix products are computed: bfloat16 if it is asked for, or if the hardware has it."""
+    if preset.precision == "auto":
+        if device.type == "cuda":
+            has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
+        else:
+            capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # not in every torch
+            has_bf16 = device.type == "cpu" and any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16"))
+        return torch.bfloat16 if has_bf16 else torch.float32
+    return torch.bfloat16 if preset.precision == "bf16" else torch.float32
+
+
+def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
+    """Adam as in section 5.3. A weight decay is AdamW's, apart from the gradient."""
+    return torch.optim.AdamW(
+        model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, weight_decay=preset.weight_decay, fused=True
+    )
+
+
+def learning_rate(preset: Preset, step: int, total_steps: int) -> float:
+    if preset.schedule == "paper":
+        return preset.learning_rate_scale * warmup_rate(step, preset.d_model, preset.warmup_steps)
+    return linear_rate(step, preset.peak_rate, preset.warmup_steps, total_steps)
