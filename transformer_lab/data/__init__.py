@@ -1,7 +1,25 @@
 """From sentences to batches: corpora, tokenizers, vocabulary, byte pairs, batches."""
 
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch, token_batches
-from transformer_lab.data.corpora import Corpus, load_corpus
-from transformer_lab.data.tokenizers import BpeTokenizer
+from transformer_lab.data.byte_pairs import apply_bpe, learn_bpe
+from transformer_lab.data.corpora import Corpus, find_multi30k, load_corpus
+from transformer_lab.data.tokenizers import BpeTokenizer, SpacyTokenizer, Tokenizer, load_tokenizer, train_tokenizer
+from transformer_lab.data.vocabulary import build_vocabulary
 
-__all__ = ["Batch", "BpeTokenizer", "Corpus", "bucketed_batches", "load_corpus", "pad_batch", "token_batches"]
+__all__ = [
+    "Batch",
+    "BpeTokenizer",
+    "Corpus",
+    "SpacyTokenizer",
+    "Tokenizer",
+    "apply_bpe",
+    "bucketed_batches",
+    "build_vocabulary",
+    "find_multi30k",
+    "learn_bpe",
+    "load_corpus",
+    "load_tokenizer",
+    "pad_batch",
+    "token_batches",
+    "train_tokenizer",
+]

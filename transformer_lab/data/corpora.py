@@ -1,9 +1,13 @@
 """Sentence pairs for training, validation and test: embedded, downloaded, or the reader's own."""
 
+import csv
 import gzip
+import hashlib
+import io
 import logging
 import os
 import zlib
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,15 +182,144 @@ def _without_blanks(pairs: Pairs, path: Path) -> Pairs:
 
 
 def _load_table(path: Path, source: str, target: str) -> Corpus:
-    raise InputError(f"{path} is not a folder")
+    rows = _read_rows(path)
+    # A first line with the language codes is a heading, and says which column is which.
+    heading = [cell.strip().lower() for cell in rows[0][:2]]
+    if set(heading) == {source.lower(), target.lower()}:
+        rows = rows[1:]
+    swapped = heading == [target.lower(), source.lower()]
+    columns = [(normalize(first), normalize(second)) for first, second, *_ in rows]
+    pairs = [(second, first) for first, second in columns] if swapped else columns
+    train, validation, test = _split(_without_blanks(pairs, path), path)
+    return Corpus(path.name.split(".")[0], source, target, train, validation, {"test": test})
+
+
+def _read_rows(path: Path) -> list[list[str]]:
+    text = _read_text(path)
+    if path.name.removesuffix(".gz").endswith(".csv"):
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        try:
+            rows = [(reader.line_num, row) for row in reader]
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num}: not valid CSV: {error}") from error
+    else:
+        rows = [(number, line.split("\t")) for number, line in enumerate(text.split("\n"), start=1)]
+    rows = [(number, row) for number, row in rows if any(cell.strip() for cell in row)]
+    for number, row in rows:
+        if len(row) < 2:
+            raise InputError(
+                f"{path}, line {number}: one column, two expected: commas part them in .csv, tabs elsewhere"
+            )
+    if not rows:
+        raise InputError(f"{path} has no sentences: fill it, or give another corpus")
+    return [row for _, row in rows]
+
+
+def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
+    """Train, validation and test. The same pairs in another order give the same three sets."""
+    related = _groups_with_shared_sentences(pairs)
+    related.sort(key=lambda group: hashlib.sha256("\t".join(min(pairs[index] for index in group)).encode()).digest())
+    room = max(1, len(pairs) // 20)  # pairs in validation, and pairs in test
+    train, validation, test = [], [], []
+    for group in related:
+        if len(test) + len(group) <= room:
+            test += group
+        elif len(validation) + len(group) <= room:
+            validation += group
+        else:
+            train += group
+    if not (train and validation and test):
+        raise InputError(
+            f"{path} cannot be split into train, validation and test: {len(pairs)} pairs, and too few of them unrelated"
+        )
+    return tuple([pairs[index] for index in sorted(split)] for split in (train, validation, test))
+
+
+def _groups_with_shared_sentences(pairs: Pairs) -> list[list[int]]:
+    """Positions of the pairs, grouped so that no sentence of either language occurs in two groups."""
+    parent: dict[str, str] = {}  # union-find: sentences that must stay together have one root
+
+    def root(sentence: str) -> str:
+        parent.setdefault(sentence, sentence)
+        while parent[sentence] != sentence:
+            parent[sentence] = sentence = parent[parent[sentence]]
+        return sentence
+
+    for one, other in pairs:
+        parent[root(one)] = root(other)
+    groups = defaultdict(list)
+    for index, (one, _) in enumerate(pairs):
+        groups[root(one)].append(index)
+    return list(groups.values())
 
 
 # --- Multi30k ---
 
 
-def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> Path:
+def cache_folder() -> Path:
+    """The user's own folder for what this package downloads."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("transformer-lab"))
+
+
+def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
+    """The folder of this machine that holds Multi30k, or None. `load_corpus` says where it looks."""
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
-    if named is None:
-        raise InputError("no Multi30k: give its folder as data_dir or in TRANSFORMER_LAB_DATA")
-    folder = Path(named)
-    return folder if folder.name == "multi30k" else folder / "multi30k"
+    folders = [Path(named), Path(named) / "multi30k"] if named else [cache_folder() / "multi30k"]
+    return next((folder for folder in folders if any(folder.glob("train.*"))), None)
+
+
+def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> Path:
+    if not {source, target} <= {"de", "en", "fr"}:
+        raise InputError(f"multi30k has no {source} to {target}: its languages are de, en and fr")
+    named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
+    if not named:
+        folder = cache_folder() / "multi30k"
+        download_multi30k(folder, source, target)
+        return folder
+    folder = find_multi30k(data_dir)
+    if folder is None:
+        raise InputError(f"no Multi30k in {named}: expected train.{source}.gz there or in its folder multi30k")
+    for path in (folder / file for file in _multi30k_files(source, target)):
+        if path.is_file() and _sha256(path) != MULTI30K_SHA256[path.name]:
+            log.warning("%s is not the published file: scores do not compare with others", path)
+    return folder
+
+
+def download_multi30k(folder: Path, source: str, target: str) -> None:
+    """Fetches from `MULTI30K_URL` what the folder lacks of Multi30k in two languages, and checks each file's SHA-256.
+
+    Raises:
+        InputError: no connection, or not the published file. Nothing half-written is left behind.
+    """
+    missing = []
+    for file in _multi30k_files(source, target):
+        path = folder / file
+        if path.is_file() and _sha256(path) != MULTI30K_SHA256[file]:
+            path.unlink()  # damaged since it came
+        if not path.is_file():
+            missing.append(file)
+    if not missing:
+        return
+
+    import pooch
+
+    for file in missing:
+        url = MULTI30K_URL + file
+        way_on = f"put {file} into {folder} yourself, or use the corpus captions, which needs no download"
+        try:
+            # Writes to a temporary file, which takes its name only when it is whole and right.
+            pooch.retrieve(url, known_hash=MULTI30K_SHA256[file], fname=file, path=folder)
+        except ValueError as error:
+            raise InputError(f"{url} is damaged (its SHA-256 differs) and was deleted: try again, {way_on}") from error
+        except OSError as error:  # what requests raises is one too
+            raise InputError(f"{url} cannot be downloaded ({type(error).__name__}): try again, {way_on}") from error
+
+
+def _multi30k_files(source: str, target: str) -> list[str]:
+    return [file for file in MULTI30K_SHA256 if file.split(".")[1] in (source, target)]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -6,18 +6,34 @@ Both tokenizers have the same methods, and the same ids for the four special tok
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from random import Random
+from typing import TYPE_CHECKING, Self
 
+from transformer_lab.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID, build_vocabulary
 from transformer_lab.errors import InputError
 
-SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
-PAD_ID, BOS_ID, EOS_ID, UNK_ID = range(4)
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+    from torchtext.vocab import Vocab
+
+FILE = "tokenizer.json"
 
 
 def normalize(sentence: str) -> str:
-    """One spelling for what looks the same: Unicode NFC, and one plain space for white space of any kind."""
+    """One spelling for what looks the same: Unicode NFC, and one plain space for white space of any kind.
+
+    Raises:
+        InputError: the string holds a lone surrogate, which no UTF-8 text can: it was decoded wrongly.
+    """
+    try:
+        sentence.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"character {error.start + 1} of the sentence is not valid Unicode: give it as UTF-8"
+        ) from None
     return unicodedata.normalize("NFC", " ".join(sentence.split()))
 
 
@@ -38,13 +54,16 @@ class BpeTokenizer:
     _pieces = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
     _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
-    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]]):
+    def __init__(self, source: str, target: str, tokens: Sequence[str], merges: Sequence[tuple[str, str]]):
         from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-        self.tokens = list(tokens)  # token of each id
-        self.merges = [tuple(pair) for pair in merges]
-        ids = {token: index for index, token in enumerate(self.tokens)}
-        self._tokenizer = Tokenizer(models.BPE(ids, self.merges, unk_token="<unk>", byte_fallback=True))
+        self.source, self.target = source, target  # language codes
+        self.tokens = list(tokens)  # the token of each id
+        self.merges = [(left, right) for left, right in merges]
+        self._ids = {token: index for index, token in enumerate(self.tokens)}
+        self._rank = {pair: rank for rank, pair in enumerate(self.merges)}
+        model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
+        self._tokenizer = Tokenizer(model)
         self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces), "isolated")
         self._tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
 
@@ -55,13 +74,13 @@ class BpeTokenizer:
         """Learns one vocabulary from both sides: at most `vocab_size` tokens, specials and bytes included."""
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-        sentences = [" " + normalize(sentence) for pair in pairs for sentence in pair]
         reserved = [*SPECIAL_TOKENS, *cls._bytes]
         if vocab_size < 2 * len(reserved):
             raise InputError(
-                f"vocab_size {vocab_size} is too small: the specials and the 256 bytes need room, "
-                f"choose {2 * len(reserved)} or more"
+                f"vocab_size is {vocab_size}, but the specials and the 256 bytes need room: "
+                f"give {2 * len(reserved)} or more"
             )
+        sentences = [" " + normalize(sentence) for pair in pairs for sentence in pair]
         # Rare characters go without a token of their own when they would fill more than half of the vocabulary.
         counts = Counter(character for sentence in sentences for character in sentence)
         alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
@@ -75,8 +94,8 @@ class BpeTokenizer:
             show_progress=False,
         )
         learner.train_from_iterator(sentences, trainer, length=len(sentences))
-        learned = json.loads(learner.to_str())["model"]
-        return cls(sorted(learned["vocab"], key=learned["vocab"].get), [tuple(pair) for pair in learned["merges"]])
+        learnt = json.loads(learner.to_str())["model"]
+        return cls(source, target, sorted(learnt["vocab"], key=learnt["vocab"].get), learnt["merges"])
 
     @property
     def source_size(self) -> int:
@@ -94,22 +113,46 @@ class BpeTokenizer:
         """Ids of a target sentence between bos and eos."""
         return self.encode_targets([sentence])[0]
 
-    def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0) -> list[list[int]]:
+    def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         """Ids of many source sentences.
 
-        With `dropout`, each merge is left out with that probability, and the same sentence is spelled differently
-        every time (BPE-dropout, Provilkov et al. 2020).
+        With `dropout`, each merge is left out with that probability, so that a sentence is spelled differently with
+        every `seed` (BPE-dropout, Provilkov et al. 2020).
         """
-        return [[*ids, EOS_ID] for ids in self._encode(sentences, dropout)]
+        return [[*ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
 
-    def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0) -> list[list[int]]:
-        """Ids of many target sentences; `dropout` as in `encode_sources`."""
-        return [[BOS_ID, *ids, EOS_ID] for ids in self._encode(sentences, dropout)]
+    def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
+        """Ids of many target sentences; `dropout` and `seed` as in `encode_sources`."""
+        return [[BOS_ID, *ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
 
-    def _encode(self, sentences: Sequence[str], dropout: float) -> list[list[int]]:
-        self._tokenizer.model.dropout = dropout or None
-        encodings = self._tokenizer.encode_batch_fast([(" " + normalize(sentence)).rstrip() for sentence in sentences])
-        return [encoding.ids for encoding in encodings]
+    def _encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        spaced = [(" " + normalize(sentence)).rstrip() for sentence in sentences]
+        if dropout:
+            # The library has a dropout of its own, but no seed for it, and a run must be repeatable.
+            random = Random(seed)
+            pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str
+            return [
+                [index for piece, _ in pieces(sentence) for index in self._spell(piece, dropout, random)]
+                for sentence in spaced
+            ]
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(spaced)]
+
+    def _spell(self, piece: str, dropout: float, random: Random) -> list[int]:
+        """Ids of a piece; before each merge every possible merge is struck out with probability `dropout`."""
+        symbols = []
+        for character in piece:
+            in_bytes = [self._bytes[byte] for byte in character.encode("utf-8")]
+            symbols += [character] if character in self._ids else in_bytes
+        while True:
+            possible = [
+                (self._rank[pair], position)
+                for position, pair in enumerate(pairwise(symbols))
+                if pair in self._rank and random.random() >= dropout
+            ]
+            if not possible:
+                return [self._ids[symbol] for symbol in symbols]
+            _, position = min(possible)
+            symbols[position : position + 2] = ["".join(symbols[position : position + 2])]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The sentence that the ids spell; special tokens are left out."""
@@ -123,5 +166,220 @@ class BpeTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Writes `tokenizer.json` into the folder."""
-        state = {"kind": self.kind, "tokens": self.tokens, "merges": self.merges}
-        (Path(folder) / "tokenizer.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+        state = {
+            "kind": self.kind,
+            "source": self.source,
+            "target": self.target,
+            "tokens": self.tokens,
+            "merges": self.merges,
+        }
+        _write(Path(folder) / FILE, state)
+
+    @classmethod
+    def _restore(cls, state: dict) -> Self:
+        if tuple(state["tokens"][: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+            raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
+        return cls(state["source"], state["target"], state["tokens"], state["merges"])
+
+
+class SpacyTokenizer:
+    """Whole words and signs, cut by spaCy's rules for each language, each language with a vocabulary of its own.
+
+    A word outside the vocabulary is `<unk>`, and lost. Where the spaces go when a sentence is put together again is
+    learnt from the training sentences: `spacing` holds, for each target token, how likely it is to be written without
+    a space before it and without one after it.
+    """
+
+    kind = "spacy"
+    joint = False
+    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        source_vocabulary: "Vocab",
+        target_vocabulary: "Vocab",
+        spacing: Sequence[tuple[float, float]],
+    ):
+        self.source, self.target = source, target  # language codes
+        self.source_vocabulary = source_vocabulary
+        self.target_vocabulary = target_vocabulary
+        self.spacing = [(before, after) for before, after in spacing]
+        self._cut_source, self._cut_target = _spacy_rules(source), _spacy_rules(target)
+
+    @classmethod
+    def train(
+        cls, pairs: Iterable[tuple[str, str]], source: str = "de", target: str = "en", min_frequency: int = 2
+    ) -> Self:
+        """Numbers the words that occur at least `min_frequency` times on their side of `pairs`."""
+        pairs = list(pairs)
+        sources = [[word.text for word in doc] for doc in _cut(_spacy_rules(source), [pair[0] for pair in pairs])]
+        targets = list(_cut(_spacy_rules(target), [pair[1] for pair in pairs]))
+        source_vocabulary = build_vocabulary(sources, min_frequency)
+        target_vocabulary = build_vocabulary([[word.text for word in doc] for doc in targets], min_frequency)
+
+        seen_before, seen_after, joined_before, joined_after = Counter(), Counter(), Counter(), Counter()
+        for doc in targets:
+            for left, right in pairwise(doc):
+                seen_after[left.text] += 1
+                seen_before[right.text] += 1
+                joined_after[left.text] += not left.whitespace_
+                joined_before[right.text] += not left.whitespace_
+        # Two imagined occurrences, mostly with a space, keep a rare word from being glued to its neighbours.
+        spacing = [
+            (
+                round((joined_before[token] + 0.5) / (seen_before[token] + 2), 3),
+                round((joined_after[token] + 0.5) / (seen_after[token] + 2), 3),
+            )
+            for token in target_vocabulary.itos
+        ]
+        return cls(source, target, source_vocabulary, target_vocabulary, spacing)
+
+    @property
+    def source_size(self) -> int:
+        return len(self.source_vocabulary)
+
+    @property
+    def target_size(self) -> int:
+        return len(self.target_vocabulary)
+
+    def encode_source(self, sentence: str) -> list[int]:
+        """Ids of a source sentence, eos at the end."""
+        return self.encode_sources([sentence])[0]
+
+    def encode_target(self, sentence: str) -> list[int]:
+        """Ids of a target sentence between bos and eos."""
+        return self.encode_targets([sentence])[0]
+
+    def encode_sources(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Ids of many source sentences."""
+        return [[*_number(doc, self.source_vocabulary), EOS_ID] for doc in _cut(self._cut_source, sentences)]
+
+    def encode_targets(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Ids of many target sentences."""
+        return [[BOS_ID, *_number(doc, self.target_vocabulary), EOS_ID] for doc in _cut(self._cut_target, sentences)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The sentence that the ids spell; special tokens are left out.
+
+        Whether two neighbours are written together is up to the one that is surer of it, a sign before a word.
+        Straight quotation marks look the same on both ends: they open and close in turn.
+        """
+        ids = [index for index in ids if index > UNK_ID]
+        words = self.target_tokens(ids)
+        sentence = "".join(words[:1])
+        quoting = words[:1] == ['"']
+        for (left, right), (left_id, right_id) in zip(pairwise(words), pairwise(ids), strict=True):
+            if right == '"':
+                joined = quoting
+                quoting = not quoting
+            elif left == '"':
+                joined = quoting or self.spacing[right_id][0] > 0.5
+            else:
+                opinions = [(left, self.spacing[left_id][1]), (right, self.spacing[right_id][0])]
+                _, likely = max(opinions, key=lambda opinion: (not opinion[0].isalnum(), abs(opinion[1] - 0.5)))
+                joined = likely > 0.5
+            sentence += right if joined else " " + right
+        return sentence
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        """The word of each id."""
+        return [self.source_vocabulary.itos[index] for index in ids]
+
+    def target_tokens(self, ids: Sequence[int]) -> list[str]:
+        """The word of each id."""
+        return [self.target_vocabulary.itos[index] for index in ids]
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `tokenizer.json` into the folder."""
+        state = {
+            "kind": self.kind,
+            "source": self.source,
+            "target": self.target,
+            "source_counts": _kept(self.source_vocabulary),
+            "target_counts": _kept(self.target_vocabulary),
+            "spacing": self.spacing,
+        }
+        _write(Path(folder) / FILE, state)
+
+    @classmethod
+    def _restore(cls, state: dict) -> Self:
+        source_vocabulary, target_vocabulary = (
+            build_vocabulary([Counter(state[counts]).elements()]) for counts in ("source_counts", "target_counts")
+        )
+        return cls(state["source"], state["target"], source_vocabulary, target_vocabulary, state["spacing"])
+
+
+def _spacy_rules(language: str):
+    import spacy
+
+    try:
+        return spacy.blank(language).tokenizer
+    except ImportError as error:
+        raise InputError(f"spaCy has no rules for the language {language!r}: use the bpe tokenizer") from error
+
+
+def _cut(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
+    return rules.pipe(normalize(sentence) for sentence in sentences)
+
+
+def _number(doc: "Doc", vocabulary: "Vocab") -> list[int]:
+    # A special token typed in a sentence is a word like any other.
+    return [UNK_ID if word.text in SPECIAL_TOKENS else vocabulary[word.text] for word in doc]
+
+
+def _kept(vocabulary: "Vocab") -> dict[str, int]:
+    return {token: vocabulary.freqs[token] for token in vocabulary.itos[len(SPECIAL_TOKENS) :]}
+
+
+def _write(path: Path, state: dict) -> None:
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+        part.replace(path)  # at once: a full disk or an interruption leaves the old file as it was
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+Tokenizer = BpeTokenizer | SpacyTokenizer
+TOKENIZERS = {"bpe": BpeTokenizer, "spacy": SpacyTokenizer}
+
+
+def train_tokenizer(
+    kind: str,
+    pairs: Iterable[tuple[str, str]],
+    source: str = "de",
+    target: str = "en",
+    vocab_size: int = 8000,
+    min_frequency: int = 2,
+) -> Tokenizer:
+    """A tokenizer of the kind `bpe` (which heeds `vocab_size`) or `spacy` (which heeds `min_frequency`).
+
+    Raises:
+        InputError: no such kind.
+    """
+    if kind == "bpe":
+        return BpeTokenizer.train(pairs, source, target, vocab_size)
+    if kind == "spacy":
+        return SpacyTokenizer.train(pairs, source, target, min_frequency)
+    raise InputError(f"no tokenizer {kind!r}: choose bpe or spacy")
+
+
+def load_tokenizer(folder: str | Path) -> Tokenizer:
+    """The tokenizer that was saved into the folder.
+
+    Raises:
+        InputError: there is no `tokenizer.json`, or it is not a whole tokenizer of this package.
+    """
+    path = Path(folder) / FILE
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return TOKENIZERS[state["kind"]]._restore(state)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): give the folder of a trained model") from error
+    except InputError:
+        raise
+    except Exception as error:  # of what is wrong in a vocabulary, the tokenizers library says no more than "Exception"
+        raise InputError(f"{path} is damaged or of another program: train the tokenizer again") from error

@@ -1,0 +1,66 @@
+"""Byte-pair encoding (Sennrich et al. 2016), the algorithm by which section 5.1 cuts words into pieces."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+END_OF_WORD = "</w>"
+
+
+def learn_bpe(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[str, str]]:
+    """The merges that the words suggest, in the order they were learnt (algorithm 1 of the paper).
+
+    Every word starts as its characters and the symbol `</w>`. Again and again the most frequent pair of neighbouring
+    symbols becomes one symbol; of equally frequent pairs it is the smallest. Ends after `n_merges`, or when every word
+    is a single symbol.
+    """
+    words = [[*word, END_OF_WORD] for word in word_counts]
+    weights = list(word_counts.values())
+    pair_counts: Counter[tuple[str, str]] = Counter()
+    words_with: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for index, symbols in enumerate(words):
+        for pair in pairwise(symbols):
+            pair_counts[pair] += weights[index]
+            words_with[pair].add(index)
+
+    merges = []
+    while pair_counts and len(merges) < n_merges:
+        highest = max(pair_counts.values())
+        best = min(pair for pair, count in pair_counts.items() if count == highest)
+        merges.append(best)
+        # Only words with this pair change: take their pairs out of the counts and put the new ones in.
+        for index in list(words_with[best]):
+            for pair in pairwise(words[index]):
+                pair_counts[pair] -= weights[index]
+                words_with[pair].discard(index)
+            before = set(pairwise(words[index]))
+            words[index] = merge_pair(words[index], best)
+            for pair in pairwise(words[index]):
+                pair_counts[pair] += weights[index]
+                words_with[pair].add(index)
+            for pair in before:
+                if not words_with[pair]:
+                    del pair_counts[pair], words_with[pair]
+    return merges
+
+
+def apply_bpe(word: str, merges: Sequence[tuple[str, str]]) -> list[str]:
+    """Cuts a word into symbols with learnt merges, in their order. A character that no merge knows stays by itself."""
+    symbols = [*word, END_OF_WORD]
+    for pair in merges:
+        symbols = merge_pair(symbols, pair)
+    return symbols
+
+
+def merge_pair(symbols: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    """Joins every occurrence of the pair, from left to right: `a a a` with (a, a) becomes `aa a`."""
+    merged = []
+    position = 0
+    while position < len(symbols):
+        if tuple(symbols[position : position + 2]) == pair:
+            merged.append(pair[0] + pair[1])
+            position += 2
+        else:
+            merged.append(symbols[position])
+            position += 1
+    return merged

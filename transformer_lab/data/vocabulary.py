@@ -1,0 +1,22 @@
+"""The numbering of words, learnt from the training sentences alone."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchtext.vocab import Vocab
+
+SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
+PAD_ID, BOS_ID, EOS_ID, UNK_ID = range(4)
+
+
+def build_vocabulary(sentences: Iterable[list[str]], min_frequency: int = 1) -> "Vocab":
+    """Numbers the tokens of tokenized sentences: first the special tokens, then the others, the most frequent first.
+
+    A token seen fewer than `min_frequency` times gets no number of its own: `vocabulary[token]` is `<unk>`'s.
+    """
+    from torchtext.vocab import Vocab
+
+    counts = Counter(token for sentence in sentences for token in sentence)
+    return Vocab(counts, min_freq=min_frequency, specials=list(SPECIAL_TOKENS))
