@@ -1,0 +1,119 @@
+"""The fast path must compute what the paper's code computes: a faster wrong gradient would train a worse model."""
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab.data.batches import bucketed_batches
+from transformer_lab.model import LayerNorm, Transformer, TransformerConfig
+from transformer_lab.training.fast import ByteDropout, FastGradients, OutputLayerLoss
+from transformer_lab.training.loss import label_smoothing_loss, shift_target
+
+
+def small_model(**changes) -> Transformer:
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "dropout": 0.0, "tie": True} | changes
+    return Transformer(TransformerConfig(40, 40, **sizes))
+
+
+def some_batch():
+    generator = torch.Generator().manual_seed(1)
+    lengths = (3, 9, 6, 5)
+    sentences = [torch.randint(4, 40, (length,), generator=generator).tolist() for length in lengths]
+    sources = [[*sentence, 2] for sentence in sentences]
+    targets = [[1, *sentence[::-1], 2] for sentence in reversed(sentences)]
+    return bucketed_batches(sources, targets, 1000, 0)[0]
+
+
+def plain_gradients(model: nn.Module, batch, smoothing: float):
+    decoder_input, labels = shift_target(batch.target)
+    loss = label_smoothing_loss(model(batch.source, decoder_input), labels, smoothing, 0)
+    return loss, torch.autograd.grad(loss, list(model.parameters()))
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie": False}, {"norm_first": True}])
+def test_gradients_are_those_of_the_plain_step(changes):
+    model, batch = small_model(**changes).double(), some_batch()
+    loss, expected = plain_gradients(model, batch, 0.1)
+    fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0)
+    assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        # The softmax is float32 inside, so that its rounding, 6e-8, is what may differ.
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
+
+
+def relative_error(gradients, expected) -> float:
+    difference = sum((one - other).square().sum() for one, other in zip(gradients, expected, strict=True))
+    return (difference / sum(gradient.square().sum() for gradient in expected)).sqrt().item()
+
+
+def error_of_autocast(model: nn.Module, batch, expected) -> float:
+    with torch.autocast("cpu", torch.bfloat16):
+        _, gradients = plain_gradients(model, batch, 0.1)
+    return relative_error(gradients, expected)
+
+
+def test_bfloat16_changes_gradients_little_more_than_autocast_does():
+    model, batch = small_model(), some_batch()
+    _, expected = plain_gradients(model, batch, 0.1)
+    FastGradients(model, torch.bfloat16).backward(batch, smoothing=0.1, part=1.0)
+    error = relative_error([parameter.grad for parameter in model.parameters()], expected)
+    # Autocast rounds the products alone, the copy also the residual stream and the weights' gradients.
+    assert error < 2 * error_of_autocast(model, batch, expected)
+
+
+def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
+    model, batch = small_model(), some_batch()
+    fast = FastGradients(model, torch.float32)
+    fast.backward(batch, 0.1, part=0.25)
+    fast.backward(batch, 0.1, part=0.75)
+    _, expected = plain_gradients(model, batch, 0.1)
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)  # float32
+        parameter.data.sub_(parameter.grad)
+        parameter.grad = None
+    _, expected = plain_gradients(model, batch, 0.1)
+    fast.follow()
+    fast.backward(batch, 0.1, part=1.0)
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_long_batches_are_cut_into_pieces_that_add_up(monkeypatch):
+    monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", 7)
+    test_gradients_are_those_of_the_plain_step({})
+
+
+def test_a_readers_own_norm_is_trained_as_it_is():
+    class OwnNorm(LayerNorm):
+        def forward(self, x):
+            x = x.float()  # a part that leaves bfloat16 must not stop the run
+            return super().forward(x)
+
+    model, batch = small_model(), some_batch()
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        for residual in layer.residuals:
+            residual.norm = OwnNorm(16)
+    fast = FastGradients(model, torch.bfloat16)
+    _, expected = plain_gradients(model, batch, 0.1)
+    fast.backward(batch, 0.1, part=1.0)
+    assert fast.has_foreign_parts
+    assert sum(isinstance(module, OwnNorm) for module in fast.copy.modules()) == 10
+    error = relative_error([parameter.grad for parameter in model.parameters()], expected)
+    assert error < 2 * error_of_autocast(model, batch, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_byte_dropout_drops_the_share_it_is_asked_for_and_keeps_the_mean(p, dtype):
+    torch.manual_seed(0)
+    x = torch.ones(1001, 1003, dtype=dtype, requires_grad=True)  # no multiple of eight
+    y = ByteDropout(p)(x)
+    dropped = (y == 0).double().mean().item()
+    assert abs(dropped - round(p * 256) / 256) < 5 * (p * (1 - p) / x.numel()) ** 0.5  # five standard deviations
+    kept = y[y != 0]
+    assert (kept == kept[0]).all()
+    assert kept[0].item() * (1 - round(p * 256) / 256) == pytest.approx(1, rel=torch.finfo(dtype).eps)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())  # what is dropped gets no gradient
+    assert torch.equal(ByteDropout(p).eval()(x), x)

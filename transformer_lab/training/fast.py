@@ -1,0 +1,155 @@
+"""The same gradients, sooner: a copy of the model made for speed computes them, the model itself stays the paper's.
+
+On a CPU a third of a plain training step goes into the random numbers of dropout, as much into the softmax over the
+vocabulary, and most of the rest into moving float32 numbers through memory. The copy computes in bfloat16, draws one
+random byte a number, normalises with torch's kernel, and never holds the logits of a whole batch.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
+
+from transformer_lab.data.batches import Batch
+from transformer_lab.model import LayerNorm, attending_modules
+from transformer_lab.training.loss import shift_target
+
+
+class ByteDropout(nn.Dropout):
+    """Dropout that decides by one random byte for each number: `p` is rounded to a multiple of 1/256."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        dropped_of_256 = round(self.p * 256)
+        if not self.training or dropped_of_256 == 0:
+            return x
+        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
+        random_bytes = words.view(torch.uint8)[: x.numel()].view(x.shape)
+        # Whole numbers up to 256 are exact in bfloat16: 0 where the byte is below the threshold, 1 elsewhere.
+        kept = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
+        return x * kept.mul_(256 / (256 - dropped_of_256))
+
+
+class KernelLayerNorm(nn.Module):
+    """torch's kernel with the parameters of a `LayerNorm` of the model."""
+
+    def __init__(self, norm: LayerNorm) -> None:
+        super().__init__()
+        self.gain, self.bias, self.eps = norm.gain, norm.bias, norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.gain, self.bias, self.eps)
+
+
+def short_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
+) -> tuple[Tensor, None]:
+    """Attention without a tensor more than it needs. For sentences of some tens of tokens this beats the flash kernel.
+
+    Every query must have a key to attend to: it does in training, where each sentence ends in eos.
+    """
+    scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)  # (batch, heads, query, key)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1)
+    return (weights if dropout is None else dropout(weights)) @ value, None
+
+
+class OutputLayerLoss(torch.autograd.Function):
+    """The output layer and `label_smoothing_loss` in one pass, some hundred tokens at a time.
+
+    For a token with logits z, label y and smoothing e over V words, the gradient of the loss by z is
+    softmax(z) - e / V - (1 - e) [y]: it is at hand as soon as the softmax is, so that logits need not be kept.
+    """
+
+    tokens_at_a_time = 512  # their logits fit into the cache of a processor
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, pad_id: int
+    ) -> Tensor:
+        """`hidden` `(tokens, d_model)`, `weight` `(vocab, d_model)`, `labels` `(tokens)`; the mean over real tokens."""
+        real = (labels != pad_id).nonzero().squeeze(1)
+        hidden_real, labels_real = hidden[real], labels[real].unsqueeze(1)
+        share = smoothing / weight.size(0)
+        hidden_gradient = torch.empty_like(hidden_real)
+        weight_gradient = torch.zeros_like(weight, dtype=torch.float32)
+        bias_gradient = torch.zeros_like(bias, dtype=torch.float32)
+        loss = torch.zeros((), device=hidden.device)
+        for start in range(0, len(real), OutputLayerLoss.tokens_at_a_time):
+            some = slice(start, start + OutputLayerLoss.tokens_at_a_time)
+            h, y = hidden_real[some], labels_real[some]
+            log_probabilities = torch.addmm(bias, h, weight.t()).log_softmax(dim=-1, dtype=torch.float32)
+            of_right_token = log_probabilities.gather(1, y)
+            loss -= (1 - smoothing) * of_right_token.sum() + share * log_probabilities.sum()
+            gradient = log_probabilities.exp_().sub_(share)  # (some, vocab)
+            gradient.scatter_add_(1, y, torch.full_like(of_right_token, smoothing - 1))
+            bias_gradient += gradient.sum(dim=0)
+            gradient = gradient.to(weight.dtype)
+            hidden_gradient[some] = gradient @ weight
+            weight_gradient += gradient.t() @ h
+        spread = torch.zeros_like(hidden)
+        spread[real] = hidden_gradient / len(real)
+        gradients = (spread, (weight_gradient / len(real)).to(weight.dtype), (bias_gradient / len(real)).to(bias.dtype))
+        ctx.save_for_backward(*gradients)
+        return loss / len(real)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, loss_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return *(gradient * loss_gradient for gradient in ctx.saved_tensors), None, None, None
+
+
+class FastGradients:
+    """A copy of `model` that computes gradients in `precision` and hands them to the model's float32 parameters.
+
+    Parts that are not the package's own, such as a reader's, are copied as they are, and computed under autocast.
+    The model needs what the course's Transformer has: `config` and `output`.
+    """
+
+    def __init__(self, model: nn.Module, precision: torch.dtype) -> None:
+        self.precision = precision
+        self.copy = copy.deepcopy(model).to(precision)
+        self.output = self.copy.output
+        self.parameters = list(model.parameters())
+        self.copied_parameters = list(self.copy.parameters())
+        self.copy.output = nn.Identity()  # the loss applies the output layer itself
+        modules_at_home = {type(module).__module__.rpartition(".")[0] for module in model.modules()}
+        self.has_foreign_parts = not modules_at_home <= {"torch.nn.modules", "transformer_lab.model"}
+        replace_modules(self.copy)
+        for module in attending_modules(self.copy).values():
+            module.attend = short_attention
+        self.copy.train()
+
+    def backward(self, batch: Batch, smoothing: float, part: float) -> Tensor:
+        """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
+        decoder_input, labels = shift_target(batch.target)
+        with torch.autocast(batch.target.device.type, self.precision, enabled=self.has_foreign_parts):
+            hidden = self.copy(batch.source, decoder_input).flatten(0, 1)  # (batch * length, d_model)
+        pad_id = self.copy.config.pad_id
+        loss = part * OutputLayerLoss.apply(
+            hidden.to(self.precision), self.output.weight, self.output.bias, labels.flatten(), smoothing, pad_id
+        )
+        loss.backward()
+        for parameter, copied in zip(self.parameters, self.copied_parameters, strict=True):
+            if copied.grad is not None:
+                gradient = copied.grad.to(parameter.dtype)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+                copied.grad = None
+        return loss.detach()
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Take over the model's weights: to be called after each change of them."""
+        torch._foreach_copy_(self.copied_parameters, self.parameters)
+
+
+def replace_modules(module: nn.Module) -> None:
+    """Put the fast dropout and norm in the place of torch's and the package's, everywhere below `module`."""
+    for name, child in module.named_children():
+        if type(child) is nn.Dropout:
+            setattr(module, name, ByteDropout(child.p))
+        elif type(child) is LayerNorm:
+            setattr(module, name, KernelLayerNorm(child))
+        else:
+            replace_modules(child)
