@@ -1,0 +1,255 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lab.model import (
+    MultiHeadAttention,
+    SingleHeadAttention,
+    combine_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+
+BATCH, HEADS, QUERY, KEY, D_K, D_V = 2, 3, 4, 5, 8, 6
+
+MASKS = {
+    "no mask": None,
+    "padding": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None, :],
+    "causal": torch.ones(QUERY, KEY).tril().bool()[None, None],
+    "padding and causal": torch.ones(BATCH, 1, QUERY, KEY).tril().bool()
+    & torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None, :],
+    "every head its own": torch.rand(BATCH, HEADS, QUERY, KEY, generator=torch.Generator().manual_seed(1)) > 0.3,
+}
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    query = torch.randn(BATCH, HEADS, QUERY, D_K, requires_grad=True)
+    key = torch.randn(BATCH, HEADS, KEY, D_K, requires_grad=True)
+    value = torch.randn(BATCH, HEADS, KEY, D_V, requires_grad=True)
+    return query, key, value
+
+
+# scaled_dot_product_attention
+
+
+def test_by_hand():
+    """Scores 2·ln 3/√4 = ln 3 and 0 give weights 3/4 and 1/4. Without the square root they would be 9/10 and 1/10."""
+    query = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
+    key = torch.tensor([[math.log(3), 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]])
+    value = torch.tensor([[8.0, 0.0], [0.0, 4.0]])
+    output, weights = scaled_dot_product_attention(query, key, value)
+    torch.testing.assert_close(weights, torch.tensor([[0.75, 0.25]]))
+    torch.testing.assert_close(output, torch.tensor([[6.0, 1.0]]))
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_agrees_with_torch(mask, dtype, tolerance):
+    """The reference of the whole course: outputs and gradients, with query, key and value of three different shapes."""
+    tensors = inputs()
+    ours, _ = scaled_dot_product_attention(*tensors, mask)
+    theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask)
+    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
+    cotangent = torch.randn_like(ours)
+    for mine, torchs in zip(
+        torch.autograd.grad(ours, tensors, cotangent), torch.autograd.grad(theirs, tensors, cotangent), strict=True
+    ):
+        torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_weights_are_a_distribution_over_the_allowed_keys(mask):
+    """Heat maps show these numbers: a hidden key must be exactly 0, not small."""
+    _, weights = scaled_dot_product_attention(*inputs(), mask)
+    assert weights.shape == (BATCH, HEADS, QUERY, KEY)
+    allowed = torch.ones_like(weights).bool() if mask is None else mask.expand_as(weights)
+    assert (weights[~allowed] == 0).all()
+    assert (weights[allowed] > 0).all()
+    torch.testing.assert_close(weights.sum(-1), allowed.any(-1).float())
+
+
+def test_a_query_that_may_attend_to_nothing():
+    """Filling with -inf gives NaN here, in the output or in the gradient, and one NaN ruins all weights of a model."""
+    query, key, value = inputs()
+    mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
+    mask[0, :, 2] = False
+    mask[1] = False
+    output, weights = scaled_dot_product_attention(query, key, value, mask)
+    hidden = ~mask.any(-1).expand(BATCH, HEADS, QUERY)
+    assert (weights[hidden] == 0).all()
+    assert (output[hidden] == 0).all()
+    torch.testing.assert_close(weights[~hidden].sum(-1), torch.ones(int((~hidden).sum())))
+    gradients = torch.autograd.grad(output.square().sum() + weights.square().sum(), (query, key, value))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert all((gradient[1] == 0).all() for gradient in gradients)  # nothing was attended: nothing to learn
+    assert all((gradient[0] != 0).any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_extreme_scores_stay_finite(dtype):
+    """A fill of -1e9 overflows in half precision, and a large score beside a hidden key must not overflow either."""
+    query = torch.full((1, 1, 4), 60.0, dtype=dtype, requires_grad=True)
+    key = torch.tensor([[[60.0] * 4, [-60.0] * 4, [60.0] * 4]], dtype=dtype)
+    value = torch.eye(3, dtype=dtype)[None]
+    output, weights = scaled_dot_product_attention(query, key, value, torch.tensor([[[True, True, False]]]))
+    assert output.dtype == weights.dtype == dtype
+    assert weights.tolist() == [[[1.0, 0.0, 0.0]]]
+    (gradient,) = torch.autograd.grad(output.sum(), query)
+    assert gradient.isfinite().all()
+
+
+def test_dropout_is_called_once_on_all_weights_and_the_weights_returned_are_those_before():
+    """A heat map of dropped weights would show holes that are not in the model."""
+    query, key, value = inputs()
+    calls = []
+
+    def dropout(weights: Tensor) -> Tensor:
+        calls.append(weights)
+        return weights * 2
+
+    output, weights = scaled_dot_product_attention(query, key, value, MASKS["padding"], dropout)
+    plain_output, plain_weights = scaled_dot_product_attention(query, key, value, MASKS["padding"])
+    assert len(calls) == 1
+    assert torch.equal(calls[0], plain_weights)
+    assert torch.equal(weights, plain_weights)
+    torch.testing.assert_close(output, 2 * plain_output)
+
+
+def test_inputs_stay_as_they_are():
+    """Masking in place would change the caller's tensors."""
+    tensors = [tensor.detach() for tensor in inputs()]
+    mask = MASKS["padding"].clone()
+    copies = [tensor.clone() for tensor in (*tensors, mask)]
+    scaled_dot_product_attention(*tensors, mask)
+    assert all(torch.equal(tensor, copy) for tensor, copy in zip((*tensors, mask), copies, strict=True))
+
+
+# SingleHeadAttention
+
+
+def test_single_head_projects_and_attends(dtype, tolerance):
+    """Each of the three inputs has its own projection; the mask has no axis of heads."""
+    head = SingleHeadAttention(d_model=6, d_k=4)
+    query, memory, other = torch.randn(2, 3, 6), torch.randn(2, 5, 6), torch.randn(2, 5, 6)
+    mask = torch.rand(2, 3, 5) > 0.3
+    output = head(query, memory, other, mask)
+    expected = F.scaled_dot_product_attention(
+        F.linear(query, head.w_q.weight, head.w_q.bias),
+        F.linear(memory, head.w_k.weight, head.w_k.bias),
+        F.linear(other, head.w_v.weight, head.w_v.bias),
+        attn_mask=mask,
+    )
+    assert output.shape == (2, 3, 4)
+    torch.testing.assert_close(output, expected, atol=tolerance, rtol=0)
+    assert {name for name, _ in head.named_parameters()} == {
+        f"{linear}.{kind}" for linear in ("w_q", "w_k", "w_v") for kind in ("weight", "bias")
+    }
+
+
+# split_heads, combine_heads
+
+
+def test_heads_are_neighbouring_features():
+    """Cutting along the wrong axis keeps all shapes right and mixes positions into heads."""
+    x = torch.tensor([[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]])  # three positions, d_model 4
+    heads = split_heads(x, 2)
+    assert heads.tolist() == [[[[1, 2], [5, 6], [9, 10]], [[3, 4], [7, 8], [11, 12]]]]
+    assert combine_heads(heads).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("n_heads", [1, 2, 3, 6])
+def test_combine_undoes_split_for_strided_tensors_too(n_heads):
+    """A transposed tensor is not contiguous: `view` in the wrong place fails on it."""
+    x = torch.randn(5, 2, 6).transpose(0, 1)
+    assert torch.equal(combine_heads(split_heads(x, n_heads)), x)
+
+
+@pytest.mark.parametrize("n_heads", [0, 3, -2])
+def test_heads_must_divide_d_model(n_heads):
+    with pytest.raises(ValueError, match=f"d_model 8 is not divisible by n_heads {n_heads}"):
+        split_heads(torch.zeros(1, 2, 8), n_heads)
+    with pytest.raises(ValueError, match=f"d_model 8 is not divisible by n_heads {n_heads}"):
+        MultiHeadAttention(8, n_heads)
+
+
+# MultiHeadAttention
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomise, transplant):
+    """Weights transplanted, biases random: outputs, weights of each head and gradients of all three inputs."""
+    d_model = 12
+    ours = randomise(MultiHeadAttention(d_model, HEADS))
+    theirs = nn.MultiheadAttention(d_model, HEADS, batch_first=True)
+    transplant(ours, theirs)
+    tensors = [torch.randn(BATCH, length, d_model, requires_grad=True) for length in (QUERY, KEY, KEY)]
+    recorded = []
+
+    def attend(*arguments):
+        result = scaled_dot_product_attention(*arguments)
+        recorded.append(result[1])
+        return result
+
+    ours.attend = attend
+    output = ours(*tensors, mask)
+    forbidden = None if mask is None else ~mask.expand(BATCH, HEADS, QUERY, KEY).flatten(0, 1)
+    expected, expected_weights = theirs(*tensors, attn_mask=forbidden, average_attn_weights=False)
+    torch.testing.assert_close(output, expected, atol=tolerance, rtol=0)
+    torch.testing.assert_close(recorded[0], expected_weights, atol=tolerance, rtol=0)
+    cotangent = torch.randn_like(output)
+    for mine, torchs in zip(
+        torch.autograd.grad(output, tensors, cotangent), torch.autograd.grad(expected, tensors, cotangent), strict=True
+    ):
+        torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=0)
+
+
+def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
+    """The recorder, the fused kernel and every check put their own function there and rely on how it is called."""
+    attention = MultiHeadAttention(12, HEADS, dropout=0.5)
+    calls = []
+
+    def attend(*arguments):  # keyword arguments are not accepted
+        calls.append(arguments)
+        return scaled_dot_product_attention(*arguments)
+
+    attention.attend = attend
+    query, memory = torch.randn(BATCH, QUERY, 12), torch.randn(BATCH, KEY, 12)
+    attention(query, memory, memory, MASKS["padding"])
+    ((q, k, v, mask, dropout),) = calls
+    assert q.shape == (BATCH, HEADS, QUERY, 4)
+    assert k.shape == v.shape == (BATCH, HEADS, KEY, 4)
+    assert mask is MASKS["padding"]
+    assert dropout is attention.dropout
+    assert dropout.p == 0.5
+
+
+def test_attend_need_not_return_weights():
+    """The fused kernel has none to return."""
+    attention = MultiHeadAttention(12, HEADS)
+    x = torch.randn(BATCH, KEY, 12)
+    expected = attention(x, x, x)
+    attention.attend = lambda *arguments: (scaled_dot_product_attention(*arguments)[0], None)
+    assert torch.equal(attention(x, x, x), expected)
+
+
+def test_dropout_acts_on_the_attention_weights():
+    """With all weights dropped only the last bias is left; dropout elsewhere would leave something else."""
+    attention = MultiHeadAttention(12, HEADS, dropout=1.0)
+    x = torch.randn(BATCH, KEY, 12)
+    torch.testing.assert_close(attention(x, x, x), attention.w_o.bias.expand(BATCH, KEY, 12))
+
+
+def test_dropout_is_off_in_evaluation_mode():
+    attention = MultiHeadAttention(12, HEADS, dropout=0.5)
+    x = torch.randn(BATCH, KEY, 12)
+    assert not torch.equal(attention(x, x, x), attention(x, x, x))
+    attention.eval()
+    assert torch.equal(attention(x, x, x), attention(x, x, x))
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.5])
+def test_dropout_must_be_a_probability(dropout):
+    with pytest.raises(ValueError, match=f"between 0 and 1, but got {dropout}"):
+        MultiHeadAttention(8, 2, dropout)

@@ -1,0 +1,53 @@
+import torch
+
+from transformer_lab.model import causal_mask, padding_mask, target_mask
+
+PAD = 7
+TOKENS = torch.tensor([[1, 5, 2, PAD], [1, 2, PAD, PAD]])
+
+
+def table(*rows: str) -> torch.Tensor:
+    """Draw a mask: # may attend, . may not. Rows are queries, columns are keys."""
+    return torch.tensor([[cell == "#" for cell in row] for row in rows])
+
+
+def test_padding_is_hidden_on_the_key_axis():
+    """A mask on the query axis would leave padding visible to every word."""
+    mask = padding_mask(TOKENS, PAD)
+    assert mask.shape == (2, 1, 1, 4)
+    assert mask.dtype == torch.bool
+    assert torch.equal(mask[:, 0, 0], table("###.", "##.."))
+
+
+def test_padding_follows_pad_id():
+    """Token 0 is a word where pad_id is another: the id must not be built in."""
+    assert padding_mask(torch.tensor([[0, PAD]]), PAD).flatten().tolist() == [True, False]
+    assert padding_mask(torch.tensor([[0, PAD]]), 0).flatten().tolist() == [False, True]
+
+
+def test_a_position_sees_itself_and_the_past():
+    """One diagonal off and the decoder copies the answer, or its first word sees nothing."""
+    mask = causal_mask(4)
+    assert mask.shape == (1, 1, 4, 4)
+    assert mask.dtype == torch.bool
+    assert torch.equal(mask[0, 0], table("#...", "##..", "###.", "####"))
+
+
+def test_one_word_sees_itself():
+    """The first step of decoding."""
+    assert causal_mask(1).tolist() == [[[[True]]]]
+
+
+def test_target_mask_is_both():
+    mask = target_mask(TOKENS, PAD)
+    assert mask.shape == (2, 1, 4, 4)
+    assert torch.equal(mask[0, 0], table("#...", "##..", "###.", "###."))
+    assert torch.equal(mask[1, 0], table("#...", "##..", "##..", "##.."))
+
+
+def test_masks_live_where_their_tokens_live():
+    """The meta device stands in for a GPU: a mask made on the CPU would stop the model there."""
+    tokens = TOKENS.to("meta")
+    assert padding_mask(tokens, PAD).device.type == "meta"
+    assert target_mask(tokens, PAD).device.type == "meta"
+    assert causal_mask(3, "meta").device.type == "meta"

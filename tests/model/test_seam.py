@@ -1,0 +1,247 @@
+import copy
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transformer_lab.model import (
+    MultiHeadAttention,
+    Transformer,
+    TransformerConfig,
+    attending_modules,
+    fused_attention,
+    record_attention,
+    scaled_dot_product_attention,
+    set_attention,
+)
+
+BATCH, HEADS, QUERY, KEY, D_K, D_V = 2, 3, 4, 5, 8, 6
+PAD = 0
+SOURCE = torch.tensor([[4, 5, 6, 2], [7, 2, PAD, PAD]])
+TARGET = torch.tensor([[1, 8, 9], [1, 3, PAD]])
+ATTENTIONS = {
+    "encoder.layers.0.self_attention",
+    "encoder.layers.1.self_attention",
+    "decoder.layers.0.self_attention",
+    "decoder.layers.0.cross_attention",
+    "decoder.layers.1.self_attention",
+    "decoder.layers.1.cross_attention",
+}
+
+
+def small_model(**changes) -> Transformer:
+    sizes = {"d_model": 12, "n_heads": HEADS, "n_layers": 2, "d_ff": 16, "dropout": 0.0}
+    return Transformer(TransformerConfig(11, 13, **(sizes | changes)))
+
+
+def random_mask(*shape: int) -> Tensor:
+    """About half of the keys hidden, and one query of the first sentence that may attend to nothing."""
+    mask = torch.rand(shape) > 0.5
+    mask[0, :, -1] = False
+    return mask
+
+
+# fused_attention
+
+
+@pytest.mark.parametrize(
+    "mask_shape",
+    [None, (BATCH, 1, 1, KEY), (1, 1, QUERY, KEY), (BATCH, 1, QUERY, KEY), (BATCH, HEADS, QUERY, KEY)],
+    ids=["no mask", "padding", "causal", "both", "heads"],
+)
+@pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
+def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance):
+    """Training uses one, heat maps the other: they must be one model, also for a query that may attend to nothing."""
+    mask = None if mask_shape is None else random_mask(*mask_shape)
+    shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
+    tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    explicit, weights = scaled_dot_product_attention(*tensors, mask)
+    fused, nothing = fused_attention(*tensors, mask)
+    assert nothing is None
+    if mask is not None:
+        assert (weights.sum(-1) == 0).any()  # the hard case is among them
+    torch.testing.assert_close(fused, explicit, atol=tolerance, rtol=0)
+    with torch.no_grad():  # torch takes another kernel here
+        torch.testing.assert_close(fused_attention(*tensors, mask)[0], explicit, atol=tolerance, rtol=0)
+    cotangent = torch.randn_like(explicit)
+    for mine, torchs in zip(
+        torch.autograd.grad(explicit, tensors, cotangent), torch.autograd.grad(fused, tensors, cotangent), strict=True
+    ):
+        assert mine.isfinite().all()
+        torch.testing.assert_close(torchs, mine, atol=tolerance, rtol=0)
+
+
+def test_fused_attention_drops_weights_while_training_only():
+    """Left out, the fused run would train without dropout; left on, translation would be random."""
+    query, key = torch.randn(1, 2, 64, 8), torch.randn(1, 2, 64, 8)
+    ones = torch.ones(1, 2, 64, 8)  # the output is then the sum of the weights that were kept, divided by 1 - p
+    dropout = nn.Dropout(0.5)
+    sums = fused_attention(query, key, ones, None, dropout)[0]
+    assert sums.std() > 0.1
+    assert 0.9 < sums.mean() < 1.1  # 128 rows, each with a standard deviation below 0.4: four standard errors
+    dropout.eval()
+    torch.testing.assert_close(fused_attention(query, key, ones, None, dropout)[0], ones)
+    torch.testing.assert_close(fused_attention(query, key, ones)[0], ones)
+
+
+@pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
+def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomise):
+    """Logits and the gradient of every parameter."""
+    model = randomise(small_model(norm_first=norm_first))
+    explicit = model(SOURCE, TARGET)
+    cotangent = torch.randn_like(explicit)
+    expected = torch.autograd.grad(explicit, list(model.parameters()), cotangent)
+    set_attention(model, fused_attention)
+    fused = model(SOURCE, TARGET)
+    torch.testing.assert_close(fused, explicit, atol=tolerance, rtol=0)
+    for mine, torchs in zip(expected, torch.autograd.grad(fused, list(model.parameters()), cotangent), strict=True):
+        torch.testing.assert_close(torchs, mine, atol=2 * tolerance, rtol=1e-5)  # sums over all positions are larger
+
+
+# set_attention
+
+
+def test_set_attention_reaches_every_attention():
+    """One module left out would make a fused run slow, or a recorded run incomplete, without a sign."""
+    model = small_model()
+    assert set(attending_modules(model)) == ATTENTIONS
+    assert all(module.attend is scaled_dot_product_attention for module in attending_modules(model).values())
+    set_attention(model, fused_attention)
+    assert all(module.attend is fused_attention for module in attending_modules(model).values())
+
+
+def test_a_model_without_the_seam_is_refused():
+    with pytest.raises(ValueError, match="no module of this Linear has an `attend`"):
+        set_attention(nn.Linear(2, 2), fused_attention)
+    with pytest.raises(ValueError, match="no module of this Linear has an `attend`"), record_attention(nn.Linear(2, 2)):
+        pass
+
+
+def test_a_copy_of_a_model_has_an_attention_of_its_own():
+    """Averaging and compiling copy models: a copy must keep its kernel and not share it with the original."""
+    model = small_model()
+    set_attention(model, fused_attention)
+    twin = copy.deepcopy(model)
+    set_attention(model, scaled_dot_product_attention)
+    assert all(module.attend is fused_attention for module in attending_modules(twin).values())
+    with record_attention(twin) as weights:
+        model(SOURCE, TARGET)
+    assert weights == {}
+
+
+def test_attend_is_no_part_of_the_weights():
+    """A checkpoint written with one kernel has to load with another."""
+    model = small_model()
+    names = set(model.state_dict())
+    set_attention(model, fused_attention)
+    assert set(model.state_dict()) == names
+
+
+# record_attention
+
+
+def test_recorded_weights_have_names_and_shapes():
+    model = small_model().eval()
+    expected = model(SOURCE, TARGET)
+    with record_attention(model) as weights:
+        assert weights == {}
+        output = model(SOURCE, TARGET)
+    assert torch.equal(output, expected)  # looking does not change what is seen
+    assert set(weights) == ATTENTIONS
+    for name, weight in weights.items():
+        query = 4 if name.startswith("encoder") else 3
+        key = 3 if name.startswith("decoder") and name.endswith("self_attention") else 4
+        assert weight.shape == (2, HEADS, query, key)
+        assert not weight.requires_grad
+        torch.testing.assert_close(weight.sum(-1), torch.ones(2, HEADS, query))
+
+
+def test_recorded_weights_are_those_of_their_module():
+    """Names that point at the wrong layer would give convincing pictures of something else."""
+    model = small_model().eval()
+    inputs = {}
+    for name, module in attending_modules(model).items():
+        module.register_forward_pre_hook(lambda _, arguments, name=name: inputs.update({name: arguments}))
+    with record_attention(model) as weights:
+        model(SOURCE, TARGET)
+    for name, (query, key, _, mask) in inputs.items():
+        module = model.get_submodule(name)
+        q = module.w_q(query).unflatten(-1, (HEADS, -1))  # (batch, query, heads, d_k)
+        k = module.w_k(key).unflatten(-1, (HEADS, -1))  # (batch, key, heads, d_k)
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.size(-1) ** 0.5
+        torch.testing.assert_close(weights[name], scores.masked_fill(~mask, -torch.inf).softmax(-1))
+
+
+def test_the_latest_call_is_kept():
+    model = small_model().eval()
+    with record_attention(model) as weights:
+        model(SOURCE, TARGET)
+        model(SOURCE[1:, :2], TARGET[1:, :2])
+    assert weights["decoder.layers.1.cross_attention"].shape == (1, HEADS, 2, 2)
+
+
+def test_fused_attention_comes_back_even_after_an_exception():
+    """A heat map that failed half-way must not leave a slow model that piles up weights."""
+    model = small_model()
+    set_attention(model, fused_attention)
+    with pytest.raises(ValueError, match="max_length is 512"), record_attention(model) as weights:
+        model(SOURCE, torch.ones(2, 513, dtype=torch.long))
+    assert len(weights) == 2  # the encoder had run when the decoder failed
+    assert all(module.attend is fused_attention for module in attending_modules(model).values())
+
+
+def test_nested_recordings():
+    """The inner one takes over and gives back: no attention is left with a recorder at the end."""
+    model = small_model()
+    with record_attention(model) as outer:
+        with record_attention(model) as inner:
+            model(SOURCE, TARGET)
+        assert set(inner) == ATTENTIONS
+        inner.clear()
+        model(SOURCE, TARGET)
+        assert inner == {}
+    assert set(outer) == ATTENTIONS
+    assert all(module.attend is scaled_dot_product_attention for module in attending_modules(model).values())
+
+
+def test_no_module_keeps_weights():
+    """Weights of a long batch are the largest tensors there are: the dictionary alone may hold them."""
+    model = small_model()
+    with record_attention(model) as weights:
+        model(SOURCE, TARGET)
+        held = [weakref.ref(weight) for weight in weights.values()]
+    assert len(held) == len(ATTENTIONS)
+    weights.clear()
+    assert all(reference() is None for reference in held)
+    assert not any(isinstance(value, Tensor) for module in model.modules() for value in vars(module).values())
+
+
+def test_a_model_can_train_while_it_is_recorded(randomise):
+    """Gradients are those of a run that nobody watches."""
+    model = randomise(small_model())
+    parameters = list(model.parameters())
+    expected = torch.autograd.grad(model(SOURCE, TARGET).square().sum(), parameters)
+    with record_attention(model):
+        gradients = torch.autograd.grad(model(SOURCE, TARGET).square().sum(), parameters)
+    assert all(torch.equal(mine, plain) for mine, plain in zip(gradients, expected, strict=True))
+
+
+def test_a_class_that_defines_attend_as_a_method_gets_its_method_back():
+    """A student may write `attend` in the class instead of setting it in the constructor."""
+
+    class Attention(MultiHeadAttention):
+        def __init__(self) -> None:
+            super().__init__(12, HEADS)
+            del self.attend
+
+        def attend(self, query, key, value, mask, dropout):
+            return fused_attention(query, key, value, mask, dropout)
+
+    attention = Attention()
+    x = torch.randn(2, KEY, 12)
+    with record_attention(attention) as weights:
+        attention(x, x, x)
+    assert weights[""].shape == (2, HEADS, KEY, KEY)  # the model itself is the attention: its name is empty
+    assert "attend" not in vars(attention)
+    attention(x, x, x)

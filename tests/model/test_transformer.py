@@ -1,0 +1,528 @@
+import copy
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from transformer_lab.model import (
+    Transformer,
+    TransformerConfig,
+    causal_mask,
+    count_parameters,
+    fused_attention,
+    initialize_parameters,
+    padding_mask,
+    set_attention,
+    sinusoidal_encoding,
+    target_mask,
+    tie_embeddings,
+)
+
+PAD, BOS, EOS = 0, 1, 2
+SOURCE_VOCAB, TARGET_VOCAB = 17, 19
+SOURCES = [[5, 9, 16, 4, 5, EOS], [7, 8, EOS], [EOS]]
+TARGETS = [[BOS, 4, 6], [BOS, 18, 3, 11, 5], [BOS]]
+
+norms = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
+kernels = pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
+
+
+def small_config(**changes) -> TransformerConfig:
+    sizes = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 24, "dropout": 0.0, "max_length": 32}
+    return TransformerConfig(**({"source_vocab": SOURCE_VOCAB, "target_vocab": TARGET_VOCAB} | sizes | changes))
+
+
+def padded(sequences: list[list[int]]) -> Tensor:
+    longest = max(map(len, sequences))
+    return torch.tensor([sequence + [PAD] * (longest - len(sequence)) for sequence in sequences])
+
+
+# Parity. The models are small on purpose: among millions of hidden units there is always one so near zero that rounding
+# decides whether ReLU lets it pass, and float32 gradients then differ by 1e-3 between any two correct implementations.
+
+
+def torchs_twin(model: Transformer, transplant) -> nn.Transformer:
+    """nn.Transformer with the same weights. It always builds final norms; the paper's layers end in a norm already."""
+    config = model.config
+    twin = nn.Transformer(
+        config.d_model,
+        config.n_heads,
+        config.n_layers,
+        config.n_layers,
+        config.d_ff,
+        dropout=0.0,
+        batch_first=True,
+        norm_first=config.norm_first,
+    )
+    if not config.norm_first:
+        twin.encoder.norm = twin.decoder.norm = None
+    transplant(nn.ModuleDict({"encoder": model.encoder, "decoder": model.decoder}), twin)
+    return twin
+
+
+def torchs_masks(source: Tensor, target: Tensor) -> dict[str, Tensor]:
+    """There, True means "may not attend"."""
+    return {
+        "tgt_mask": ~causal_mask(target.size(1))[0, 0],
+        "src_key_padding_mask": source == PAD,
+        "tgt_key_padding_mask": target == PAD,
+        "memory_key_padding_mask": source == PAD,
+    }
+
+
+parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transformer's note about itself
+
+
+@parity
+@norms
+def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise, transplant):
+    """From token ids to logits, and back to both embeddings: the one test that nothing of the paper's model escapes.
+
+    Around nn.Transformer stand the embeddings, the scale, the positions and the output layer, written out.
+    """
+    ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
+    twin = torchs_twin(ours, transplant)
+    source, target = padded(SOURCES), padded(TARGETS)
+    source_weight, target_weight = ours.source_embedding.embedding.weight, ours.target_embedding.embedding.weight
+    source_x = F.embedding(source, source_weight, padding_idx=PAD) * 4.0 + sinusoidal_encoding(source.size(1), 16)
+    target_x = F.embedding(target, target_weight, padding_idx=PAD) * 4.0 + sinusoidal_encoding(target.size(1), 16)
+    decoded = twin(source_x, target_x, **torchs_masks(source, target))
+    expected = F.linear(decoded, ours.output.weight, ours.output.bias)
+    logits = ours(source, target)
+    assert logits.shape == (3, 5, TARGET_VOCAB)
+    assert logits.std() > 0.5  # else agreement would mean little
+    torch.testing.assert_close(logits, expected, atol=tolerance, rtol=0)
+    cotangent = torch.randn_like(logits)
+    for mine, torchs in zip(
+        torch.autograd.grad(logits, (source_weight, target_weight), cotangent),
+        torch.autograd.grad(expected, (source_weight, target_weight), cotangent),
+        strict=True,
+    ):
+        # The scale of 4 and sums over a token's positions make these gradients tens: rounding grows with them.
+        torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=tolerance)
+
+
+@parity
+@norms
+def test_stacks_agree_with_torchs_transformer_in_their_input_gradients(
+    norm_first, dtype, tolerance, randomise, transplant
+):
+    """The same without embeddings: the gradients of what enters the encoder and the decoder."""
+    ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
+    twin = torchs_twin(ours, transplant)
+    source, target = padded(SOURCES), padded(TARGETS)
+    source_x = torch.randn(*source.shape, 16, requires_grad=True)
+    target_x = torch.randn(*target.shape, 16, requires_grad=True)
+    source_mask = padding_mask(source, PAD)
+    memory = ours.encoder(source_x, source_mask)
+    output = ours.decoder(target_x, memory, source_mask, target_mask(target, PAD))
+    expected = twin(source_x, target_x, **torchs_masks(source, target))
+    torch.testing.assert_close(output, expected, atol=tolerance, rtol=0)
+    cotangent = torch.randn_like(output)
+    for mine, torchs in zip(
+        torch.autograd.grad(output, (source_x, target_x), cotangent),
+        torch.autograd.grad(expected, (source_x, target_x), cotangent),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=0)
+
+
+# Padding and causality
+
+
+@norms
+@kernels
+def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, dtype, tolerance, randomise):
+    """Otherwise a translation would depend on its neighbours."""
+    model = randomise(Transformer(small_config(norm_first=norm_first)))
+    if fused:
+        set_attention(model, fused_attention)
+    memory, source_mask = model.encode(padded(SOURCES))
+    logits = model(padded(SOURCES), padded(TARGETS))
+    assert source_mask.shape == (3, 1, 1, 6)
+    for index, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        alone, _ = model.encode(torch.tensor([source]))
+        torch.testing.assert_close(memory[index, : len(source)], alone[0], atol=tolerance, rtol=0)
+        alone = model(torch.tensor([source]), torch.tensor([target]))
+        torch.testing.assert_close(logits[index, : len(target)], alone[0], atol=tolerance, rtol=0)
+
+
+@norms
+@kernels
+@pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
+def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
+    """By gradient, of what enters the decoder. A model that looks ahead has a perfect loss and translates nothing."""
+    config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
+    model = randomise(Transformer(config))
+    if fused:
+        set_attention(model, fused_attention)
+    embedded = []
+    model.target_embedding.register_forward_hook(lambda module, arguments, output: embedded.append(output))
+    target = torch.tensor([[BOS, 4, 6, 5, 11]])
+    logits = model(torch.tensor([SOURCES[0]]), target)
+    cotangent = torch.randn(TARGET_VOCAB)
+    gradients = [
+        torch.autograd.grad(logits[0, position] @ cotangent, embedded[0], retain_graph=True)[0][0].abs().sum(-1)
+        for position in range(5)
+    ]
+    assert torch.equal(torch.stack(gradients) > 0, causal_mask(5)[0, 0])  # exactly zero, not small
+
+
+@kernels
+def test_a_sentence_of_nothing_but_padding_spoils_nobody(fused, randomise):
+    """Batches of a fixed size are filled up with such rows: one NaN among them would reach every weight."""
+    model = randomise(Transformer(small_config()))
+    if fused:
+        set_attention(model, fused_attention)
+    source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
+    logits = model(source, target)
+    assert logits.isfinite().all()
+    torch.testing.assert_close(logits[0], model(source[:1], target[:1])[0], atol=1e-5, rtol=0)
+    logits.square().mean().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_forward_is_encode_then_decode(randomise):
+    """Decoding calls the two halves, training calls forward: they are the same function, and nothing is shifted."""
+    model = randomise(Transformer(small_config()))
+    source, target = padded(SOURCES), padded(TARGETS)
+    memory, source_mask = model.encode(source)
+    assert memory.shape == (3, 6, 16)
+    assert torch.equal(source_mask, padding_mask(source, PAD))
+    assert torch.equal(model(source, target), model.decode(target, memory, source_mask))
+
+
+def test_padding_follows_the_config(randomise):
+    """With another pad_id, token 0 is a word and must be read."""
+    model = randomise(Transformer(small_config(pad_id=7, bos_id=0)))
+    target = torch.tensor([[0, 4]])
+    long, short = torch.tensor([[5, 2, 7, 7]]), torch.tensor([[5, 2]])
+    torch.testing.assert_close(model(long, target), model(short, target))
+    assert not torch.allclose(model(torch.tensor([[5, 2, 0, 0]]), target), model(short, target))
+
+
+# Tying and counting
+
+
+def test_three_way_tying_shares_one_parameter():
+    """Tying code that ties nothing is a classic defect, and only the size of the checkpoint shows it."""
+    model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
+    weight = model.output.weight
+    assert model.source_embedding.embedding.weight is weight
+    assert model.target_embedding.embedding.weight is weight
+    assert sum(parameter is weight for parameter in model.parameters()) == 1
+    assert counted(model) == counted(Transformer(small_config(source_vocab=TARGET_VOCAB))) - 2 * weight.numel()
+    logits = model(torch.tensor([[5, EOS]]), torch.tensor([[BOS, 6]]))
+    F.cross_entropy(logits[0], torch.tensor([6, EOS])).backward()
+    assert (weight.grad.abs().sum(-1) > 0).all()  # all tokens learn through the output, not only those that occur
+
+
+def test_untied_weights_are_three():
+    model = Transformer(small_config(source_vocab=TARGET_VOCAB))
+    weights = (
+        model.source_embedding.embedding.weight,
+        model.target_embedding.embedding.weight,
+        model.output.weight,
+    )
+    assert len({weight.data_ptr() for weight in weights}) == 3
+
+
+def test_tie_embeddings_ties_a_model_that_was_not():
+    """The exercise calls it on a finished model."""
+    model = Transformer(small_config(source_vocab=TARGET_VOCAB))
+    tie_embeddings(model)
+    assert model.source_embedding.embedding.weight is model.target_embedding.embedding.weight is model.output.weight
+
+
+def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
+    """The average of checkpoints and the best model so far are copies."""
+    model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
+    twin = copy.deepcopy(model)
+    assert twin.source_embedding.embedding.weight is twin.output.weight
+    assert twin.output.weight is not model.output.weight
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.add_(1.0)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+GRID = [
+    small_config(
+        d_model=d_model,
+        n_heads=n_heads,
+        n_layers=n_layers,
+        d_ff=d_ff,
+        norm_first=norm_first,
+        tie=tie,
+        source_vocab=TARGET_VOCAB if tie else SOURCE_VOCAB,
+    )
+    for d_model, n_heads, n_layers, d_ff, norm_first, tie in itertools.product(
+        (4, 12), (1, 2), (1, 3), (7, 30), (False, True), (False, True)
+    )
+]
+
+
+def counted(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())  # a shared parameter comes once
+
+
+def test_the_formula_counts_what_the_model_has():
+    """Over a grid of every field that adds a parameter, so that two errors cannot cancel."""
+    for config in GRID:
+        assert count_parameters(config) == counted(Transformer(config)), config
+
+
+@pytest.mark.parametrize(
+    ("config", "count", "millions"),
+    [
+        (TransformerConfig(37000, 37000, tie=True), 63_119_496, 65),
+        (TransformerConfig(37000, 37000, d_model=1024, n_heads=16, d_ff=4096, tie=True), 214_282_376, 213),
+    ],
+    ids=["base", "big"],
+)
+def test_the_papers_models_have_the_papers_size(config, count, millions):
+    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds, and does not say what it counts."""
+    with torch.device("meta"):  # counts without filling a gigabyte
+        model = Transformer(config)
+    assert count_parameters(config) == counted(model) == count
+    assert count == pytest.approx(millions * 1e6, rel=0.03)
+
+
+# First values
+
+
+@pytest.mark.parametrize("d_model", [256, 512])
+def test_xavier_would_starve_the_tokens_of_signal(d_model, capsys):
+    """Why embeddings start as N(0, 1/d_model). What is measured: standard deviations of what enters the encoder.
+
+    8,000 tokens, sentences of 20. Xavier gives an entry the variance 2 / (vocab + d_model), which has nothing to do
+    with what is added to it. After the factor √d_model:
+
+    | d_model | positions | tokens, Xavier | tokens, N(0, 1/d_model) | share of variance: Xavier | N(0, 1/d_model) |
+    | ---     | ---       | ---            | ---                     | ---                       | ---             |
+    | 256     | 0.55      | 0.25           | 1.00                    | 17 %                      | 77 %            |
+    | 512     | 0.55      | 0.35           | 1.00                    | 28 %                      | 77 %            |
+    """
+    vocab, length = 8000, 20
+    model = Transformer(
+        TransformerConfig(vocab, vocab, d_model=d_model, n_layers=1, n_heads=2, d_ff=8, tie=True, dropout=0.0)
+    )
+    tokens = torch.randint(1, vocab, (200, length))
+    positions = sinusoidal_encoding(length, d_model).std().item()
+    ours = model.source_embedding(tokens).std().item()
+    nn.init.xavier_uniform_(model.source_embedding.embedding.weight)
+    xavier = model.source_embedding(tokens).std().item()
+
+    def share(deviation: float) -> float:
+        return deviation**2 / (deviation**2 + positions**2)
+
+    # Each is a mean over 10^6 entries: 1 % is far more than chance allows.
+    assert positions == pytest.approx(0.55, abs=0.01)
+    assert ours == pytest.approx(1.0, abs=0.01)
+    assert xavier == pytest.approx({256: 0.25, 512: 0.35}[d_model], abs=0.01)
+    assert xavier == pytest.approx(math.sqrt(2 * d_model / (vocab + d_model)), rel=0.01)
+    assert share(ours) == pytest.approx(0.77, abs=0.01)
+    assert share(xavier) == pytest.approx({256: 0.17, 512: 0.285}[d_model], abs=0.01)
+
+
+@pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
+def test_first_values(tie):
+    """Xavier for matrices, zero for biases, N(0, 1/d_model) for embeddings, nothing for padding; tied, too."""
+    vocab, d_model = 2000, 64
+    model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
+    initialize_parameters(model)  # a second call is as good as the first
+    embeddings = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight]
+    for weight in embeddings:
+        assert (weight[PAD] == 0).all()
+        assert weight.std().item() == pytest.approx(d_model**-0.5, rel=0.02)  # 128,000 entries: 0.2 % by chance
+        assert weight.abs().max() > 3 * d_model**-0.5  # a normal distribution, not a uniform one
+        assert weight.is_leaf
+        assert weight.requires_grad
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            assert (module.bias == 0).all()
+            if not (tie and module is model.output):
+                bound = math.sqrt(6 / (module.in_features + module.out_features))
+                assert 0.99 * bound < module.weight.abs().max() <= bound
+
+
+@norms
+@pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
+def test_an_untrained_model_guesses_among_all_tokens(tie, norm_first):
+    """The first loss is ln(vocab) plus half the variance of the logits: measured, 0.1 untied and 0.4 to 0.6 tied.
+
+    With torch's own N(0, 1) for embeddings a tied model would start at 28 instead of 7.4.
+    """
+    vocab = 1000
+    config = TransformerConfig(
+        vocab, vocab, d_model=64, n_heads=4, n_layers=2, d_ff=128, dropout=0.0, tie=tie, norm_first=norm_first
+    )
+    model = Transformer(config).eval()
+    source, target, labels = (torch.randint(3, vocab, (32, 20)) for _ in range(3))
+    with torch.no_grad():
+        loss = F.cross_entropy(model(source, target).flatten(0, 1), labels.flatten()).item()
+    assert math.log(vocab) - 0.1 < loss < math.log(vocab) + 0.8
+
+
+# What a model is made of
+
+
+def test_names_of_the_weights():
+    """Checkpoints, checks and old submissions load weights by these names."""
+    attention = [f"{w}.{kind}" for w in ("w_q", "w_k", "w_v", "w_o") for kind in ("weight", "bias")]
+    feed_forward = [f"feed_forward.{w}.{kind}" for w in ("w_1", "w_2") for kind in ("weight", "bias")]
+
+    def residuals(count: int) -> list[str]:
+        return [f"residuals.{index}.norm.{kind}" for index in range(count) for kind in ("gain", "bias")]
+
+    encoder = [f"self_attention.{name}" for name in attention] + feed_forward + residuals(2)
+    decoder = (
+        [f"self_attention.{name}" for name in attention]
+        + [f"cross_attention.{name}" for name in attention]
+        + feed_forward
+        + residuals(3)
+    )
+    expected = {
+        "source_embedding.embedding.weight",
+        "target_embedding.embedding.weight",
+        "output.weight",
+        "output.bias",
+        *(f"encoder.layers.{layer}.{name}" for layer in (0, 1) for name in encoder),
+        *(f"decoder.layers.{layer}.{name}" for layer in (0, 1) for name in decoder),
+    }
+    final_norms = {f"{stack}.norm.{kind}" for stack in ("encoder", "decoder") for kind in ("gain", "bias")}
+    assert set(Transformer(small_config()).state_dict()) == expected
+    assert set(Transformer(small_config(norm_first=True)).state_dict()) == expected | final_norms
+    assert set(Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True)).state_dict()) == expected
+
+
+def test_weights_load_into_a_model_with_another_max_length():
+    """The table of positions is no weight: a model can read longer sentences than it was trained with."""
+    model = Transformer(small_config(max_length=8))
+    longer = Transformer(small_config(max_length=64))
+    longer.load_state_dict(model.state_dict())
+    source, target = padded(SOURCES), padded(TARGETS)
+    assert torch.equal(longer(source, target), model(source, target))
+
+
+def test_the_config_keeps_its_promises():
+    """The paper's base model is the default, post-norm and untied."""
+    config = TransformerConfig(100, 200)
+    assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (512, 8, 6, 2048, 0.1)
+    assert (config.norm_first, config.tie, config.max_length) == (False, False, 512)
+    assert (config.pad_id, config.bos_id, config.eos_id) == (0, 1, 2)
+    model = Transformer(small_config(n_layers=3, dropout=0.2))
+    assert len(model.encoder.layers) == len(model.decoder.layers) == 3
+    assert model.output.out_features == TARGET_VOCAB
+    dropouts = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert dropouts == [0.2] * (1 + 3 * 4 + 3 * 6)  # positions, encoder, decoder
+
+
+@norms
+@pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
+def test_gradients_reach_every_parameter(tie, norm_first, randomise):
+    """A part that is built but not used trains nothing.
+
+    The bias of w_k is known to get none: it adds the same number to all scores of a query, which softmax does not see.
+    """
+    config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
+    model = randomise(Transformer(config))
+    model(padded(SOURCES), padded(TARGETS)).square().mean().backward()
+    for name, parameter in model.named_parameters():
+        largest = parameter.grad.abs().max().item()
+        if name.endswith("w_k.bias"):
+            assert largest < 1e-5, name
+        else:
+            assert largest > 1e-5, name
+
+
+# Dtypes
+
+
+@pytest.mark.parametrize(("half", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25)], ids=str)
+def test_a_model_in_half_precision_runs(half, allowed, randomise):
+    """Allowed: some thirty roundings, of 2^-11 and 2^-8, on logits of size 3; measured in 40 models: 0.009, 0.09."""
+    model = randomise(Transformer(small_config())).eval()
+    source, target = padded(SOURCES), padded(TARGETS)
+    expected = model(source, target)
+    logits = model.to(half)(source, target)
+    assert logits.dtype == half
+    torch.testing.assert_close(logits.float(), expected, atol=allowed, rtol=0)
+
+
+@kernels
+def test_training_under_bfloat16_autocast(fused, randomise):
+    """What the trainer does: products in bfloat16, sums around them and all gradients in float32. Measured: 0.04."""
+    model = randomise(Transformer(small_config()))
+    if fused:
+        set_attention(model, fused_attention)
+    source, target = padded(SOURCES), padded(TARGETS)
+    expected = model(source, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        memory, _ = model.encode(source)
+        logits = model(source, target)
+    assert memory.dtype == torch.float32
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.float(), expected, atol=0.1, rtol=0)
+    logits.float().square().mean().backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_a_model_in_float64_runs_and_agrees(randomise):
+    model = randomise(Transformer(small_config())).eval()
+    source, target = padded(SOURCES), padded(TARGETS)
+    expected = model(source, target)
+    logits = model.double()(source, target)
+    assert logits.dtype == torch.float64
+    torch.testing.assert_close(logits.float(), expected, atol=1e-5, rtol=0)
+
+
+# What cannot work
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": 16, "n_heads": 3}, "d_model 16 is not divisible by n_heads 3"),
+        ({"d_model": 15, "n_heads": 3}, "d_model 15 is odd: each sine needs its cosine, take 14 or 16"),
+        ({"dropout": -0.1}, "dropout probability has to be between 0 and 1, but got -0.1"),
+        ({"dropout": 1.0}, "dropout is 1.0, but must be below 1"),
+        ({"dropout": math.nan}, "dropout is nan, but must be below 1"),
+        ({"tie": True}, "tied embeddings need one vocabulary, but source_vocab is 17 and target_vocab 19"),
+        ({"pad_id": 18}, "pad_id 18 is not a token of a vocabulary of 17"),
+        ({"pad_id": -1}, "pad_id -1 is not a token of a vocabulary of 17"),
+        *(
+            ({name: 0}, f"{name} is 0, but must be at least 1")
+            for name in ("source_vocab", "target_vocab", "d_model", "n_heads", "n_layers", "d_ff", "max_length")
+        ),
+        ({"n_layers": -1}, "n_layers is -1, but must be at least 1"),
+    ],
+    ids=str,
+)
+def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
+    """Both values are named. torch itself would divide by zero, raise something else, or fail an hour later."""
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 the message is compared as a whole
+        Transformer(small_config(**changes))
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+def test_tie_embeddings_names_both_vocabularies():
+    with pytest.raises(ValueError, match="source_vocab is 17 and target_vocab 19"):
+        tie_embeddings(Transformer(small_config()))
+
+
+def test_a_sequence_of_max_length_is_the_longest():
+    """On either side: one token more, and the error names both numbers."""
+    model = Transformer(small_config(max_length=6)).eval()
+    fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
+    assert model(fits, fits).shape == (1, 6, TARGET_VOCAB)
+    with pytest.raises(ValueError, match="sequence of 7 tokens, but max_length is 6"):
+        model(too_long, fits)
+    with pytest.raises(ValueError, match="sequence of 7 tokens, but max_length is 6"):
+        model(fits, too_long)
