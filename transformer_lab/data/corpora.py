@@ -8,6 +8,7 @@ import logging
 import os
 import zlib
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,10 +91,11 @@ def load_corpus(
 
 
 def _load_captions(source: str, target: str) -> Corpus:
-    from transformer_lab.data.captions import caption_splits
-
     if {source, target} != {"de", "en"}:
         raise InputError(f"captions has no {source} to {target}: its languages are de and en")
+
+    from transformer_lab.data.captions import caption_splits
+
     splits = caption_splits()
     train, validation, test = (
         [(c.german, c.english) if source == "de" else (c.english, c.german) for c in split]
@@ -131,7 +133,7 @@ def _read_parallel(folder: Path, split: str, source: str, target: str) -> Pairs:
             f"{source_path} has {len(source_lines)} lines but {target_path} has {len(target_lines)}: "
             "line n of one must translate line n of the other"
         )
-    return _without_blanks(list(zip(source_lines, target_lines, strict=True)), source_path)
+    return _without_blanks(enumerate(zip(source_lines, target_lines, strict=True), start=1), source_path)
 
 
 def _plain_or_gzipped(folder: Path, file: str) -> Path:
@@ -145,7 +147,8 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
 
 def _read_lines(path: Path) -> list[str]:
     # Only "\n" ends a line: str.splitlines would also cut at characters inside sentences, such as U+2028 and U+0085.
-    return [normalize(line) for line in _read_text(path).removesuffix("\n").split("\n")]
+    text = _read_text(path)
+    return [normalize(line) for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _read_text(path: Path) -> str:
@@ -156,25 +159,33 @@ def _read_text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
         raise InputError(f"{path} cannot be read: {error}") from error
     content = content.removeprefix(b"\xef\xbb\xbf")  # the byte-order mark that some programs write
+    before_nul, nul, _ = content.partition(b"\0")
+    if nul:
+        raise InputError(
+            f"{path}, line {_line_after(before_nul)}: a NUL byte, which no text has: save the file as UTF-8"
+        )
     try:
-        text = content.decode("utf-8")
-        if "\0" in text:
-            raise InputError(f"{path}, line {text[: text.index(chr(0))].count(chr(10)) + 1}: a NUL byte: remove it")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
+        line = _line_after(content[: error.start])
         raise InputError(f"{path}, line {line}: not valid UTF-8: save the file as UTF-8") from error
-    return text
 
 
-def _without_blanks(pairs: Pairs, path: Path) -> Pairs:
-    kept = [pair for pair in pairs if all(pair)]
+def _line_after(content: bytes) -> int:
+    return content.count(b"\n") + 1
+
+
+def _without_blanks(numbered: Iterable[tuple[int, tuple[str, str]]], path: Path) -> Pairs:
+    kept, blank = [], []
+    for line, pair in numbered:
+        if all(pair):
+            kept.append(pair)
+        else:
+            blank.append(line)
     if not kept:
         raise InputError(f"{path} has no sentences: fill it, or give another corpus")
-    if len(kept) < len(pairs):
-        first = next(number for number, pair in enumerate(pairs, start=1) if not all(pair))
-        log.warning(
-            "%s: %d pairs with a blank side left out, the first on line %d", path, len(pairs) - len(kept), first
-        )
+    if blank:
+        log.warning("%s: %d pairs with a blank side left out, the first on line %d", path, len(blank), blank[0])
     return kept
 
 
@@ -183,36 +194,37 @@ def _without_blanks(pairs: Pairs, path: Path) -> Pairs:
 
 def _load_table(path: Path, source: str, target: str) -> Corpus:
     rows = _read_rows(path)
-    # A first line with the language codes is a heading, and says which column is which.
-    heading = [cell.strip().lower() for cell in rows[0][:2]]
-    if set(heading) == {source.lower(), target.lower()}:
-        rows = rows[1:]
-    swapped = heading == [target.lower(), source.lower()]
-    columns = [(normalize(first), normalize(second)) for first, second, *_ in rows]
-    pairs = [(second, first) for first, second in columns] if swapped else columns
-    train, validation, test = _split(_without_blanks(pairs, path), path)
+    swapped = False
+    if rows:
+        # A first line with the two language codes is a heading: it says which column is which.
+        heading = [cell.strip().lower() for cell in rows[0][1][:2]]
+        swapped = heading == [target.lower(), source.lower()]
+        if swapped or heading == [source.lower(), target.lower()]:
+            rows = rows[1:]
+    columns = [(line, (normalize(row[0]), normalize(row[1]))) for line, row in rows]
+    pairs = _without_blanks([(line, pair[::-1]) for line, pair in columns] if swapped else columns, path)
+    train, validation, test = _split(pairs, path)
     return Corpus(path.name.split(".")[0], source, target, train, validation, {"test": test})
 
 
-def _read_rows(path: Path) -> list[list[str]]:
+def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Line number and cells of every line that is not blank."""
     text = _read_text(path)
     if path.name.removesuffix(".gz").endswith(".csv"):
+        separator = "comma"
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             rows = [(reader.line_num, row) for row in reader]
         except csv.Error as error:
-            raise InputError(f"{path}, line {reader.line_num}: not valid CSV: {error}") from error
+            raise InputError(f"{path}, line {reader.line_num}: not valid CSV ({error}): correct it") from error
     else:
-        rows = [(number, line.split("\t")) for number, line in enumerate(text.split("\n"), start=1)]
-    rows = [(number, row) for number, row in rows if any(cell.strip() for cell in row)]
-    for number, row in rows:
+        separator = "tab"
+        rows = [(line, content.split("\t")) for line, content in enumerate(text.split("\n"), start=1)]
+    rows = [(line, row) for line, row in rows if any(cell.strip() for cell in row)]
+    for line, row in rows:
         if len(row) < 2:
-            raise InputError(
-                f"{path}, line {number}: one column, two expected: commas part them in .csv, tabs elsewhere"
-            )
-    if not rows:
-        raise InputError(f"{path} has no sentences: fill it, or give another corpus")
-    return [row for _, row in rows]
+            raise InputError(f"{path}, line {line}: one column, but two are expected, with a {separator} between them")
+    return rows
 
 
 def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
@@ -275,8 +287,14 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
         raise InputError(f"multi30k has no {source} to {target}: its languages are de, en and fr")
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     if not named:
-        folder = cache_folder() / "multi30k"
-        download_multi30k(folder, source, target)
+        try:
+            folder = cache_folder() / "multi30k"
+            download_multi30k(folder, source, target)
+        except ModuleNotFoundError as error:  # a bare server
+            raise InputError(
+                f"multi30k cannot be downloaded without {error.name}: install it, or give the folder of a copy "
+                "as data_dir or in TRANSFORMER_LAB_DATA"
+            ) from error
         return folder
     folder = find_multi30k(data_dir)
     if folder is None:
@@ -314,7 +332,8 @@ def download_multi30k(folder: Path, source: str, target: str) -> None:
         except ValueError as error:
             raise InputError(f"{url} is damaged (its SHA-256 differs) and was deleted: try again, {way_on}") from error
         except OSError as error:  # what requests raises is one too
-            raise InputError(f"{url} cannot be downloaded ({type(error).__name__}): try again, {way_on}") from error
+            reason = error.strerror or type(error).__name__
+            raise InputError(f"{url} cannot be downloaded ({reason}): try again, {way_on}") from error
 
 
 def _multi30k_files(source: str, target: str) -> list[str]:

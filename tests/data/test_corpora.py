@@ -1,0 +1,277 @@
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.data import Corpus, find_multi30k, load_corpus
+from transformer_lab.errors import InputError
+
+
+def write(path: Path, lines: list[str] | bytes) -> Path:
+    content = lines if isinstance(lines, bytes) else "".join(line + "\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for split, number in (("train", 3), ("val", 2), ("test", 1)):
+        write(tmp_path / f"{split}.de", [f"{split} Satz {index}" for index in range(number)])
+        write(tmp_path / f"{split}.en", [f"{split} sentence {index}" for index in range(number)])
+    return tmp_path
+
+
+def refused(path: Path, source: str = "de", target: str = "en") -> str:
+    with pytest.raises(InputError) as raised:
+        load_corpus(path, source, target)
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
+
+
+# --- folders ---
+
+
+def test_a_folder_gives_its_three_splits(folder: Path):
+    corpus = load_corpus(str(folder))
+    assert (corpus.name, corpus.source, corpus.target) == (folder.name, "de", "en")
+    assert corpus.train == [(f"train Satz {index}", f"train sentence {index}") for index in range(3)]
+    assert len(corpus.validation) == 2
+    assert list(corpus.tests) == ["test"]
+    assert corpus.test == corpus.tests["test"] == [("test Satz 0", "test sentence 0")]
+
+
+def test_the_direction_can_be_turned(folder: Path):
+    assert load_corpus(folder, "en", "de").train[0] == ("train sentence 0", "train Satz 0")
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "dev"])
+def test_usual_names_and_gzip(folder: Path, name: str):
+    for language in ("de", "en"):
+        content = (folder / f"val.{language}").read_bytes()
+        (folder / f"val.{language}").unlink()
+        write(folder / f"{name}.{language}.gz", content)
+    assert len(load_corpus(folder).validation) == 2
+
+
+def test_every_test_set_has_its_name(folder: Path):
+    for name in ("test_2017_flickr", "test2018"):
+        for language in ("de", "en"):
+            write(folder / f"{name}.{language}.gz", [name])
+    write(folder / "._test.de", b"\x00\x05\x16\x07\xff")  # as macOS leaves in archives
+    assert list(load_corpus(folder).tests) == ["test", "test2018", "test_2017_flickr"]
+
+
+def test_only_a_newline_ends_a_line(folder: Path):
+    """`str.splitlines` would cut at these characters too, and shift every pair after the first such line."""
+    odd = ["a\u2028b", "c\u0085d\x0ce", "f\x1cg"]
+    write(folder / "train.de", odd)
+    assert load_corpus(folder).train == [
+        ("a b", "train sentence 0"),
+        ("c d e", "train sentence 1"),
+        ("f g", "train sentence 2"),
+    ]
+
+
+def test_white_space_and_unicode_get_one_spelling(folder: Path):
+    """No-break spaces, outer spaces, Windows line ends, a byte-order mark and split-up umlauts are in real files."""
+    write(folder / "train.de", "\ufeffein\u00a0 Hund \r\n\tzwei\r\nMa\u0308dchen\r\n".encode())
+    assert [source for source, _ in load_corpus(folder).train] == ["ein Hund", "zwei", "M\u00e4dchen"]
+
+
+def test_a_last_line_needs_no_newline(folder: Path):
+    write(folder / "train.de", b"eins\nzwei\ndrei")
+    assert len(load_corpus(folder).train) == 3
+
+
+def test_pairs_with_a_blank_side_are_left_out_and_counted(folder: Path, caplog):
+    write(folder / "train.de", ["eins", " \u00a0", "drei", ""])
+    write(folder / "train.en", ["one", "two", "three", "four"])
+    assert load_corpus(folder).train == [("eins", "one"), ("drei", "three")]
+    [message] = caplog.messages
+    assert message == f"{folder / 'train.de'}: 2 pairs with a blank side left out, the first on line 2"
+
+
+def test_unequal_files_are_named_with_both_counts(folder: Path):
+    write(folder / "train.en", ["one", "two"])
+    assert refused(folder).startswith(f"{folder / 'train.de'} has 3 lines but {folder / 'train.en'} has 2")
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_invalid_utf8_is_found_to_the_line(folder: Path, ending: str):
+    (folder / "train.de").unlink()
+    path = write(folder / f"train.de{ending}", b"gut\nauch gut\nM\xe4dchen\n")
+    assert refused(folder).startswith(f"{path}, line 3: not valid UTF-8")
+
+
+def test_a_nul_byte_is_found_to_the_line(folder: Path):
+    path = write(folder / "train.de", b"gut\nda\0neben\ngut\n")
+    assert refused(folder).startswith(f"{path}, line 2: a NUL byte")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b" \n\n"])
+def test_an_empty_corpus_is_named(folder: Path, content: bytes):
+    for language in ("de", "en"):
+        write(folder / f"train.{language}", content)
+    assert refused(folder) == f"{folder / 'train.de'} has no sentences: fill it, or give another corpus"
+
+
+@pytest.mark.parametrize("missing", ["train.de", "train.en", "val.de", "val.en", "test.de", "test.en"])
+def test_a_missing_file_is_named(folder: Path, missing: str):
+    (folder / missing).unlink()
+    assert refused(folder).startswith(f"{folder} has no {missing} or {missing}.gz")
+
+
+def test_a_damaged_gzip_file_is_named(folder: Path):
+    (folder / "train.de").unlink()
+    path = write(folder / "train.de.gz", [f"Satz {number}" for number in range(1000)])
+    whole = path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"no gzip", whole[:40] + b"xxxx" + whole[44:]):
+        path.write_bytes(damaged)
+        assert refused(folder).startswith(f"{path} cannot be read")
+
+
+def test_what_is_no_corpus_is_answered_with_the_known_ones(tmp_path: Path):
+    assert refused("multi40k") == "no corpus 'multi40k': give captions, multi30k, or an existing folder or table"
+    assert "choose two languages" in refused(tmp_path, "de", "de")
+    assert "its languages are de, en and fr" in refused("multi30k", "de", "zh")
+    assert "its languages are de and en" in refused("captions", "de", "fr")
+
+
+# --- tables ---
+
+TABLE = [(f"Satz {number}", f"sentence {number}") for number in range(100)]
+
+
+def everything(corpus: Corpus) -> list[tuple[str, str]]:
+    return sorted(corpus.train + corpus.validation + corpus.test)
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.txt", "pairs.tsv.gz"])
+def test_a_table_with_tabs(tmp_path: Path, name: str):
+    """As ManyThings writes it: a byte-order mark, a third column with the attribution, quotation marks unquoted."""
+    lines = [f'{german}\t{english} "\tCC-BY 2.0\r' for german, english in TABLE]
+    path = write(tmp_path / name, b"\xef\xbb\xbf" + "\n".join(lines).encode())
+    corpus = load_corpus(path)
+    assert corpus.name == "pairs"
+    assert everything(corpus) == sorted((german, f'{english} "') for german, english in TABLE)
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (90, 5, 5)
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.csv.gz"])
+def test_a_table_with_commas_and_quotes(tmp_path: Path, name: str):
+    lines = [f'"{german}, ja","say ""{english}""",extra' for german, english in TABLE]
+    corpus = load_corpus(write(tmp_path / name, lines))
+    assert everything(corpus) == sorted((f"{german}, ja", f'say "{english}"') for german, english in TABLE)
+
+
+@pytest.mark.parametrize("heading", ["de\ten", "en\tde", "DE\tEN\tsource"])
+def test_a_heading_says_which_column_is_which(tmp_path: Path, heading: str):
+    turned = heading.startswith("en")
+    lines = [heading] + ["\t".join(pair[::-1] if turned else pair) for pair in TABLE]
+    assert everything(load_corpus(write(tmp_path / "pairs.tsv", lines))) == sorted(TABLE)
+
+
+def test_no_sentence_is_in_two_sets(tmp_path: Path):
+    """A sentence with several translations must not be trained on with one and tested with another."""
+    generator = random.Random(0)
+    pairs = [(f"Satz {generator.randint(0, 600)}", f"sentence {generator.randint(0, 600)}") for _ in range(300)]
+    corpus = load_corpus(write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in pairs]))
+    assert everything(corpus) == sorted(pairs)
+    splits = [
+        {sentence for pair in split for sentence in pair} for split in (corpus.train, corpus.validation, corpus.test)
+    ]
+    assert len(set.union(*splits)) == sum(map(len, splits))
+
+
+def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path):
+    """Scores of two readers of the same table must compare."""
+    pairs = [(f"Satz {number // 2}", f"sentence {number}") for number in range(100)]
+    first = load_corpus(write(tmp_path / "a.tsv", ["\t".join(pair) for pair in pairs]))
+    second = load_corpus(write(tmp_path / "b.tsv", ["\t".join(pair) for pair in reversed(pairs)]))
+    for split in ("train", "validation", "test"):
+        assert sorted(getattr(first, split)) == sorted(getattr(second, split))
+
+
+def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
+    tsv, table = tmp_path / "pairs.tsv", tmp_path / "pairs.csv"
+    write(tsv, ["a\tb", "", "only one"])
+    assert refused(tsv) == f"{tsv}, line 3: one column, but two are expected, with a tab between them"
+    write(table, ["a,b", "only one"])
+    assert refused(table) == f"{table}, line 2: one column, but two are expected, with a comma between them"
+    write(table, ["a,b", '"never closed,b'])
+    assert refused(table).startswith(f"{table}, line 2: not valid CSV")
+    for content in ([], ["", " "], ["de\ten"]):
+        write(tsv, content)
+        assert refused(tsv) == f"{tsv} has no sentences: fill it, or give another corpus"
+    write(tsv, [f"ja\tyes {number}" for number in range(50)])
+    assert refused(tsv).startswith(f"{tsv} cannot be split into train, validation and test: 50 pairs")
+    write(tsv, [*("\t".join(pair) for pair in TABLE), "", "\tonly English"])
+    assert everything(load_corpus(tsv)) == sorted(TABLE)
+    assert caplog.messages == [f"{tsv}: 1 pairs with a blank side left out, the first on line 102"]
+
+
+# --- the corpora that are known by name ---
+
+
+def test_captions_go_both_ways():
+    german_first, english_first = load_corpus("captions"), load_corpus("captions", "en", "de")
+    assert [pair[::-1] for pair in german_first.test] == english_first.test
+    splits = [set(german_first.train), set(german_first.validation), set(german_first.test)]
+    assert all(splits)
+    assert len(set.union(*splits)) == sum(map(len, splits))
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr"), ("fr", "de")])
+def test_multi30k_in_every_direction(real_data: Path, source: str, target: str, caplog):
+    """The counts are the published ones; no warning means that every file has the SHA-256 in the code."""
+    corpus = load_corpus("multi30k", source, target, data_dir=real_data)
+    assert (len(corpus.train), len(corpus.validation)) == (29_000, 1_014)
+    sizes = {name: len(pairs) for name, pairs in corpus.tests.items()}
+    assert sizes == {"test_2016_flickr": 1000, "test_2017_flickr": 1000, "test_2017_mscoco": 461}
+    assert corpus.test is corpus.tests["test_2016_flickr"]
+    assert not caplog.messages
+    first = {
+        "de": "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+        "en": "Two young, White males are outside near many bushes.",
+        "fr": "Deux jeunes hommes blancs sont dehors près de buissons.",
+    }
+    assert corpus.train[0] == (first[source], first[target])
+
+
+def test_multi30k_has_no_odd_white_space_left(multi30k):
+    sentences = [sentence for pair in multi30k.train for sentence in pair]
+    assert all(sentence == " ".join(sentence.split()) and "\u00a0" not in sentence for sentence in sentences)
+
+
+def test_multi30k_is_found_by_folder_parent_or_environment(real_data: Path, monkeypatch):
+    monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
+    expected = real_data / "multi30k"
+    assert find_multi30k(real_data) == find_multi30k(str(expected)) == expected
+    monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
+    assert find_multi30k() == expected
+    assert len(load_corpus("multi30k").test) == 1000
+
+
+def test_data_dir_goes_before_the_environment(real_data: Path, tmp_path: Path, monkeypatch):
+    """A folder named by hand that lacks the files is an error: silently another copy would give other scores."""
+    monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
+    with pytest.raises(InputError, match=f"no Multi30k in {tmp_path}: expected train.de.gz there"):
+        load_corpus("multi30k", data_dir=tmp_path)
+
+
+def test_another_version_of_multi30k_is_used_with_a_warning(real_data: Path, tmp_path: Path, caplog):
+    """Other copies are about, with other lines in val.de: their scores do not compare, but they can be used."""
+    for file in (real_data / "multi30k").glob("*.*.gz"):
+        if file.name != "val.de.gz":
+            (tmp_path / file.name).symlink_to(file)
+    write(tmp_path / "val.de.gz", [f"Satz {number}" for number in range(1014)])
+    assert load_corpus("multi30k", data_dir=tmp_path).validation[7][0] == "Satz 7"
+    assert caplog.messages == [f"{tmp_path / 'val.de.gz'} is not the published file: scores do not compare with others"]
+
+
+def test_english_chinese_from_manythings(real_data: Path):
+    corpus = load_corpus(real_data / "tatoeba_en_zh" / "cmn.txt.gz", "en", "zh")
+    assert len(corpus.train) + len(corpus.validation) + len(corpus.test) >= 29_000
+    assert ("Hi.", "嗨。") in everything(corpus)
