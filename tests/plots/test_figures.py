@@ -1,0 +1,84 @@
+"""Without these, a picture could be cut off, change from run to run, or say nothing to those who do not see it."""
+
+import re
+
+import pytest
+
+from transformer_lab.errors import InputError
+from transformer_lab.plots import draw_architecture, draw_attention, new_picture, save_figure
+
+
+def test_a_png_has_the_size_of_the_figure_and_its_text(tmp_path, translator):
+    from PIL import Image
+
+    figure = draw_attention(translator, "Ein Hund rennt")
+    save_figure(figure, tmp_path / "new folder" / "map.PNG")
+    with Image.open(tmp_path / "new folder" / "map.PNG") as image:
+        assert image.size == pytest.approx([192 * side for side in figure.get_size_inches()], abs=1)  # whole dots
+        assert image.text["Description"] == figure.get_label()
+
+
+def test_an_svg_keeps_its_tokens_as_text_and_is_the_same_each_time(tmp_path, translator):
+    for name in ("one.svg", "two.svg"):
+        save_figure(draw_attention(translator, "Ein Hund rennt"), tmp_path / name)
+    text = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    for token in ("▁Hund", "&lt;eos&gt;", "▁dog"):
+        assert re.search(rf"<text[^>]*>{token}</text>", text)
+    assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["map.jpg", "map", "png"])
+def test_another_suffix_is_refused_before_anything_is_written(tmp_path, name):
+    with pytest.raises(InputError, match=rf"cannot save a picture as {name}: end its name in \.png or \.svg"):
+        save_figure(new_picture("nothing", 1, 1), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot write .*file/map\.png: ") as caught:
+        save_figure(new_picture("nothing", 1, 1), tmp_path / "file" / "map.png")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_notebook_shows_the_picture_with_its_alternative_text():
+    from IPython.core.formatters import DisplayFormatter
+
+    shown, _ = DisplayFormatter().format(new_picture('a "dog" & <eos>', 2, 1))
+    assert shown["text/html"].startswith('<img alt="a &quot;dog&quot; &amp; &lt;eos&gt;" width="192" ')
+    assert "data:image/png;base64,iVBOR" in shown["text/html"]
+
+
+@pytest.mark.parametrize("highlight", [(), (5,), (1, 6, 9)])
+def test_the_architecture_names_every_notebook_and_no_text_covers_another(highlight, cut_off):
+    from matplotlib.text import Text
+
+    figure = draw_architecture(highlight)
+    assert cut_off(figure) == []
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    named = {int(number) for text in texts for number in re.findall(r"\b\d\d\b", text.get_text())}
+    assert named == {1, 2, 3, 4, 5, 6, 7, 8, 9, 11}
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+    covering = [
+        (first, second)
+        for index, (first, box) in enumerate(boxes)
+        for second, other in boxes[index + 1 :]
+        if box.overlaps(other)
+    ]
+    assert covering == []
+
+
+def test_the_highlighted_parts_and_no_others_are_dark():
+    from matplotlib.patches import FancyBboxPatch
+
+    from transformer_lab.plots.architecture import BOXES, LIT
+
+    figure = draw_architecture([5])
+    dark = [patch for patch in figure.findobj(FancyBboxPatch) if patch.get_facecolor()[:3] == _rgb(LIT)]
+    assert len(dark) == sum(5 in notebooks for _, _, notebooks, _, _ in BOXES) == 7
+
+
+def _rgb(colour: str) -> tuple:
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(colour)

@@ -1,0 +1,155 @@
+"""Without these, a heat map could show its axes swapped, the wrong language or another head than its title says."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import colormaps
+
+from transformer_lab.errors import InputError
+from transformer_lab.plots import attention_heatmap, draw_attention
+from transformer_lab.plots.heatmaps import COLOURS
+
+SOURCE = ["▁Ein", "▁Hund", "▁rennt", "<eos>"]
+TARGET = ["<bos>", "▁A", "▁dog", "▁runs", "."]
+
+
+def rows_and_columns(axes) -> tuple[list[str], list[str]]:
+    rows, columns = axes.get_yticklabels(), axes.get_xticklabels()
+    return [label.get_text() for label in rows], [label.get_text() for label in columns]
+
+
+def drawn(axes) -> np.ndarray:
+    return np.asarray(axes.collections[0].get_array())
+
+
+def test_rows_are_queries_from_the_top_and_columns_are_keys():
+    weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
+    axes = attention_heatmap(weights, ["q0", "q1"], ["k0", "k1", "k2"], "Cross-attention, layer 0, head 0")
+    assert rows_and_columns(axes) == (["q0", "q1"], ["k0", "k1", "k2"])
+    np.testing.assert_array_equal(drawn(axes), weights)
+    bottom, top = axes.get_ylim()
+    assert bottom > top  # the first row is the upper one
+    assert list(axes.get_yticks()) == [0.5, 1.5]  # each label stands at the middle of its row
+    assert list(axes.get_xticks()) == [0.5, 1.5, 2.5]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("query", "key")
+    assert axes.get_title() == "Cross-attention, layer 0, head 0"
+
+
+def test_the_scale_is_from_0_to_1_whatever_the_weights_are():
+    """Two maps can only be compared if the same colour is the same weight in both."""
+    axes = attention_heatmap(torch.full((2, 2), 0.5), ["a", "b"], ["c", "d"], "t")
+    assert axes.collections[0].get_clim() == (0.0, 1.0)
+
+
+def test_the_colours_only_get_darker():
+    """What differs in lightness survives grey print and every kind of colour blindness."""
+    red, green, blue, _ = colormaps[COLOURS](np.linspace(0, 1, 64)).T
+    lightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    assert (np.diff(lightness) < 0).all()
+
+
+@pytest.mark.parametrize("size", [1, 4, 60])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_token_has_its_label_within_the_picture(size, dtype, cut_off):
+    tokens = [f"▁Zusammenhang{number}" for number in range(size)]
+    axes = attention_heatmap(torch.eye(size, dtype=dtype), tokens, tokens, "Encoder self-attention, layer 0, head 0")
+    assert rows_and_columns(axes) == (tokens, tokens)
+    assert cut_off(axes.figure) == []
+
+
+def test_signs_of_formulas_are_text():
+    """matplotlib reads `$5$` as a formula, and stops at `$\\frac$`."""
+    tokens = ["$5$", "$\\frac$", "a_b^c"]
+    axes = attention_heatmap(np.eye(3), tokens, tokens, "price $")
+    axes.figure.draw_without_rendering()
+    assert rows_and_columns(axes) == (tokens, tokens)
+
+
+def test_tokens_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match=r"\(2, 3\) do not fit 3 query tokens \(rows\) and 2 key tokens \(columns\)"):
+        attention_heatmap(np.zeros((2, 3)), ["a", "b", "c"], ["d", "e"], "t")
+
+
+@pytest.mark.parametrize(
+    ("stack", "title", "rows", "columns", "module"),
+    [
+        ("encoder", "Encoder self-attention, layer 1, head 2", SOURCE, SOURCE, "encoder.layers.1.self_attention"),
+        ("decoder", "Decoder self-attention, layer 1, head 2", TARGET, TARGET, "decoder.layers.1.self_attention"),
+        ("cross", "Cross-attention, layer 1, head 2", TARGET, SOURCE, "decoder.layers.1.cross_attention"),
+    ],
+)
+def test_each_stack_shows_its_weights_with_the_tokens_of_its_sides(
+    translator, cut_off, stack, title, rows, columns, module
+):
+    figure = draw_attention(translator, "Ein Hund rennt", stack, layer=1, head=2)
+    axes = figure.axes[0]
+    assert axes.get_title() == title
+    assert rows_and_columns(axes) == (rows, columns)
+    np.testing.assert_array_equal(drawn(axes), translator.attention("")[0][module][0, 2])
+    assert axes.get_ylabel() == f"query ({'target' if rows is TARGET else 'source'} tokens)"
+    assert axes.get_xlabel() == f"key ({'target' if columns is TARGET else 'source'} tokens)"
+    assert cut_off(figure) == []
+
+
+def test_the_right_edge_names_the_token_that_each_row_predicts(translator):
+    """A decoder reads one token and writes the next: a row is read wrongly without the second name."""
+    figure = draw_attention(translator, "Ein Hund rennt", "cross", head=0)
+    (right,) = figure.axes[0].child_axes
+    assert [label.get_text() for label in right.get_yticklabels()] == ["▁A", "▁dog", "▁runs", ".", "<eos>"]
+    assert draw_attention(translator, "Ein Hund rennt", "encoder", head=0).axes[0].child_axes == []
+
+
+def test_negative_numbers_count_from_the_last(translator):
+    figure = draw_attention(translator, "Ein Hund rennt", layer=-1, head=-3)
+    assert figure.axes[0].get_title() == "Cross-attention, layer 1, head 0"
+
+
+def test_all_heads_stand_side_by_side_on_one_scale(translator, cut_off):
+    figure = draw_attention(translator, "Ein Hund rennt", "cross", layer=0)
+    *panels, colour_bar = figure.axes
+    assert [axes.get_title() for axes in panels if axes.axison] == ["head 0", "head 1", "head 2"]
+    assert figure.get_suptitle() == "Cross-attention, layer 0"
+    weights = translator.attention("")[0]["decoder.layers.0.cross_attention"][0]
+    for head, axes in enumerate(panels[:3]):
+        np.testing.assert_array_equal(drawn(axes), weights[head])
+        assert axes.collections[0].get_clim() == (0.0, 1.0)
+        assert rows_and_columns(axes) == ([] if head else TARGET, SOURCE)  # the rows are named once, on the left
+    assert colour_bar.get_ylabel() == "attention weight"
+    assert cut_off(figure) == []
+
+
+@pytest.mark.parametrize("heads", [1, 2, 5, 8])
+def test_each_column_and_row_of_heads_has_its_tokens_once(translator, heads):
+    """With five heads the last row is short: the columns above its gap still need their tokens."""
+    translator.heads = heads
+    *panels, _ = draw_attention(translator, "Ein Hund rennt", "cross", layer=0).axes
+    panels = [axes for axes in panels if axes.axison]
+    assert len(panels) == heads
+    columns = len({axes.get_position().x0 for axes in panels})
+    for head, axes in enumerate(panels):
+        left, bottom = (axis.get_major_ticks()[0].label1.get_visible() for axis in (axes.yaxis, axes.xaxis))
+        assert left == (head % columns == 0)
+        assert bottom == (head + columns >= heads)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ({"stack": "crosss"}, "there is no stack 'crosss': choose one of encoder, decoder, cross"),
+        ({"layer": 2}, r"there is no layer 2: this model has layers 0 to 1 \(or -2 to -1\)"),
+        ({"layer": -3}, "there is no layer -3: this model has layers 0 to 1"),
+        ({"head": 3}, r"there is no head 3: this model has heads 0 to 2 \(or -3 to -1\)"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_what_is(translator, chosen, says):
+    with pytest.raises(InputError, match=says):
+        draw_attention(translator, "Ein Hund rennt", **chosen)
+
+
+def test_the_alternative_text_names_the_strongest_links():
+    weights = np.array([[0.1, 0.9], [0.75, 0.25]])
+    axes = attention_heatmap(weights, ["A", "dog"], ["Hund", "Ein"], "Cross-attention, head 0")
+    assert axes.figure.get_label() == (
+        "Heat map: Cross-attention, head 0. "
+        "The strongest weights go from A to Ein (0.90), dog to Hund (0.75), dog to Ein (0.25)."
+    )

@@ -1,0 +1,160 @@
+"""The Transformer as figure 1 of the paper shows it, each part with the notebook that builds it."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# fill of a part, by what it does; they differ in lightness too
+ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = "#9ecae1", "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
+LIT = "#08519c"
+
+ENCODER, DECODER = 3.0, 8.0  # where the middle of each column stands
+WIDTH, HEIGHT = 3.0, 0.5  # of a box
+
+# label, fill, notebooks, middle of the box
+BOXES = [
+    ("Embedding", EMBEDDING, (4,), ENCODER, 1.35),
+    ("Multi-head attention", ATTENTION, (1, 2), ENCODER, 3.35),
+    ("Add & norm", NORM, (5,), ENCODER, 4.0),
+    ("Feed-forward", FEED_FORWARD, (5,), ENCODER, 5.0),
+    ("Add & norm", NORM, (5,), ENCODER, 5.65),
+    ("Embedding", EMBEDDING, (4,), DECODER, 1.35),
+    ("Masked attention", ATTENTION, (2, 3), DECODER, 3.35),
+    ("Add & norm", NORM, (5,), DECODER, 4.0),
+    ("Cross-attention", ATTENTION, (2,), DECODER, 5.0),
+    ("Add & norm", NORM, (5,), DECODER, 5.65),
+    ("Feed-forward", FEED_FORWARD, (5,), DECODER, 6.65),
+    ("Add & norm", NORM, (5,), DECODER, 7.3),
+    ("Linear, softmax", OUTPUT, (8,), DECODER, 8.45),
+]
+
+
+def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
+    """Draw the whole Transformer.
+
+    Args:
+        highlight: Numbers of notebooks whose parts stand out, such as `[5]`; without any, all parts are drawn alike.
+    """
+    words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} in dark" if highlight else ""
+    text = (
+        f"The Transformer{words}. Left the encoder: embedding and position, then a stack of layers of multi-head "
+        "attention and feed-forward, each followed by add and norm. Right the decoder: the same with masked attention, "
+        "and with cross-attention to the encoder's output between the two; then linear and softmax give the next word."
+    )
+    figure = new_picture(text, 7.6, 7.2)
+    axes = figure.subplots()
+    axes.set(xlim=(-0.2, 11.2), ylim=(0.1, 9.7), aspect="auto")
+    axes.set_axis_off()
+
+    _frame(axes, ENCODER, 2.75, 6.05, "encoder layer", 6, highlight, side="left")
+    _frame(axes, DECODER, 2.75, 7.7, "decoder layer", 7, highlight, side="right")
+    for label, fill, notebooks, x, y in BOXES:
+        _box(axes, label, fill, notebooks, x, y, highlight)
+    for x, tokens in ((ENCODER, "Ein  Hund  rennt"), (DECODER, "<bos>  A  dog")):
+        _tokens(axes, x, 0.45, tokens, 9, highlight)
+        _arrow(axes, (x, 0.68), (x, 1.08))
+        _arrow(axes, (x, 1.62), (x, 3.08))
+        _position(axes, x, 2.15, highlight)
+    _tokens(axes, DECODER, 9.4, "A  dog  runs", 11, highlight)
+
+    for x, sublayers in ((ENCODER, (3.35, 5.0)), (DECODER, (3.35, 5.0, 6.65))):
+        for sublayer in sublayers:
+            _arrow(axes, (x, sublayer + 0.27), (x, sublayer + 0.38))
+            _residual(axes, x, sublayer, sublayer + 0.65)
+    for x, below, above in ((ENCODER, 4.0, 5.0), (DECODER, 4.0, 5.0), (DECODER, 5.65, 6.65), (DECODER, 7.3, 8.45)):
+        _arrow(axes, (x, below + 0.27), (x, above - 0.27))
+    _arrow(axes, (DECODER, 8.72), (DECODER, 9.18))
+    # the encoder's output, to every layer of the decoder
+    between = (ENCODER + DECODER) / 2
+    axes.plot([ENCODER, ENCODER, between, between], [5.92, 6.5, 6.5, 5.0], color="0.25", linewidth=1.1)
+    _arrow(axes, (between, 5.0), (DECODER - WIDTH / 2 - 0.02, 5.0))
+    axes.text((ENCODER + between) / 2, 6.6, "memory", ha="center", va="bottom", fontsize=9, color="0.25")
+    return figure
+
+
+def _lit(notebooks: Collection[int], highlight: Collection[int]) -> bool:
+    return any(notebook in highlight for notebook in notebooks)
+
+
+def _number(axes: "Axes", x: float, y: float, notebooks: Collection[int], lit: bool) -> None:
+    text = " ".join(f"{notebook:02}" for notebook in notebooks)
+    axes.text(x, y, text, ha="right", va="center", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
+
+
+def _box(
+    axes: "Axes", label: str, fill: str, notebooks: Collection[int], x: float, y: float, highlight: Collection[int]
+) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    lit = _lit(notebooks, highlight)
+    corner = (x - WIDTH / 2, y - HEIGHT / 2)
+    style = "round,pad=0,rounding_size=0.1"
+    fill = LIT if lit else "0.95" if highlight else fill
+    shape = FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=style, facecolor=fill, edgecolor="0.4", linewidth=0.8)
+    axes.add_patch(shape)
+    colour = "white" if lit else "0.45" if highlight else "black"
+    axes.text(x - WIDTH / 2 + 0.12, y, label, ha="left", va="center", fontsize=9.5, color=colour)
+    _number(axes, x + WIDTH / 2 - 0.1, y, notebooks, lit)
+
+
+def _frame(
+    axes: "Axes", x: float, bottom: float, top: float, label: str, notebook: int, highlight: Collection[int], side: str
+) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    lit = notebook in highlight
+    corner, width = (x - WIDTH / 2 - 0.5, bottom), WIDTH + 0.75
+    style = "round,pad=0,rounding_size=0.2"
+    axes.add_patch(
+        FancyBboxPatch(
+            corner,
+            width,
+            top - bottom,
+            boxstyle=style,
+            facecolor="none",
+            edgecolor=LIT if lit else "0.55",
+            linewidth=2.5 if lit else 1.0,
+            linestyle="-" if lit else "--",
+        )
+    )
+    outside, align = (corner[0] - 0.12, "right") if side == "left" else (corner[0] + width + 0.12, "left")
+    axes.text(outside, (bottom + top) / 2, f"N ×\n{label}\n{notebook:02}", ha=align, va="center", fontsize=9,
+              color=LIT if lit else "0.25", weight="bold" if lit else "normal")  # fmt: skip
+
+
+def _tokens(axes: "Axes", x: float, y: float, tokens: str, notebook: int, highlight: Collection[int]) -> None:
+    lit = notebook in highlight
+    weight = "bold" if lit else "normal"
+    axes.text(x, y, tokens, ha="center", va="center", fontsize=10, color=LIT if lit else "black", weight=weight)
+    _number(axes, x + WIDTH / 2 + 0.05, y, (notebook,), lit=False)
+
+
+def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> None:
+    """The sign of addition on the arrow, and the wave that is added."""
+    from numpy import linspace, pi, sin
+
+    lit = 4 in highlight
+    axes.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=LIT if lit else "0.4")
+    axes.text(x, y, "+", ha="center", va="center", fontsize=11)
+    wave = linspace(0, 1, 60)
+    axes.plot(x - 1.25 + 0.75 * wave, y + 0.12 * sin(4 * pi * wave), color=LIT if lit else "0.4", linewidth=1.4)
+    _arrow(axes, (x - 0.48, y), (x - 0.2, y))
+    axes.text(x + 0.28, y, "position", ha="left", va="center", fontsize=9, color=LIT if lit else "0.25")
+    _number(axes, x + WIDTH / 2 - 0.1, y, (4,), lit=False)
+
+
+def _residual(axes: "Axes", x: float, sublayer: float, norm: float) -> None:
+    """The way around a sublayer, to its add & norm."""
+    left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
+    axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
+    _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))
+
+
+def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
+    style = {"arrowstyle": "-|>", "color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9}
+    axes.annotate("", xy=end, xytext=start, arrowprops=style)

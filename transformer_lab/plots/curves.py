@@ -1,0 +1,140 @@
+"""How a training went: from its `metrics.jsonl`, or live while it runs."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import as_html, new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DARK, LIGHT = "#08519c", "#9ecae1"
+
+
+def plot_training(metrics_path: str | Path) -> "Figure":
+    """Loss, learning rate and validation BLEU of a run.
+
+    Args:
+        metrics_path: The run's `metrics.jsonl`, or the folder that holds it.
+
+    Raises:
+        InputError: There is no such file, or no record in it.
+    """
+    from transformer_lab.training.records import read_metrics
+
+    path = Path(metrics_path)
+    path = path / "metrics.jsonl" if path.is_dir() else path
+    records = read_metrics(path)
+    if not records:
+        raise InputError(f"{path} holds no record of a training: give the metrics.jsonl of a run, or its folder")
+    return draw_curves(records)
+
+
+def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
+    """The figure of `plot_training`, from records as `transformer_lab.training.records` describes them."""
+    from matplotlib.ticker import MaxNLocator
+
+    steps = [record for record in records if record["kind"] == "step"]
+    epochs = [record for record in records if record["kind"] == "epoch"]
+    scored = [record for record in epochs if record.get("validation_bleu") is not None]
+    figure = new_picture(_in_words(steps, epochs, scored), 10.5, 3.2)
+    loss, rate, bleu = figure.subplots(1, 3, width_ratios=[2, 1, 1])
+
+    loss.plot(*_points(steps, "loss"), color=LIGHT, linewidth=1, label="training: every step")
+    marks = {"markersize": 5, "linewidth": 1.5}
+    loss.plot(*_points(epochs, "train_loss"), color=DARK, marker="o", label="training: mean of the epoch", **marks)
+    validation = {"color": "black", "linestyle": "--", "marker": "s", "label": "validation (labels not smoothed)"}
+    loss.plot(*_points(epochs, "validation_loss"), **validation, **marks)
+    loss.set(title="Loss (nats a token)", xlabel="step")
+    loss.set_ylim(bottom=0)
+    loss.legend(frameon=False, fontsize=9)
+
+    rate.plot(*_points(steps, "rate"), color=DARK)
+    rate.set(title="Learning rate", xlabel="step")
+    rate.set_ylim(bottom=0)
+    rate.ticklabel_format(axis="y", scilimits=(-2, 4))
+
+    scores = [record["validation_bleu"] for record in scored]
+    bleu.plot([record["epoch"] for record in scored], scores, "o-", color=DARK)
+    bleu.set(title="Validation BLEU", xlabel="epoch", ylim=(0, 100 if max(scores, default=0) > 60 else 60))
+    bleu.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    bleu.margins(x=0.15)
+    if len(scored) < 2:
+        bleu.set_xlim(0.5, 2.5)
+    if scored:
+        last = scored[-1]
+        bleu.annotate(
+            f"{last['validation_bleu']:.1f}",
+            (last["epoch"], last["validation_bleu"]),
+            textcoords="offset points",
+            xytext=(0, -14 if last["validation_bleu"] > 20 else 8),
+            ha="center",
+        )
+    for axes in (loss, rate, bleu):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.92")
+        axes.set_axisbelow(True)
+    return figure
+
+
+def _points(records: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    finite = [record for record in records if record.get(name) is not None]
+    return [record["step"] for record in finite], [record[name] for record in finite]
+
+
+def _in_words(steps: Sequence[Mapping], epochs: Sequence[Mapping], scored: Sequence[Mapping]) -> str:
+    text = f"Training curves after {steps[-1]['step'] if steps else 0} steps."
+    losses = _points(steps, "loss")[1]
+    if losses:
+        text += f" The training loss went from {losses[0]:.2f} to {losses[-1]:.2f}."
+    if epochs and epochs[-1].get("validation_loss") is not None:
+        text += f" The validation loss is {epochs[-1]['validation_loss']:.2f}."
+    if scored:
+        text += f" The validation BLEU is {scored[-1]['validation_bleu']:.1f}."
+    return text
+
+
+class LiveCurve:
+    """A picture of a training that redraws itself in the notebook: `train(..., on_log=LiveCurve())`.
+
+    The last picture stays as the output of the cell. Outside of a notebook nothing is shown, and `figure()` has it all.
+
+    Args:
+        seconds: The least time between two drawings. Drawing takes the time of some training steps.
+    """
+
+    def __init__(self, seconds: float = 2.0) -> None:
+        self.seconds = seconds
+        self.records: list[Mapping[str, Any]] = []
+        self._drawn = -float("inf")
+        self._shown = None
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        """Take one record of the training."""
+        self.records.append(record)
+        if record["kind"] != "step" or time.perf_counter() - self._drawn >= self.seconds:
+            self._show()
+            self._drawn = time.perf_counter()
+
+    def figure(self) -> "Figure":
+        """The curves so far."""
+        return draw_curves(self.records)
+
+    def _show(self) -> None:
+        if "IPython" not in sys.modules:
+            return
+        from IPython import get_ipython
+        from IPython.display import HTML, display
+
+        shell = get_ipython()
+        if shell is None or not hasattr(shell, "kernel"):  # a terminal shows no pictures
+            return
+        picture = HTML(as_html(self.figure()))
+        if self._shown is None:
+            self._shown = display(picture, display_id=True)
+        else:
+            self._shown.update(picture)
