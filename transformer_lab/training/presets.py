@@ -45,6 +45,7 @@ class Preset:
     label_smoothing: float = 0.1
     precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
     attention: Literal["explicit", "fused"] = "fused"
+    fast: bool = True  # on a CPU, the copy of the model in fast.py computes the gradients
 
     validate_every: int = 1  # epochs between two BLEU scores on validation
     average: int = 5  # checkpoints of the last so many epochs are averaged at the end

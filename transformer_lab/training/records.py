@@ -130,16 +130,14 @@ class Metrics:
         kept = [record for record in read_metrics(path) if record.get("step", math.inf) <= last_step]
         with replacing(path) as unfinished:
             unfinished.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115  open as long as the run
 
     def write(self, **record: Any) -> None:
         """Append a record. What JSON has no number for, such as an infinite perplexity, becomes null."""
         for name, value in record.items():
             if isinstance(value, float):
                 record[name] = float(f"{value:.7g}") if math.isfinite(value) else None
-        with writing(self.path):
-            self.file.write(json.dumps(record) + "\n")
-            self.file.flush()
+        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
         if self.on_log:
             self.on_log(record)
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from transformer_lab.data.batches import Batch
 from transformer_lab.training.distributed import Processes
+from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
 from transformer_lab.training.presets import Preset
 from transformer_lab.training.schedule import linear_rate, warmup_rate
@@ -72,10 +73,20 @@ def update_weights(
     preset: Preset,
     precision: torch.dtype,
     processes: Processes,
+    fast: FastGradients | None = None,
 ) -> tuple[list[float], float]:
     """`train_step` at full size: one update from several batches, in several processes, with products in bfloat16.
 
     Each batch counts by its real tokens, so that the update is the one that a single batch of all sentences would give.
+
+    Args:
+        model: the model that is trained.
+        batches: the same in every process; each process takes its share of every batch.
+        optimizer: its learning rate is set by the caller.
+        preset: says how labels are smoothed and gradients clipped.
+        precision: of the matrix products.
+        processes: this process among the others.
+        fast: computes the gradients in the place of `model`, in its own precision.
 
     Returns:
         The part of each batch in the loss, which is their sum, and the norm of the gradient before clipping. If any of
@@ -92,6 +103,9 @@ def update_weights(
             continue
         part = share.target_tokens / all_tokens
         share = share.to(device)
+        if fast:
+            losses[index] = fast.backward(share, preset.label_smoothing, part)
+            continue
         decoder_input, labels = shift_target(share.target)
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
             logits = model(share.source, decoder_input)
@@ -102,6 +116,8 @@ def update_weights(
     norm = nn.utils.clip_grad_norm_(model.parameters(), preset.clip_norm or math.inf)
     if torch.isfinite(losses).all() and torch.isfinite(norm):
         optimizer.step()
+        if fast:
+            fast.follow()
     return losses.tolist(), norm.item()
 
 
