@@ -18,7 +18,7 @@ test: lint
 
 lint: $(READY)
 	@$(BIN)/ruff check
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 notebooks: $(READY)
 	@$(BIN)/python -m transformer_lab.authoring build $(ARGS)

@@ -1,0 +1,149 @@
+"""Without these, a fresh clone could install something else than was tested, or carry what does not belong in it."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+
+HEAVY = ("spacy", "torchtext", "matplotlib", "seaborn", "ipywidgets", "pandas", "pooch", "sacrebleu", "platformdirs")
+
+
+@cache
+def pins() -> dict[str, Requirement]:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    found = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    return {canonicalize_name(pin.name): pin for pin in found}
+
+
+@cache
+def tracked_files() -> list[Path]:
+    """The files of the repository, or None where it is an unpacked archive."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z"]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is no git checkout: what is tracked cannot be told")
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def python_sources() -> list[Path]:
+    return sorted((ROOT / "transformer_lab").rglob("*.py"))
+
+
+def imported_packages() -> set[str]:
+    names = set()
+    for path in python_sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_every_pin_is_one_exact_version():
+    loose = [str(pin) for pin in pins().values() if [bound.operator for bound in pin.specifier] != ["=="]]
+    assert loose == []
+
+
+def test_the_pins_meet_what_the_package_asks_for():
+    """Otherwise `pip install --no-deps -e .` would install a package whose requirements are not met."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    asked = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["dev"]]
+    asked += project["build-system"]["requires"]
+    for requirement in map(Requirement, asked):
+        pin = pins()[canonicalize_name(requirement.name)]
+        (bound,) = pin.specifier
+        assert requirement.specifier.contains(bound.version), f"{pin} does not meet {requirement}"
+
+
+def test_the_environment_is_the_pinned_one():
+    """Checks what is installed here: a test on other versions would say nothing about the pinned ones."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    different = {}
+    for name, pin in pins().items():
+        if pin.marker is None or pin.marker.evaluate():
+            try:
+                installed = version(name)
+            except PackageNotFoundError:
+                installed = None
+            if installed is None or not pin.specifier.contains(installed):  # 2.13.0+cpu is a 2.13.0
+                different[str(pin)] = installed
+    assert different == {}
+
+
+def test_the_packages_of_the_course_are_pinned_and_used():
+    assert {"torch", "jupyterlab", "matplotlib", "seaborn", "spacy", "torchtext", "nbval", "ipywidgets"} <= set(pins())
+    assert {"torch", "matplotlib", "seaborn", "spacy", "torchtext", "ipywidgets"} <= imported_packages()
+    commands = [ROOT / "Makefile", *python_sources(), *(ROOT / "tests").rglob("test_*.py")]
+    text = "".join(path.read_text(encoding="utf-8") for path in commands if path != Path(__file__))
+    assert "jupyter" in text
+    assert "--nbval" in text
+
+
+def test_conda_installs_the_same_pins():
+    lines = [line.strip(" -") for line in (ROOT / "environment.yml").read_text(encoding="utf-8").splitlines()]
+    assert "r requirements.txt" in lines
+    assert "e ." in lines
+
+
+@pytest.mark.parametrize("module", ["transformer_lab", "transformer_lab.training", "transformer_lab.plots"])
+def test_importing_stays_light(module):
+    """A server without these packages can train, and `import transformer_lab` does not make a reader wait."""
+    code = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == []
+
+
+def test_weights_never_go_through_pickle():
+    """A pickle runs code when it is read: a checkpoint of a stranger must not."""
+    found = []
+    for path in python_sources():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            imports = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imports += [node.module] if isinstance(node, ast.ImportFrom) else []
+            if {"pickle", "dill", "joblib", "shelve"} & {str(name).partition(".")[0] for name in imports}:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} imports pickle")
+            if isinstance(node, ast.Attribute) and node.attr in ("load", "save") and ast.unparse(node.value) == "torch":
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} uses torch.{node.attr}")
+    assert found == []
+
+
+def test_no_path_of_one_machine_is_tracked():
+    """A notebook that was executed, or a log, easily carries the folder it ran in."""
+    home = re.compile(rb"(?<![\w.~])/(?:work|home|root|Users)/[\w.-]+/")
+    carrying = [
+        f"{path.relative_to(ROOT)}: {found[0].decode(errors='replace')}"
+        for path in tracked_files()
+        if path != Path(__file__) and (found := home.search(path.read_bytes()))
+    ]
+    assert carrying == []
+
+
+def test_nothing_large_is_tracked_but_the_trained_model():
+    """A corpus must be downloaded, never carried; a clone must stay quick."""
+    large = {str(path.relative_to(ROOT)) for path in tracked_files() if path.stat().st_size > 3 * 2**20}
+    assert {name for name in large if not name.startswith("transformer_lab/pretrained/")} == set()
+    shipped = [path for path in tracked_files() if "pretrained" in path.parts]
+    assert sum(path.stat().st_size for path in shipped) <= 8 * 2**20
+
+
+def test_every_link_of_the_documents_leads_somewhere():
+    """A reader follows the README first: a file that was moved must not leave a dead link there."""
+    dead = []
+    for name in ("README.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+            if "://" not in target and not (ROOT / target).exists():
+                dead.append(f"{name}: {target}")
+    assert dead == []

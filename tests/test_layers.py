@@ -1,0 +1,62 @@
+"""`make test` runs import-linter; these make sure that its contract covers the package, and notices a breach."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def layers() -> list[set[str]]:
+    """From the top down, each with its modules."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = project["tool"]["importlinter"]["contracts"]
+    return [{name.strip(" ()") for name in re.split("[:|]", layer)} for layer in contract["layers"]]
+
+
+def test_every_part_of_the_package_has_its_layer():
+    """A part that is in no layer could import any other, and nobody would be told."""
+    parts = {path.stem for path in (ROOT / "transformer_lab").iterdir() if path.suffix == ".py" or _is_package(path)}
+    assert parts - {"__init__", "pretrained"} <= set().union(*layers())
+
+
+def _is_package(path: Path) -> bool:
+    return (path / "__init__.py").exists()
+
+
+def test_the_order_of_the_layers():
+    """The order is the architecture; a layer moved in the contract would make every import legal."""
+    order = [next(index for index, layer in enumerate(reversed(layers())) if name in layer) for name in (
+        "errors", "model", "decoding", "evaluation", "training", "plots", "exercises", "authoring", "classroom", "cli"
+    )]  # fmt: skip
+    assert order == sorted(order)
+    assert len(set(order)) == len(order)
+
+
+@pytest.mark.parametrize(
+    ("lower", "higher"), [("model", "data"), ("data", "model"), ("training", "plots"), ("decoding", "evaluation")]
+)
+def test_an_import_from_above_or_beside_is_found(tmp_path, lower, higher):
+    """The contract, applied to a package of the same layers in which a lower one imports a higher one."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text(text[text.index("[tool.importlinter]") :], encoding="utf-8")
+    package = tmp_path / "transformer_lab"
+    for name in set().union(*layers()):
+        (package / name).mkdir(parents=True)
+        (package / name / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+
+    def lint() -> subprocess.CompletedProcess:
+        command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert lint().returncode == 0
+    (package / lower / "__init__.py").write_text(f"import transformer_lab.{higher}\n")
+    broken = lint()
+    assert broken.returncode == 1
+    said = " ".join(broken.stdout.split())
+    assert f"transformer_lab.{lower} is not allowed to import transformer_lab.{higher}" in said
