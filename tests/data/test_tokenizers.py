@@ -195,12 +195,10 @@ def test_every_multi30k_sentence_comes_back(real_data: Path, bpe: BpeTokenizer):
     ],
     ids=lambda sentence: ascii(sentence[:12]),
 )
-def test_any_text_comes_back(bpe, small_bpe, sentence: str):
-    for tokenizer in (bpe, small_bpe):
-        ids = tokenizer.encode_target(sentence)
-        assert tokenizer.unk_id not in ids
-        assert stripped(tokenizer.decode(ids)) == stripped(sentence)
-        assert tokenizer.decode(ids) == " ".join(unicodedata.normalize("NFC", sentence).split())
+def test_any_text_comes_back(small_bpe, sentence: str):
+    ids = small_bpe.encode_target(sentence)
+    assert small_bpe.unk_id not in ids
+    assert small_bpe.decode(ids) == " ".join(unicodedata.normalize("NFC", sentence).split())
 
 
 def test_tokens_show_word_starts_and_umlauts(bpe):
@@ -210,10 +208,10 @@ def test_tokens_show_word_starts_and_umlauts(bpe):
     assert tokens[-2:] == [".", "<eos>"]
 
 
-def test_training_is_deterministic(multi30k, bpe):
+def test_training_is_deterministic(multi30k):
     """A vocabulary in another order would make weights and tokenizer strangers."""
-    again = BpeTokenizer.train(multi30k.train)
-    assert (again.tokens, again.merges) == (bpe.tokens, bpe.merges)
+    one, other = (BpeTokenizer.train(multi30k.train[:3000], vocab_size=4000) for _ in range(2))
+    assert (one.tokens, one.merges) == (other.tokens, other.merges)
 
 
 def test_rare_characters_are_left_out_in_the_same_way_every_time():
