@@ -1,0 +1,281 @@
+"""Every registered exercise, tested from its own parts: nothing here names one of them."""
+
+import importlib
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_lab.exercises import check, exercises, notebooks, run_check
+from transformer_lab.exercises.compare import compare
+from transformer_lab.exercises.judge import judge, observe_all
+from transformer_lab.exercises.observe import observe
+from transformer_lab.exercises.recipes import recipe_from_source, recipe_source
+
+SEEDS = (0, 1, 2, 3)  # a notebook uses 0; a grader draws its own, so every seed has to do
+EXERCISES = list(exercises().values())
+CHECKS = [(exercise, check) for exercise in EXERCISES for check in exercise.checks]
+PROBES = [(exercise, probe) for exercise in EXERCISES for probe in exercise.probes]
+MISCONCEPTIONS = [(exercise, wrong) for exercise in EXERCISES for wrong in exercise.misconceptions]
+
+
+def variants() -> list:
+    """Right answers in another style, from `variants/variants_NN.py`: `VARIANTS = {exercise name: [object, ...]}`."""
+    found = []
+    for file in sorted((Path(__file__).parent / "variants").glob("variants_*.py")):
+        specification = importlib.util.spec_from_file_location(file.stem, file)
+        module = importlib.util.module_from_spec(specification)
+        sys.modules[file.stem] = module
+        specification.loader.exec_module(module)
+        found += [(exercises()[name], variant) for name, some in module.VARIANTS.items() for variant in some]
+    return found
+
+
+VARIANTS = variants()
+
+
+def name_of(value) -> str:
+    return getattr(value, "__name__", None) or getattr(value, "slug", None) or getattr(value, "name", "")
+
+
+def each(pairs):
+    """One test a pair, named after both."""
+    return pytest.mark.parametrize(("exercise", "part"), pairs, ids=[f"{a.name}-{name_of(b)}" for a, b in pairs])
+
+
+every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=name_of)
+
+
+@every_exercise
+def test_exercise_is_complete(exercise):
+    """An exercise without enough probes, misconceptions or hints teaches too little."""
+    names = [check.name for check in exercise.checks]
+    assert len(exercise.probes) >= 3
+    assert len(exercise.properties) >= 2
+    assert len(exercise.misconceptions) >= 5
+    assert len(exercise.hints) == 3
+    assert len(names) == len(set(names)), "two checks have one name"
+    slugs = [misconception.slug for misconception in exercise.misconceptions]
+    assert len(slugs) == len(set(slugs)), "two misconceptions have one slug"
+    assert sum(one is exercise for one, _ in VARIANTS) >= 3, "tests/exercises/variants/ needs three right answers"
+    assert bool(exercise.blank) == isinstance(exercise.answer, type), "`blank` names the methods of a class"
+    for index, one in enumerate(exercise.checks):
+        assert set(one.needs) <= set(names[:index]), "`needs` names checks that stand before"
+    order = [known.name for known in EXERCISES]
+    assert all(order.index(part) < order.index(exercise.name) for part in exercise.builds_on)
+
+
+@every_exercise
+@pytest.mark.parametrize("seed", SEEDS)
+def test_answer_gets_everything(exercise, seed):
+    """A check that finds fault with the package's own answer is wrong itself."""
+    report = run_check(exercise, exercise.answer, seed)
+    assert report.passed, str(report)
+    assert report.score == 1
+    assert report.misconceptions == ()
+    assert report.remarks == ()
+
+
+@each(MISCONCEPTIONS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_misconception_is_named_as_itself(exercise, part, seed):
+    """A misconception that passes, or that is taken for another one, tells the student something untrue."""
+    report = run_check(exercise, part.wrong, seed)
+    assert report.state == "failed", str(report)
+    assert report.misconceptions == (part.slug,), str(report)
+    assert part.says in [block for block in report.blocks if isinstance(block, str)]
+
+
+@each(VARIANTS)
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_variant_passes(exercise, part, seed):
+    """A right answer in another style gets all points: checks look at results, not at code."""
+    report = run_check(exercise, part, seed)
+    assert report.passed, str(report)
+    assert report.score == 1
+
+
+@every_exercise
+def test_empty_answer_is_not_attempted(exercise):
+    """Who has not begun has made no mistake."""
+    from transformer_lab.authoring import stub
+
+    names = dict(vars(sys.modules[exercise.answer.__module__]))
+    exec(compile(stub(exercise.answer, exercise.blank), "<stub>", "exec"), names)
+    report = run_check(exercise, names[exercise.name])
+    assert report.state == "not attempted", str(report)
+    assert report.score == 0
+
+
+@each(PROBES)
+def test_no_constant_passes_a_probe(exercise, part):
+    """Points come from right values: what does not depend on the inputs, or repeats one of them, earns nothing."""
+    for seed in SEEDS:
+        inputs = exercise.inputs(part, seed)
+        expected = observe(exercise.answer, exercise.recipe(part), inputs, 0).value
+        others = [constant(expected, number) for number in (0, 1, -1, math.nan)]
+        others += [repeated(expected, value) for value in inputs.values()]
+        for other in others:
+            if part.agrees is not None:
+                assert refused(part.agrees, inputs, expected, other), f"passes with {other}"
+            else:
+                assert compare(expected, other, exercise.returns, part.tolerance)[0], f"passes with {other}"
+
+
+def refused(agrees, inputs, expected, received) -> bool:
+    try:
+        return agrees(inputs, expected, received) is not None
+    except Exception:
+        return True
+
+
+def constant(data, number):
+    """Data of the same form in which all numbers are the same."""
+    if isinstance(data, torch.Tensor):
+        whole = not data.is_floating_point()
+        return torch.full_like(data, 0 if whole and number != number else number)
+    if isinstance(data, np.ndarray):
+        return np.full_like(data, number)
+    if isinstance(data, dict):
+        return {key: constant(value, number) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(constant(value, number) for value in data)
+    if isinstance(data, bool | int | float):
+        return type(data)(0 if number != number else number)
+    return data
+
+
+def repeated(expected, value):
+    """An input in the place of each result."""
+    if isinstance(expected, dict):
+        return dict.fromkeys(expected, value)
+    if isinstance(expected, tuple):
+        return (value,) * len(expected)
+    return value
+
+
+@every_exercise
+def test_plainly_wrong_answers_get_nothing(exercise):
+    """Zeros, the first input, or an exception are worth no points, whatever properties they have."""
+
+    def nothing(*arguments, **named):
+        return None
+
+    def first(*arguments, **named):
+        return arguments[0] if arguments else None
+
+    def first_as_all(*arguments, **named):
+        return (arguments[0],) * len(exercise.returns) if arguments else None
+
+    def zeros(*arguments, **named):
+        return arguments[0] * 0 if arguments else None
+
+    def raising(*arguments, **named):
+        raise ValueError("always")
+
+    for wrong in (nothing, first, first_as_all, zeros, raising):
+        subject = wrong
+        if isinstance(exercise.answer, type):
+            own = exercise.blank if exercise.blank == ("__init__",) else set(exercise.blank) - {"__init__"}
+            methods = {name: (lambda self, *a, wrong=wrong, **n: wrong(*a, **n)) for name in own}
+            subject = type(exercise.name, (exercise.answer,), methods)
+        report = run_check(exercise, subject)
+        assert report.score == 0, f"{wrong.__name__}: {report}"
+        assert not report.passed
+
+
+@each(CHECKS)
+def test_recipe_is_self_contained(exercise, part):
+    """A grader sends a recipe as text to a process that knows neither its file nor the answers."""
+    inputs = exercise.inputs(part)
+    recipe = recipe_from_source(recipe_source(exercise.recipe(part)))
+    seed = exercise.check_seed(part, 0)
+    there = observe(exercise.answer, recipe, inputs, seed)
+    here = observe(exercise.answer, exercise.recipe(part), inputs, seed)
+    assert there.crash is None, there.crash
+    assert not compare(here.value, there.value, exercise.returns)[0]
+    assert_is_data(inputs)
+    assert_is_data(there.value)
+
+
+def assert_is_data(value) -> None:
+    if isinstance(value, dict):
+        assert all(isinstance(key, str | int | float | bool | tuple | None) for key in value)
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            assert_is_data(item)
+    else:
+        assert value is None or isinstance(value, torch.Tensor | np.ndarray | bool | int | float | str), value
+
+
+@every_exercise
+def test_inputs_are_small_and_repeatable(exercise):
+    """Inputs are printed in reports, and the report is the same on every machine."""
+    for part in exercise.checks:
+        one, other = exercise.inputs(part), exercise.inputs(part)
+        assert not compare(one, other, ("inputs",), 0)[0]
+        for name, value in one.items():
+            if name != "weights" and isinstance(value, torch.Tensor | np.ndarray):
+                assert math.prod(value.shape) <= 2000, f"{part.name}: {name} holds {math.prod(value.shape)} numbers"
+
+
+@every_exercise
+def test_report_can_be_read(exercise):
+    """Each sentence is whole, each slug a word: what a student reads must not look like a draft."""
+    for misconception in exercise.misconceptions:
+        assert misconception.slug.replace("_", "").isalnum()
+        assert misconception.slug == misconception.slug.lower()
+        assert misconception.says.rstrip()[-1] in ".?!)`"
+        assert len(misconception.says) >= 60, "say what was done, why it matters, and where the paper says otherwise"
+        assert "  " not in misconception.says
+    for text in exercise.hints:
+        assert text.strip() == text
+        assert "  " not in text.replace("\n", "")
+    for part in exercise.checks:
+        assert part.name[0].islower() or not part.name[0].isalpha(), "names of checks stand in the middle of sentences"
+        assert not part.name.endswith(".")
+
+
+def test_reports_are_the_same_in_another_process():
+    """The text of a report may not depend on hashing, on memory addresses or on the order of earlier checks."""
+    program = (
+        "import sys, json; from transformer_lab.exercises import exercises, run_check\n"
+        "reports = {}\n"
+        "for exercise in reversed(exercises().values()):\n"
+        "    for wrong in exercise.misconceptions[:2]:\n"
+        "        report = run_check(exercise, wrong.wrong)\n"
+        "        reports[f'{exercise.name} {wrong.slug}'] = [str(report), report._repr_html_()]\n"
+        "json.dump(reports, sys.stdout)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    theirs = json.loads(ran.stdout)
+    for exercise in EXERCISES:
+        for wrong in exercise.misconceptions[:2]:
+            report = run_check(exercise, wrong.wrong)
+            assert theirs[f"{exercise.name} {wrong.slug}"] == [str(report), report._repr_html_()]
+
+
+@every_exercise
+def test_judging_needs_no_subject(exercise):
+    """A grader judges from data that came from another process: with those of the answer, everything passes."""
+    observations, _ = observe_all(exercise, exercise.answer, 7)
+    assert judge(exercise, observations, 7).passed
+
+
+def test_every_notebook_has_its_exercises():
+    """Each name belongs to one notebook only, so that `progress` counts it once."""
+    names = [exercise.name for found in notebooks().values() for exercise in found]
+    assert len(names) == len(set(names)) == len(EXERCISES)
+
+
+def test_check_finds_the_exercise_by_its_name():
+    """What a notebook calls: `check(obj)` looks the exercise up by the object's name."""
+    for exercise in EXERCISES[:3]:
+        assert check(exercise.answer).passed
+        assert check(exercise.name, exercise.answer).passed

@@ -1,0 +1,92 @@
+"""Exercises: what they are, how they are checked, and one file a notebook that lists them.
+
+To add an exercise, write it into `notebook_NN_topic.py`, which ends in `EXERCISES = [...]`, in the order of the
+notebook. Nothing else has to be registered; `notebook_01_attention.py` shows everything below at work.
+
+    Exercise(
+        answer=scaled_dot_product_attention,     # the package's own object; its `__name__` names the exercise
+        blank=("__init__", "forward"),           # classes only: the methods the student writes
+        points=3,
+        minutes=20,
+        returns=("output", "weights"),           # names of what it returns; one name where it is no tuple
+        axes={"query": "batch query d_k", ...},  # axis names of inputs and results, for the report's pictures
+        builds_on=("split_heads",),              # earlier exercises: the package's stand in for the student's
+        banned=("torch.nn.functional.softmax",), # full names of libraries' answers: right, but remarked upon
+        probes=[Probe(name, inputs, call)],      # what earns points: the same result as the answer's
+        properties=[Property(name, inputs, holds, call)],   # what must hold anyway: costs points when broken
+        misconceptions=[Misconception(slug, wrong, says)],  # known-wrong implementations, five or more
+        hints=["...", "...", "..."],             # from a nudge to nearly the line
+    )
+
+Inputs
+    are drawn by a function of a `Draw`: `lambda draw: {"scores": draw.numbers(2, 3)}`. They are plain data (float64
+    tensors, arrays, numbers, strings, lists, dictionaries), small enough to print, with a different size for each
+    axis, so that a wrong shape can be named. Let the most basic probe be the smallest: it is the one that is shown.
+    Every seed must do, because a grader draws its own: make sure that what the probe covers happens for all of them
+    (the mask hides something, and the hidden key has the greatest score).
+
+Recipes
+    `call` says how the student's object is used. Without one, a function is called with the inputs in their order,
+    and a module is constructed from `inputs["arguments"]` (a dictionary), gets `inputs["weights"]` by name
+    (`draw.weights(Answer(...))`), and is called with the other inputs in their order. A recipe of your own is a
+    `def` with the arguments `(subject, **inputs)` that returns data: a tensor, a tuple (named by `returns`), or a
+    dictionary that names its results. Its text may run in another process, beside the student's code and without
+    these files, so it uses only its arguments, `torch`, `nn`, `np`, `math`, the helpers of `recipes.py` (`build`,
+    `load_weights`, `gradients`, `raised`) and what it imports in its own body. Callables and models that the
+    student's object needs are made inside the recipe, from data. Random draws (dropout) are seeded; compare effects,
+    not streams.
+
+Probes
+    compare with the answer's result, to 1e-5 (`tolerance`). Where several results are right, `agrees(inputs,
+    expected, received)` returns what is wrong, or None. No constant function may pass a probe: what any constant has
+    (a shape, rows that sum to 1, no look ahead) is a property.
+
+Properties
+    `holds(inputs, received)` returns a sentence on what is wrong, or None, or a `Remark` where the result is accepted
+    but something should be said. Say it without numbers that depend on how the code was written. That inputs, seeds,
+    default dtype and gradient mode are left alone is checked in every call already.
+
+What depends on what
+    `needs=("name of an earlier check",)` makes a check "not checked" where that one failed. A check that crashes in
+    the same line as an earlier one is so by itself.
+
+Misconceptions
+    are code with one mistake. Whatever the student's object does in all probes and properties (values, NaN,
+    exceptions, mutated inputs, broken properties) is compared with what `wrong` does there. So each must fail, and
+    no two may do the same everywhere: if two do, a probe is missing, or they are one. `says` tells what was done,
+    why it matters, and where the paper says otherwise; it must be true of everyone who gets these results.
+
+Tests
+    `tests/exercises/test_registry.py` tests every registered exercise from its own parts. Right answers in another
+    style go to `tests/exercises/variants/variants_NN.py` as `VARIANTS = {"softmax": [function, ...]}`, at least
+    three each. While you write: `pytest tests/exercises -k softmax`; `python -m transformer_lab.exercises softmax`
+    shows reports. All checks of the course together take at most 20 s, one at most 1 s.
+"""
+
+from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check, run_check
+from transformer_lab.exercises.draw import Draw
+from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
+from transformer_lab.exercises.hints import hint, solution
+from transformer_lab.exercises.progress import progress
+from transformer_lab.exercises.registry import exercises, find_exercise, notebooks
+from transformer_lab.exercises.report import Report
+
+__all__ = [
+    "CheckFailed",
+    "CheckUsageError",
+    "Draw",
+    "Exercise",
+    "Misconception",
+    "Probe",
+    "Property",
+    "Remark",
+    "Report",
+    "check",
+    "exercises",
+    "find_exercise",
+    "hint",
+    "notebooks",
+    "progress",
+    "run_check",
+    "solution",
+]

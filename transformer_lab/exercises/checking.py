@@ -1,0 +1,203 @@
+"""`check`: the student's object against the answer."""
+
+import inspect
+import os
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from transformer_lab.errors import InputError
+from transformer_lab.exercises import kept
+from transformer_lab.exercises.banned import USUAL_NAMES, library_answers
+from transformer_lab.exercises.exercise import Exercise
+from transformer_lab.exercises.judge import judge, observe_all
+from transformer_lab.exercises.limits import is_checking
+from transformer_lab.exercises.observe import is_unwritten, namespace, unwrapped
+from transformer_lab.exercises.registry import exercises, no_such_exercise
+from transformer_lab.exercises.report import Report
+
+
+class CheckFailed(Exception):  # noqa: N818 (the name is fixed: notebooks and graders know it)
+    """A check did not pass, and TRANSFORMER_LAB_STRICT=1 asks for an error then. Its report has been shown before."""
+
+    def _render_traceback_(self) -> list[str]:  # what IPython shows: the report says the rest
+        return [f"CheckFailed: {self}"]
+
+
+class CheckUsageError(InputError):
+    """`check` was given something that it cannot check."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"check: {self}"]
+
+
+def check(*arguments: Any) -> Report:
+    """Check what you wrote: `check(softmax)`, or `check("softmax", f)` where your object has another name.
+
+    Returns:
+        A report, which a notebook shows. A part that passes is kept for the later notebooks (`transformer_lab.mine`).
+
+    Raises:
+        InputError: this is nothing that can be checked; the message says what to give.
+        CheckFailed: it does not pass, and the environment variable TRANSFORMER_LAB_STRICT is 1.
+    """
+    if is_checking():
+        raise CheckUsageError("the code that is being checked calls `check` itself: move that call out of it")
+    exercise, subject, remarks = _understood(arguments)
+    report = run_check(exercise, subject)
+    if report.passed:
+        remarks += _borrowed(exercise, subject) or kept.keep(exercise, subject)
+    report = replace(report, remarks=(*remarks, *report.remarks))
+    if os.environ.get("TRANSFORMER_LAB_STRICT") == "1" and not report.passed:
+        _show(report)
+        raise CheckFailed(report.title)
+    return report
+
+
+def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
+    """The report on one object: nothing is kept and nothing raised. What its code prints is printed, shortened."""
+    if is_unwritten(subject, exercise.blank):
+        say = "Write the body and take out the line `raise NotImplementedError()`."
+        title = f'`hint("{exercise.name}")` gives a hint.'
+        return Report(exercise.name, "not attempted", 0.0, exercise.points, blocks=(f"{say} {title}",))
+    with _earlier_parts_of_the_package(exercise, subject):
+        observations, printed = observe_all(exercise, subject, seed)
+    if printed:
+        print(f"Your code printed, while it was checked:\n{printed}", end="" if printed.endswith("\n") else "\n")
+    return judge(exercise, observations, seed)
+
+
+@contextmanager
+def _earlier_parts_of_the_package(exercise: Exercise, subject: Any) -> Iterator[None]:
+    """Let the student's code see the package's earlier parts under their names, so that one mistake costs once.
+
+    Only what was defined beside the student's object is replaced: a name that was imported is meant as it is.
+    """
+    names = namespace(subject)
+    replaced = {}
+    for name in exercise.builds_on:
+        own = names.get(name)
+        defined_here = getattr(unwrapped(own), "__module__", None) == names.get("__name__", "")
+        if defined_here and getattr(own, "__name__", None) == name:
+            replaced[name] = own
+    try:
+        for name in replaced:
+            names[name] = exercises()[name].answer
+        yield
+    finally:
+        names.update(replaced)
+
+
+def _borrowed(exercise: Exercise, subject: Any) -> list[str]:
+    """A remark where the object is right because it is, or calls, somebody else's answer."""
+    if unwrapped(subject) is exercise.answer:
+        return ["This is the package's own answer, not yours."]
+    try:
+        source = textwrap.dedent(inspect.getsource(unwrapped(subject)))
+    except (OSError, TypeError):
+        return []
+    modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
+    found = library_answers(source, exercise.banned, USUAL_NAMES | modules)
+    names = list(dict.fromkeys(name for _, name in found))
+    return [f"It calls `{name}`: right, but that is a library's answer and not yours." for name in names]
+
+
+def _show(report: Report) -> None:
+    if kept.shell() is not None:
+        from IPython.display import display
+
+        display(report)
+    else:
+        print(report)
+
+
+def _understood(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
+    """The exercise that is meant, the object to check, and remarks on the way of asking."""
+    if not arguments or len(arguments) > 2:
+        raise CheckUsageError("it takes the function or class you wrote, `check(softmax)`, or a name and an object")
+    remarks = []
+    if len(arguments) == 2:
+        if isinstance(arguments[1], str) and not isinstance(arguments[0], str):
+            arguments = arguments[::-1]
+            remarks.append(f'The name comes first: `check("{arguments[0]}", …)`.')
+        name, subject = arguments
+        if not isinstance(name, str):
+            raise CheckUsageError('of two arguments the first is the exercise\'s name, a string: `check("softmax", f)`')
+        exercise = _found(name)
+        others = getattr(subject, "__name__", None)
+        if others != name and others in exercises():
+            raise CheckUsageError(
+                f"this is `{others}`, but `{name}` is to be checked: give `check({name})` or `check({others})`"
+            )
+    else:
+        (subject,) = arguments
+        _refuse_values(subject, None)
+        if not hasattr(subject, "__name__") and type(subject).__name__ in exercises():
+            subject, remarks = type(subject), [_class_meant(type(subject).__name__)]
+        name = getattr(subject, "__name__", None)
+        owner = getattr(subject, "__qualname__", "").split(".")[0]
+        if owner != name and owner in exercises():
+            raise CheckUsageError(f"this is a method of `{owner}`: give the class, `check({owner})`")
+        if name is None or not (name.isidentifier() and callable(subject)):
+            raise CheckUsageError(
+                f"{_a_kind_of(subject)} has no name that says which exercise it is: give the name first, "
+                '`check("softmax", f)`'
+            )
+        exercise = _found(name)
+    _refuse_values(subject, exercise)
+    if isinstance(exercise.answer, type):
+        if not isinstance(subject, type) and isinstance(subject, torch.nn.Module):
+            remarks.append(_class_meant(exercise.name))
+            subject = type(subject)
+        elif not callable(subject) or inspect.isfunction(subject):
+            raise CheckUsageError(f"`{exercise.name}` is a class, this is {_a_kind_of(subject)}: give the class")
+    elif isinstance(subject, type):
+        raise CheckUsageError(
+            f"`{exercise.name}` is a function, this is the class `{subject.__name__}`: give a function"
+        )
+    return exercise, subject, remarks
+
+
+def _found(name: str) -> Exercise:
+    if name not in exercises():
+        raise CheckUsageError(no_such_exercise(name))
+    return exercises()[name]
+
+
+def _class_meant(name: str) -> str:
+    return f"This was an object of the class; its class has been checked: `check({name})`, without the arguments."
+
+
+def _a_kind_of(value: Any) -> str:
+    name = type(value).__name__
+    if isinstance(value, type):
+        return f"the class `{value.__name__}`"
+    return "a function" if inspect.isroutine(value) else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`"
+
+
+def _refuse_values(subject: Any, exercise: Exercise | None) -> None:
+    """Say what is wrong with things that are no functions or classes at all."""
+    name = exercise.name if exercise else "softmax"
+    if subject is None:
+        raise CheckUsageError(
+            f"it was given None: has the cell that defines `{name}` been run? A function is given by name"
+        )
+    if isinstance(subject, str):
+        known = subject in exercises()
+        text = f"it takes what you wrote, not its name: `check({subject})`, without quotation marks"
+        raise CheckUsageError(text if known else no_such_exercise(subject))
+    if isinstance(subject, ModuleType):
+        raise CheckUsageError(f"this is the module `{subject.__name__}`: give the function or class itself")
+    if isinstance(subject, torch.Tensor | np.ndarray | int | float | list | tuple | dict):
+        raise CheckUsageError(
+            f"this is {_a_kind_of(subject)}, the result of a call perhaps: give the function itself, `check({name})`, "
+            "without calling it"
+        )
+    if not callable(subject):
+        raise CheckUsageError(f"this is {_a_kind_of(subject)}: give a function or a class, `check({name})`")

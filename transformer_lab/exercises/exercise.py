@@ -1,0 +1,102 @@
+"""What an exercise is."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer_lab.exercises.draw import Draw
+from transformer_lab.exercises.observe import fresh_world
+from transformer_lab.exercises.recipes import call_function, call_module
+
+
+class Remark(str):
+    """What a judgement returns when a result is right, but something should be said about it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Inputs for which the student's object must give the same as the answer. Only probes earn points.
+
+    Each covers one thing. No constant function may pass it, so the right result must depend on the inputs.
+    """
+
+    name: str  # what it covers, as the report says it: "a causal mask hides the future"
+    inputs: Callable[[Draw], dict[str, Any]]  # plain data: tensors, arrays, numbers, strings, lists, dictionaries
+    call: Callable[..., Any] | None = (
+        None  # a recipe (see recipes.py); None: call the function, or build and call the module
+    )
+    weight: float = 1
+    needs: tuple[str, ...] = ()  # names of checks without which this one says nothing: then it is "not checked"
+    tolerance: float = 1e-5  # absolute and relative; float32 rounding inside float64 code stays below it
+    agrees: Callable[[dict, Any, Any], str | None] | None = (
+        None  # (inputs, expected, received) -> what is wrong, or None
+    )
+
+
+@dataclass(frozen=True)
+class Property:
+    """What must hold whatever the code looks like. It costs points when broken and never earns any."""
+
+    name: str  # the thing that holds, as a sentence: "every row of weights sums to 1"
+    inputs: Callable[[Draw], dict[str, Any]]
+    holds: Callable[[dict, Any], str | None]  # (inputs, received) -> what is wrong, or None, or a Remark
+    call: Callable[..., Any] | None = None
+    costs: float = 1  # in weights of probes
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Misconception:
+    """A mistake that people make, as code: whoever makes it gets the results of `wrong`."""
+
+    slug: str
+    wrong: Callable  # a function or class like the answer, with this one mistake
+    says: str  # what the student did, why it matters, and where the paper says otherwise
+
+
+@dataclass(frozen=True, eq=False)  # one object each: its identity is its hash
+class Exercise:
+    """One function or class of the package as something to write. The guide is in `exercises/__init__.py`."""
+
+    answer: Callable  # the package's own object; its name is the exercise's name
+    points: float
+    minutes: int
+    probes: list[Probe]
+    properties: list[Property]
+    misconceptions: list[Misconception]
+    hints: list[str]  # from a nudge to nearly the line
+    blank: tuple[str, ...] = ()  # for a class: the methods whose bodies the student writes
+    returns: tuple[str, ...] = ("output",)  # names of what it returns, for the report
+    axes: dict[str, str] = field(
+        default_factory=dict
+    )  # names of axes of inputs and results: {"query": "batch query d_k"}
+    builds_on: tuple[
+        str, ...
+    ] = ()  # earlier exercises that the student's code may use: the check puts the package's there
+    banned: tuple[
+        str, ...
+    ] = ()  # names of library answers, such as "F.scaled_dot_product_attention": reviewed when graded
+
+    @property
+    def name(self) -> str:
+        return self.answer.__name__
+
+    @property
+    def checks(self) -> list[Probe | Property]:
+        return [*self.probes, *self.properties]
+
+    def recipe(self, check: Probe | Property) -> Callable:
+        """How `check` uses the student's object."""
+        return check.call or (call_module if isinstance(self.answer, type) else call_function)
+
+    def check_seed(self, check: Probe | Property, seed: int) -> int:
+        """The seed of one check: it does not change when other checks are added."""
+        return zlib.crc32(f"{seed}/{self.name}/{check.name}".encode())
+
+    def inputs(self, check: Probe | Property, seed: int = 0) -> dict[str, Any]:
+        """Fresh inputs of `check` for `seed`. A notebook uses seed 0, a grader its own."""
+        with fresh_world(seed):
+            return check.inputs(Draw(self.check_seed(check, seed)))

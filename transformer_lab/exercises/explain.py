@@ -1,0 +1,200 @@
+"""Words and pictures for what went wrong in one check."""
+
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_lab.exercises.compare import Difference, number, short, to_double, wrong_places
+from transformer_lab.exercises.exercise import Exercise
+from transformer_lab.exercises.limits import SECONDS
+from transformer_lab.exercises.observe import Crash
+from transformer_lab.exercises.report import Block, Code, Grid, Shapes, SideBySide
+
+ROWS, COLUMNS = 4, 8  # no table is larger
+
+# What the commonest exceptions mean here: a pattern for "Type: message", and a sentence.
+_MEANINGS = [
+    (r"missing \d+ required|takes .* positional arguments? but|unexpected keyword", "{signature}"),
+    (r"before Module\.__init__\(\) call", "The first line of `__init__` has to be `super().__init__()`."),
+    (r'missing the required "forward"', "The class has no method `forward`: look at its spelling and its indentation."),
+    (r"call numpy\(\) on Tensor that requires grad", "Gradients end where NumPy begins: compute with torch."),
+    (r"leaf Variable that requires grad", "The input was to be changed in place: compute a new tensor instead."),
+    (
+        r"view size is not compatible",
+        "`view` needs the numbers to lie in memory in the order of the axes, and `transpose` has changed that: "
+        "`reshape` copies where it must.",
+    ),
+    (r"^RecursionError", "It calls itself without end."),
+    (r"^NameError: name '(\w+)' is not defined", "Has the cell that defines or imports `{0}` been run?"),
+    (r"^SystemExit|^KeyboardInterrupt", "It tried to end the program."),
+    (r"^NotImplementedError: ?$", "Part of it is not written yet: the line that raises it still stands there."),
+]
+
+_CHANGES = {
+    "seed": "it set a global random seed: whoever calls it then draws the same numbers every time",
+    "default dtype": "it changed torch's default dtype for everyone",
+    "grad mode": "it switched gradients off for everyone: use `with torch.no_grad():`, which switches them back",
+    "device": "it changed torch's default device for everyone",
+}
+
+
+def change_in_words(change: str) -> str:
+    """What it means that a call changed something: see `Observation.changes`."""
+    if change.startswith("input "):
+        name = change.removeprefix("input ")
+        return f"it changed its input `{name}`, which belongs to the caller: compute a new one"
+    return _CHANGES[change]
+
+
+def signature(exercise: Exercise) -> str:
+    """How the exercise's object is called: `softmax(scores)`."""
+    parameters = [*inspect.signature(exercise.answer).parameters.values()]
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return f"{exercise.name}{inspect.Signature(plain)}"
+
+
+def crash_in_words(exercise: Exercise, crash: Crash) -> str:
+    """One line: how the call ended."""
+    if crash.kind == "time":
+        return f"it did not come back within {SECONDS:g} seconds: is there a loop that never ends?"
+    if crash.kind == "memory":
+        size = f" {crash.message}" if crash.message else " more"
+        return f"it asked for{size} of memory, far more than these inputs need: is a shape wrong?"
+    if crash.type == "ParameterError":
+        return crash.message
+    where = f" in line {crash.line}" if crash.line is not None else ""
+    return f"it stops with {'an' if crash.type[:1] in 'AEIOU' else 'a'} `{crash.type}`{where}"
+
+
+def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
+    """Where it happened, and what such an exception means."""
+    blocks: list[Block] = [Code(f"line {crash.line}:  {crash.code}")] if crash.code else []
+    if crash.kind == "exception":
+        if crash.type != "ParameterError":
+            blocks.append(Code(f"{crash.type}: {crash.message}" if crash.message else crash.type))
+        text = f"{crash.type}: {crash.message}"
+        for pattern, meaning in _MEANINGS:
+            found = re.search(pattern, text)
+            if found:
+                call = f"It is called as `{signature(exercise)}`."
+                blocks.append(meaning.format(*found.groups(), signature=call))
+                break
+        if crash.type == "ParameterError":
+            blocks.append("The names of the parameters are fixed, so that weights can be loaded by name.")
+    return blocks
+
+
+def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
+    """The inputs of one check, small ones in full, and the call."""
+    arguments = inputs.get("arguments") if isinstance(exercise.answer, type) else None
+    shown = {name: value for name, value in inputs.items() if name not in ("weights",)}
+    if isinstance(arguments, dict):
+        del shown["arguments"]
+        settings = ", ".join(f"{name}={short(value)}" for name, value in arguments.items())
+        call = f"{exercise.name}({settings})({', '.join(shown)})"
+    elif isinstance(exercise.answer, type):
+        call = ""
+    else:
+        call = f"{exercise.name}({', '.join(shown)})"
+    blocks: list[Block] = [Code(call)] if call else []
+    for name, value in shown.items():
+        if isinstance(value, Tensor | np.ndarray):
+            rows = _rows(value)
+            title = f"{name} {_named_shape(exercise, name, value)}"
+            more = len(rows) - ROWS
+            blocks.append(Grid(title + (f", its first {ROWS} rows" if more > 0 else ""), rows[:ROWS]))
+        elif value is not None:
+            blocks.append(f"{name} = {short(value)}")
+    return blocks
+
+
+def difference_blocks(exercise: Exercise, difference: Difference, tolerance: float) -> list[Block]:
+    """One difference: shapes as boxes, numbers as at most four rows."""
+    expected, received = difference.expected, difference.received
+    tensors = isinstance(expected, Tensor | np.ndarray) and isinstance(received, Tensor | np.ndarray)
+    if difference.kind == "shape":
+        names = _axis_names(exercise, difference.where, expected) or [""] * expected.ndim
+        wanted = [(name, str(size)) for name, size in zip(names, expected.shape, strict=True)]
+        got = _recognised(tuple(received.shape), list(zip(names, expected.shape, strict=True)))
+        return [Shapes(f"The shape of `{difference.where}`:", wanted, got)]
+    if tensors and difference.kind in ("value", "nan"):
+        wrong = wrong_places(to_double(expected), to_double(received), tolerance)
+        rows = wrong.reshape(-1, wrong.shape[-1]).any(-1) if wrong.ndim else wrong.reshape(1)
+        chosen = rows.nonzero().flatten().tolist()
+        pages = [_rows(expected), _rows(received)]
+        sides = [
+            Grid(title, [page[i] for i in chosen[:ROWS]])
+            for title, page in zip(("expected", "received"), pages, strict=True)
+        ]
+        which = "all of them" if len(chosen) <= ROWS else f"the first {ROWS}"
+        title = f"{difference.where} {_named_shape(exercise, difference.where, expected)}"
+        if len(pages[0]) > 1:
+            title += f", rows that differ ({len(chosen)} of {len(pages[0])}, {which})"
+        return [SideBySide(title, *sides)]
+    if difference.kind in ("value", "nan"):
+        return [f"`{difference.where}`: expected {short(expected)}, received {short(received)}"]
+    return []
+
+
+def _axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
+    names = exercise.axes.get(name, "").split()
+    return names if len(names) == len(value.shape) else None
+
+
+def _named_shape(exercise: Exercise, name: str, value: Any) -> str:
+    names = _axis_names(exercise, name, value)
+    if not value.shape:
+        return ""
+    return (
+        f"({', '.join(f'{axis} {size}' for axis, size in zip(names, value.shape, strict=True))})"
+        if names
+        else str(tuple(value.shape))
+    )
+
+
+def _recognised(shape: tuple[int, ...], axes: list[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Names for the axes of a wrong shape: those of the expected axes with the same size, or a product of two."""
+    left = list(axes)
+    names: list[str] = []
+    for position, size in enumerate(shape):
+        same = [axis for axis in left if axis[1] == size]
+        if len(shape) == len(axes) and axes[position] in same:
+            same = [axes[position]]
+        if same:
+            left.remove(same[0])
+        names.append(same[0][0] if same else "?")
+    for position, size in enumerate(shape):
+        if names[position] == "?":
+            pairs = [
+                (a, b)
+                for i, a in enumerate(left)
+                for b in left[i + 1 :]
+                if a[1] * b[1] == size and 1 not in (a[1], b[1])
+            ]
+            if pairs:
+                names[position] = f"{pairs[0][0][0]} × {pairs[0][1][0]}"
+    return [(name, str(size)) for name, size in zip(names, shape, strict=True)]
+
+
+def _rows(value: Tensor | np.ndarray) -> list[tuple[str, list[str]]]:
+    """A tensor as lines of a table: the last axis runs across, the others are the labels."""
+    numbers = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
+    if numbers.ndim == 0:
+        return [("", [_cell(numbers)])]
+    flat = numbers.reshape(-1, numbers.shape[-1]) if numbers.numel() else numbers.reshape(0, 0)
+    rows = []
+    for index, row in enumerate(flat):
+        label = "" if numbers.ndim == 1 else str([int(i) for i in np.unravel_index(index, tuple(numbers.shape[:-1]))])
+        cells = [_cell(cell) for cell in row[:COLUMNS]]
+        rows.append((label, [*cells, "…"] if len(row) > COLUMNS else cells))
+    return rows
+
+
+def _cell(cell: Tensor) -> str:
+    if cell.dtype == torch.bool:
+        return str(bool(cell))
+    return number(float(cell)) if cell.is_floating_point() else str(cell.item())

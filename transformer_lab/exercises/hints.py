@@ -1,0 +1,75 @@
+"""`hint` and `solution`."""
+
+import html
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from transformer_lab.exercises.exercise import Exercise
+from transformer_lab.exercises.registry import find_exercise
+
+_given: dict[str, int] = {}  # how many hints of an exercise have been given since the kernel started
+
+
+@dataclass(frozen=True, repr=False)
+class Hint:
+    """One hint, as a notebook shows it."""
+
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.title}\n{self.text}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from transformer_lab.exercises.report import prose
+
+        return f'<div style="max-width:60em"><p><b>{prose(self.title)}</b></p><p>{prose(self.text)}</p></div>'
+
+
+@dataclass(frozen=True, repr=False)
+class Solution:
+    """The package's own answer, as a notebook shows it."""
+
+    name: str
+    source: str
+
+    def __str__(self) -> str:
+        return self.source
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.source)}</pre>"
+
+
+def hint(exercise: Any) -> Hint:
+    """The next hint of an exercise, given by name or as the object: each call gives one that says more.
+
+    Raises:
+        InputError: there is no such exercise.
+    """
+    found = _exercise(exercise)
+    given = _given.get(found.name, 0)
+    number = min(given, len(found.hints) - 1)
+    _given[found.name] = given + 1
+    title = f"{found.name}, hint {number + 1} of {len(found.hints)}"
+    if number + 1 == len(found.hints):
+        title += f' (the last one; `solution("{found.name}")` shows an answer)'
+    return Hint(title, found.hints[number])
+
+
+def solution(exercise: Any) -> Solution:
+    """The package's own answer to an exercise, given by name or as the object.
+
+    Raises:
+        InputError: there is no such exercise.
+    """
+    found = _exercise(exercise)
+    return Solution(found.name, inspect.getsource(found.answer).rstrip())
+
+
+def _exercise(exercise: Any) -> Exercise:
+    return find_exercise(exercise if isinstance(exercise, str) else getattr(exercise, "__name__", repr(exercise)))

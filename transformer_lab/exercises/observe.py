@@ -1,0 +1,281 @@
+"""One call of the student's object: what came back, as plain data, and what it changed that it should have left alone.
+
+Nothing here knows an answer: this module may run beside code that is not to be trusted, and another process judges.
+"""
+
+import dis
+import functools
+import inspect
+import linecache
+import random
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Something that came back and is no data: a generator, a module, a tensor without values."""
+
+    description: str
+
+
+@dataclass(frozen=True)
+class Crash:
+    """How a call ended that did not return."""
+
+    kind: str  # "exception", "time", "memory"
+    type: str = ""  # the exception's class
+    message: str = ""
+    line: int | None = None  # the student's line in its cell or file, where it is known
+    code: str = ""  # the text of that line
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one call gave, and what it altered: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
+
+    value: Any = None
+    crash: Crash | None = None
+    changes: tuple[str, ...] = ()
+
+
+def observe(subject: Any, recipe: Callable, inputs: dict[str, Any], seed: int) -> Observation:
+    """Let `recipe` use `subject` on a copy of `inputs`, with float64 as default dtype and all seeds set from `seed`."""
+    given = copy_data(inputs)
+    with fresh_world(seed) as changes_of_the_world:
+        try:
+            value, crash = as_data(recipe(subject, **given)), None
+        except Exception as error:
+            value, crash = None, _crash(error)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            value, crash = None, _crash(error)
+        changed = [f"input {name}" for name, value in inputs.items() if not same_data(value, given[name])]
+        changed += changes_of_the_world()
+    return Observation(value, crash, tuple(changed))
+
+
+@contextmanager
+def fresh_world(seed: int) -> Iterator[Callable[[], list[str]]]:
+    """Set the global state that code can depend on, say what has been altered, put everything back."""
+    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    dtype, device, errors = torch.get_default_dtype(), torch.get_default_device(), np.geterr()
+    seeders = np.random.seed, random.seed
+    reseeded: list[str] = []
+
+    def noting(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def noted(*arguments, **named):
+            reseeded.append("seed")
+            return function(*arguments, **named)
+
+        return noted
+
+    def changes() -> list[str]:
+        altered = []
+        if reseeded or torch.default_generator.initial_seed() != seed:
+            altered.append("seed")
+        if torch.get_default_dtype() != torch.float64:
+            altered.append("default dtype")
+        if not torch.is_grad_enabled():
+            altered.append("grad mode")
+        if torch.get_default_device().type != "cpu":
+            altered.append("device")
+        return altered
+
+    with torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
+        try:
+            if device.type != "cpu":
+                torch.set_default_device("cpu")
+            torch.default_generator.manual_seed(seed)
+            np.random.seed(seed % 2**32)
+            random.seed(seed)
+            np.random.seed, random.seed = noting(seeders[0]), noting(seeders[1])
+            torch.set_default_dtype(torch.float64)
+            yield changes
+        finally:
+            np.random.seed, random.seed = seeders
+            torch.default_generator.set_state(states[0])
+            np.random.set_state(states[1])
+            random.setstate(states[2])
+            if cuda_states:
+                torch.cuda.set_rng_state_all(cuda_states)
+            torch.set_default_dtype(dtype)
+            if torch.get_default_device() != device:
+                torch.set_default_device(device)
+            np.seterr(**errors)
+
+
+def copy_data(data: Any) -> Any:
+    """A deep copy of plain data."""
+    if isinstance(data, Tensor):
+        return data.clone()
+    if isinstance(data, np.ndarray):
+        return data.copy()
+    if isinstance(data, dict):
+        return {key: copy_data(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(copy_data(value) for value in data)
+    return data
+
+
+def same_data(one: Any, other: Any) -> bool:
+    """Whether two pieces of plain data are equal to the last bit (NaN equals NaN)."""
+    if isinstance(one, Tensor):
+        if not isinstance(other, Tensor) or one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return one.device == other.device and torch.equal(
+            one.detach().nan_to_num(0.5) if one.is_floating_point() else one,
+            other.detach().nan_to_num(0.5) if other.is_floating_point() else other,
+        )
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same_data(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same_data, one, other))
+    return type(one) is type(other) and one == other
+
+
+MOST_ITEMS = 10_000
+
+
+def as_data(value: Any, depth: int = 0) -> Any:
+    """What came back, detached from everything: tensors, arrays, numbers, strings, None, tuples, lists, dictionaries.
+
+    Anything else becomes a `Foreign` with its description.
+    """
+    if isinstance(value, Tensor):
+        if value.device.type != "cpu":
+            return Foreign(f"a tensor on the device `{value.device.type}`")
+        return value.detach().clone().as_subclass(Tensor)
+    if isinstance(value, np.ndarray):
+        return Foreign("an array of Python objects") if value.dtype == object else np.array(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if depth < 8 and isinstance(value, Mapping):
+        return {_key(key): as_data(value[key], depth + 1) for key in list(value)[:MOST_ITEMS]}
+    if depth < 8 and isinstance(value, list | tuple):
+        items = [as_data(item, depth + 1) for item in value[:MOST_ITEMS]]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, type):
+        return Foreign(f"the class `{value.__name__}` itself")
+    name = type(value).__name__
+    return Foreign(f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`")
+
+
+def _key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool | None) else as_data(key)
+
+
+def _crash(error: BaseException) -> Crash:
+    line, code = _students_line(error.__traceback__)
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    name = type(error).__name__
+    message = message.split("\nException raised from")[0].strip()
+    message = re.sub(r"0x[0-9a-fA-F]{6,}", "0x…", message)
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in message:
+        asked = re.search(r"(\d{7,}) bytes", message)
+        size = f"{int(asked[1]) / 2**30:.1f} GiB" if asked else (re.search(r"[\d.]+ GiB", message) or [""])[0]
+        return Crash("memory", name, size, line, code)
+    if len(message) > 400:
+        message = message[:400] + " …"
+    return Crash("exception", name, message, line, code)
+
+
+_HERE = str(Path(__file__).resolve().parents[1])
+_NOT_THE_STUDENTS = tuple(
+    {_HERE, *(sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")), "<frozen", "<recipe"}
+)
+
+
+def _students_line(trace: TracebackType | None) -> tuple[int | None, str]:
+    """The innermost line that belongs neither to this package nor to an installed one."""
+    found: tuple[int | None, str] = (None, "")
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_NOT_THE_STUDENTS):
+            text = linecache.getline(file, trace.tb_lineno, trace.tb_frame.f_globals).strip()
+            found = trace.tb_lineno, text
+        trace = trace.tb_next
+    return found
+
+
+def unwrapped(subject: Any) -> Any:
+    """The function or class behind decorators and partial applications."""
+    while True:
+        if isinstance(subject, functools.partial):
+            subject = subject.func
+        elif hasattr(subject, "__wrapped__"):
+            subject = inspect.unwrap(subject)
+        elif inspect.ismethod(subject):
+            subject = subject.__func__
+        else:
+            return subject
+
+
+def codes(subject: Any) -> list[CodeType]:
+    """The code objects of a function, of the methods of a class, or of a callable object."""
+    subject = unwrapped(subject)
+    if inspect.isfunction(subject):
+        return [subject.__code__]
+    owner = subject if isinstance(subject, type) else type(subject)
+    functions = (unwrapped(value) for value in vars(owner).values())
+    return [function.__code__ for function in functions if inspect.isfunction(function)]
+
+
+def namespace(subject: Any) -> dict[str, Any]:
+    """The global names that the student's code sees."""
+    subject = unwrapped(subject)
+    if inspect.isfunction(subject):
+        return subject.__globals__
+    owner = subject if isinstance(subject, type) else type(subject)
+    for value in vars(owner).values():
+        if inspect.isfunction(unwrapped(value)):
+            return unwrapped(value).__globals__
+    module = sys.modules.get(owner.__module__)
+    return vars(module) if module else {}
+
+
+def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
+    """Whether nothing has been written: each body is empty (`...`, `pass`) or raises NotImplementedError at once."""
+    subject = unwrapped(subject)
+    if isinstance(subject, type):
+        methods = [unwrapped(vars(subject).get(name)) for name in blank]
+        functions = [method for method in methods if inspect.isfunction(method)]
+        return bool(functions) and all(_has_no_body(function.__code__) for function in functions)
+    return inspect.isfunction(subject) and _has_no_body(subject.__code__)
+
+
+def _has_no_body(code: CodeType) -> bool:
+    """Whether the first thing it does is to return None or to raise NotImplementedError."""
+    idle = True
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name == "RAISE_VARARGS":
+            return "NotImplementedError" in code.co_names
+        if name in ("RETURN_CONST", "RETURN_VALUE"):
+            return idle and instruction.argval is None
+        if name.startswith(("STORE_", "FOR_", "POP_JUMP", "YIELD", "RETURN_GENERATOR")):
+            return False
+        if name == "LOAD_CONST":
+            idle &= instruction.argval is None
+        elif name not in ("RESUME", "NOP", "MAKE_CELL", "COPY_FREE_VARS"):
+            idle = False
+    return False
