@@ -433,8 +433,8 @@ def nothing_allowed_is_no_nan(inputs, received):
     if received["weights"][~inputs["mask"].any(-1)].abs().max() < 1e-8:
         return None
     return Remark(
-        "A query that may attend to nothing spreads its attention over hidden keys here, as -1e9 for hidden scores does "
-        "it. That is accepted; the package gives it zero weights, so that nothing hidden leaks."
+        "A query that may attend to nothing spreads its attention over hidden keys here, as a fill of -1e9 makes it. "
+        "That is accepted; the package gives it zero weights, so that nothing hidden leaks."
     )
 
 
