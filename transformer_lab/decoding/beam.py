@@ -1,0 +1,65 @@
+"""Beam search: keep several hypotheses, because the likeliest first word need not begin the likeliest sentence."""
+
+import torch
+from torch import Tensor
+
+from transformer_lab.decoding.greedy import evaluation_mode, translated_tokens
+from transformer_lab.model import Transformer
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """((5 + length) / 6)^alpha, equation 14 of Wu et al. (2016).
+
+    Each further token makes a sentence less probable. Dividing the log-probability by this keeps long translations in
+    the race: the more so, the greater `alpha` is. With `alpha` 0 it is 1 for every length.
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int) -> list[list[int]]:
+    """Translate a batch by beam search (section 6.1), one sentence after the other.
+
+    The beam holds the `beam_size` hypotheses of greatest log-probability, finished or not. At each step every
+    unfinished one is extended by every token, and a finished one stays as it is. The search ends when all have
+    finished; the answer is the hypothesis with the greatest log-probability divided by `length_penalty`.
+
+    Args:
+        model: a `Transformer`, in any mode; it is left in that mode.
+        source: `(batch, source)`, integers, padded on the right.
+        beam_size: how many hypotheses a sentence keeps. 1 is greedy decoding.
+        alpha: exponent of the length penalty; the paper has 0.6.
+        max_length: generate at most so many tokens a sentence. Bos does not count, eos does.
+
+    Returns:
+        One list of tokens a sentence, without bos, eos and pad.
+    """
+    with evaluation_mode(model):
+        return [search_sentence(model, sentence[None], beam_size, alpha, max_length) for sentence in source]
+
+
+def search_sentence(model: Transformer, sentence: Tensor, beam_size: int, alpha: float, max_length: int) -> list[int]:
+    """The search of `beam_search` for one sentence, `(1, source)`."""
+    bos, eos = model.config.bos_id, model.config.eos_id
+    memory, source_mask = model.encode(sentence)  # (1, source, d_model), (1, 1, 1, source)
+    beam: list[tuple[list[int], float]] = [([], 0.0)]  # hypotheses: tokens generated, their log-probability
+    for _ in range(max_length):
+        finished = [(tokens, score) for tokens, score in beam if tokens[-1:] == [eos]]
+        unfinished = [(tokens, score) for tokens, score in beam if tokens[-1:] != [eos]]
+        if not unfinished:
+            break
+        n = len(unfinished)
+        target = torch.tensor([[bos, *tokens] for tokens, _ in unfinished], device=sentence.device)  # (n, length)
+        logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]  # (n, vocab)
+        # In double precision, or many small errors would add up to a different choice.
+        log_probabilities = logits.double().log_softmax(dim=-1)  # (n, vocab)
+        best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): more cannot enter the beam
+        beam = finished + [
+            ([*tokens, token], score + log_probability)
+            for (tokens, score), children, gains in zip(
+                unfinished, best.indices.tolist(), best.values.tolist(), strict=True
+            )
+            for token, log_probability in zip(children, gains, strict=True)
+        ]
+        beam = sorted(beam, key=lambda hypothesis: hypothesis[1], reverse=True)[:beam_size]
+    tokens, _ = max(beam, key=lambda hypothesis: hypothesis[1] / length_penalty(len(hypothesis[0]), alpha))
+    return translated_tokens(tokens, model.config)

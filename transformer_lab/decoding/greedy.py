@@ -1,0 +1,54 @@
+"""The plainest decoder: take the likeliest token, every time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from transformer_lab.model import Transformer, TransformerConfig
+
+
+@contextmanager
+def evaluation_mode(model: Transformer) -> Iterator[None]:
+    """Switch dropout off inside the `with` block, build no graph, and leave the model in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def translated_tokens(generated: list[int], config: TransformerConfig) -> list[int]:
+    """The tokens up to the first eos, without it and without any bos or pad that the model may have predicted."""
+    if config.eos_id in generated:
+        generated = generated[: generated.index(config.eos_id)]
+    return [token for token in generated if token not in (config.bos_id, config.pad_id)]
+
+
+def greedy_decode(model: Transformer, source: Tensor, max_length: int) -> list[list[int]]:
+    """Translate a batch, one token at a time, each the likeliest after those before it.
+
+    Args:
+        model: a `Transformer`, in any mode; it is left in that mode.
+        source: `(batch, source)`, integers, padded on the right.
+        max_length: generate at most so many tokens a sentence. Bos does not count, eos does.
+
+    Returns:
+        One list of tokens a sentence, without bos, eos and pad.
+    """
+    config = model.config
+    with evaluation_mode(model):
+        memory, source_mask = model.encode(source)
+        target = torch.full_like(source[:, :1], config.bos_id)  # (batch, 1)
+        finished = torch.zeros_like(target, dtype=torch.bool)  # (batch, 1)
+        for _ in range(max_length):
+            logits = model.decode(target, memory, source_mask)[:, -1]  # (batch, vocab)
+            token = logits.argmax(dim=-1, keepdim=True)  # (batch, 1)
+            target = torch.cat([target, token], dim=1)  # (batch, 1 + generated)
+            finished |= token == config.eos_id
+            if finished.all():
+                break
+    return [translated_tokens(generated, config) for generated in target[:, 1:].tolist()]

@@ -1,0 +1,298 @@
+"""Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, many times faster.
+
+The plain decoders feed the whole prefix through the decoder for each new token. But the keys and values of the tokens
+before it cannot change any more, since no position sees a later one: here they are kept. The model's own code stays the
+paper's; this file reads its parts from outside, by their names.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from transformer_lab.decoding.greedy import evaluation_mode, translated_tokens
+from transformer_lab.model import (
+    DecoderLayer,
+    MultiHeadAttention,
+    Transformer,
+    combine_heads,
+    scaled_dot_product_attention,
+    split_heads,
+)
+
+
+class CachedAttention:
+    """Self-attention one step at a time: the newest token goes in and its output comes out, all earlier ones in sight.
+
+    After `t` steps the output equals the last row of `attention` under a causal mask over all `t` vectors, but a step
+    projects one vector instead of `t`.
+
+    Args:
+        attention: a `MultiHeadAttention`. Its weights are read, never changed; it is used without dropout.
+        n_heads: its number of heads.
+    """
+
+    def __init__(self, attention: MultiHeadAttention, n_heads: int) -> None:
+        self.attention = attention
+        self.n_heads = n_heads
+        self.attend = getattr(attention, "attend", scaled_dot_product_attention)
+        self.key: Tensor | None = None  # (batch, heads, length, d_k), length being all that was fed so far
+        self.value: Tensor | None = None  # the same
+
+    def step(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Append the key and the value of `x` to the cache, and let `x` attend to all that is in it.
+
+        Args:
+            x: the newest token of each sentence, `(batch, 1, d_model)`. Several at once, as beam search has them, stand
+                side by side, `(batch, new, d_model)`, and need a mask.
+            mask: boolean, broadcasts to `(batch, heads, new, length)`, length with the new ones; True means
+                "may attend". Without it everything in the cache is seen.
+
+        Returns:
+            The same shape as `x`.
+        """
+        query = split_heads(self.attention.w_q(x), self.n_heads)  # (batch, heads, new, d_k)
+        key = split_heads(self.attention.w_k(x), self.n_heads)  # (batch, heads, new, d_k)
+        value = split_heads(self.attention.w_v(x), self.n_heads)  # (batch, heads, new, d_k)
+        self.key = key if self.key is None else torch.cat([self.key, key], dim=2)  # (batch, heads, length, d_k)
+        self.value = value if self.value is None else torch.cat([self.value, value], dim=2)
+        output, _ = self.attend(query, self.key, self.value, mask, None)  # (batch, heads, new, d_k)
+        return self.attention.w_o(combine_heads(output))  # (batch, new, d_model)
+
+    def reorder(self, indices: Tensor) -> None:
+        """Let row i go on from where row `indices[i]` stands: rows may move, be repeated and be left out.
+
+        Args:
+            indices: integers, `(rows,)`; from now on the batch has so many rows.
+        """
+        self.key, self.value = self.key[indices], self.value[indices]  # (rows, heads, length, d_k)
+
+
+class MemoryAttention:
+    """Attention to the encoder's output, whose keys and values are projected once a sentence, not once a token."""
+
+    def __init__(self, attention: MultiHeadAttention, n_heads: int, memory: Tensor) -> None:
+        self.attention = attention
+        self.n_heads = n_heads
+        self.attend = getattr(attention, "attend", scaled_dot_product_attention)
+        self.key = split_heads(attention.w_k(memory), n_heads).contiguous()  # (batch, heads, source, d_k)
+        self.value = split_heads(attention.w_v(memory), n_heads).contiguous()  # (batch, heads, source, d_k)
+
+    def step(self, x: Tensor, mask: Tensor) -> Tensor:
+        """`(batch, new, d_model)` to the same shape; the mask is the source's."""
+        query = split_heads(self.attention.w_q(x), self.n_heads)  # (batch, heads, new, d_k)
+        output, _ = self.attend(query, self.key, self.value, mask, None)  # (batch, heads, new, d_k)
+        return self.attention.w_o(combine_heads(output))  # (batch, new, d_model)
+
+    def reorder(self, indices: Tensor) -> None:
+        """As `CachedAttention.reorder`."""
+        self.key, self.value = self.key[indices], self.value[indices]  # (rows, heads, source, d_k)
+
+
+class IncrementalLayer:
+    """A `DecoderLayer` that is fed the newest tokens alone. Residuals, norms and feed-forward are the layer's own."""
+
+    def __init__(self, layer: DecoderLayer, n_heads: int, memory: Tensor) -> None:
+        self.layer = layer
+        self.self_attention = CachedAttention(layer.self_attention, n_heads)
+        self.cross_attention = MemoryAttention(layer.cross_attention, n_heads, memory)
+
+    def step(self, x: Tensor, source_mask: Tensor, mask: Tensor) -> Tensor:
+        """`(batch, new, d_model)` to the same shape."""
+        residuals = self.layer.residuals
+        x = residuals[0](x, lambda x: self.self_attention.step(x, mask))
+        x = residuals[1](x, lambda x: self.cross_attention.step(x, source_mask))
+        return residuals[2](x, self.layer.feed_forward)
+
+
+class IncrementalDecoder:
+    """The decoder of a Transformer, fed one step at a time, for a batch of source sentences.
+
+    Beam search feeds several tokens of a sentence in one step, one for each hypothesis. All hypotheses of a sentence
+    share one cache, in which the mask shows each its own ancestors: where hypotheses change places, only the mask is
+    rearranged, and no key or value moves.
+    """
+
+    def __init__(self, model: Transformer, source: Tensor) -> None:
+        memory, self.source_mask = model.encode(source)  # (batch, source, d_model), (batch, 1, 1, source)
+        self.model = model
+        self.layers = [IncrementalLayer(layer, model.config.n_heads, memory) for layer in model.decoder.layers]
+        self.steps = 0
+
+    def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Feed the tokens of the next position.
+
+        Args:
+            tokens: integers, `(batch, new)`.
+            mask: boolean, `(batch, new, length)`; True where a token may see one that was fed, in the order in which
+                they were, itself among them.
+
+        Returns:
+            `(batch, new, d_model)`: what the output layer takes.
+        """
+        model = self.model
+        self.steps += 1
+        x = model.target_embedding(tokens)  # (batch, new, d_model)
+        # The model's own module adds the positions, wherever it keeps them; the last is the one of this step.
+        x = x + model.positional_encoding(x.new_zeros(1, self.steps, x.size(-1)))[:, -1:]
+        for layer in self.layers:
+            x = layer.step(x, self.source_mask, mask[:, None])
+        final_norm = getattr(model.decoder, "norm", None)
+        return x if final_norm is None else final_norm(x)
+
+    def keep(self, sentences: Tensor) -> None:
+        """Go on with these sentences alone, `(sentences,)` integers."""
+        self.source_mask = self.source_mask[sentences]
+        for layer in self.layers:
+            layer.self_attention.reorder(sentences)
+            layer.cross_attention.reorder(sentences)
+
+
+def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | Tensor) -> list[list[int]]:
+    """The same as `greedy_decode`, faster.
+
+    Args:
+        model: a `Transformer`, or any model that keeps the names of its parts; it is left in the mode it was in.
+        source: `(batch, source)`, integers, padded on the right.
+        max_length: generate at most so many tokens: one number for all sentences, or one for each, `(batch,)`, from 1.
+
+    Returns:
+        One list of tokens a sentence, without bos, eos and pad.
+    """
+    config = model.config
+    translations: list[list[int]] = [[] for _ in source]
+    with evaluation_mode(model):
+        decoder = IncrementalDecoder(model, source)
+        sentences = torch.arange(len(source), device=source.device)  # those that go on, by their place in the batch
+        limits = torch.as_tensor(max_length, device=source.device).expand(len(source))
+        newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, 1)
+        fed, generated = newest[:, :0], newest[:, :0]  # (sentences, length)
+        for step in range(1, longest(limits) + 1):
+            fed = torch.cat([fed, newest], dim=1)
+            x = decoder.step(newest, (fed != config.pad_id)[:, None])  # (sentences, 1, d_model)
+            _, newest = likeliest_tokens(model.output, x[:, 0], 1)  # (sentences, 1)
+            generated = torch.cat([generated, newest], dim=1)
+            done = (newest[:, 0] == config.eos_id) | (limits == step)
+            if done.any():
+                for sentence, tokens in zip(sentences[done].tolist(), generated[done].tolist(), strict=True):
+                    translations[sentence] = translated_tokens(tokens, config)
+                going_on = (~done).nonzero()[:, 0]
+                if not len(going_on):
+                    break
+                decoder.keep(going_on)
+                sentences, limits, newest, fed, generated = (
+                    tensor[going_on] for tensor in (sentences, limits, newest, fed, generated)
+                )
+    return translations
+
+
+def cached_beam_search(
+    model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int | Tensor
+) -> list[list[int]]:
+    """The same as `beam_search`, faster: all sentences and all their hypotheses in one step.
+
+    Args:
+        model: a `Transformer`, or any model that keeps the names of its parts; it is left in the mode it was in.
+        source: `(batch, source)`, integers, padded on the right.
+        beam_size: how many hypotheses a sentence keeps. 1 is greedy decoding.
+        alpha: exponent of the length penalty.
+        max_length: generate at most so many tokens: one number for all sentences, or one for each, `(batch,)`, from 1.
+
+    Returns:
+        One list of tokens a sentence, without bos, eos and pad.
+    """
+    config, device = model.config, source.device
+    translations: list[list[int]] = [[] for _ in source]
+    with evaluation_mode(model):
+        decoder = IncrementalDecoder(model, source)
+        sentences = torch.arange(len(source), device=device)  # those that go on, by their place in the batch
+        limits = torch.as_tensor(max_length, device=device).expand(len(source))
+        newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
+        scores = torch.zeros_like(newest, dtype=torch.float64)  # (sentences, beam), log-probabilities, best first
+        lengths = torch.zeros_like(newest)  # (sentences, beam), of tokens generated
+        finished = torch.zeros_like(newest, dtype=torch.bool)  # (sentences, beam)
+        generated = newest[:, :, None][:, :, :0]  # (sentences, beam, length)
+        ancestors = generated.bool()  # (sentences, beam, fed): what each hypothesis may attend to
+        for step in range(1, longest(limits) + 1):
+            itself = torch.eye(newest.size(1), dtype=torch.bool, device=device) & (newest != config.pad_id)[:, :, None]
+            ancestors = torch.cat([ancestors, itself], dim=2)
+            x = decoder.step(newest, ancestors)  # (sentences, beam, d_model)
+
+            # The children of each hypothesis. A finished one has a single child, itself, and costs no output layer.
+            n_children = min(beam_size, config.target_vocab)
+            gains = scores.new_full((*newest.shape, n_children), -torch.inf)  # (sentences, beam, children)
+            gains[:, :, 0] = 0.0
+            children = newest.new_full(gains.shape, config.eos_id)  # (sentences, beam, children)
+            gains[~finished], children[~finished] = likeliest_tokens(model.output, x[~finished], n_children)
+
+            candidates = (scores[:, :, None] + gains).flatten(1)  # (sentences, beam * children)
+            scores, chosen = candidates.topk(min(beam_size, candidates.size(1)))  # (sentences, beam)
+            newest = children.flatten(1).gather(1, chosen)
+            parents = chosen // n_children
+            lengths = torch.where(finished.gather(1, parents), lengths.gather(1, parents), step)
+            finished = (newest == config.eos_id) | (scores == -torch.inf)
+            rows = torch.arange(len(newest), device=device)[:, None]
+            ancestors = ancestors[rows, parents]
+            generated = torch.cat([generated[rows, parents], newest[:, :, None]], dim=2)
+
+            done = finished.all(dim=1) | (limits == step)
+            if done.any():
+                best = (scores[done] / ((5 + lengths[done]) / 6) ** alpha).argmax(dim=1)  # (done,)
+                answers = generated[done][torch.arange(len(best), device=device), best]  # (done, length)
+                for sentence, tokens in zip(sentences[done].tolist(), answers.tolist(), strict=True):
+                    translations[sentence] = translated_tokens(tokens, config)
+                going_on = (~done).nonzero()[:, 0]
+                if not len(going_on):
+                    break
+                decoder.keep(going_on)
+                sentences, limits, newest, scores, lengths, finished, generated, ancestors = (
+                    tensor[going_on]
+                    for tensor in (sentences, limits, newest, scores, lengths, finished, generated, ancestors)
+                )
+    return translations
+
+
+def longest(limits: Tensor) -> int:
+    """The greatest of the limits, 0 if there is none."""
+    return int(limits.max()) if len(limits) else 0
+
+
+ROWS_AT_ONCE = 128  # Logits of more rows than this leave the processor's caches, and take twice as long
+GROUPS = 128
+
+
+def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` likeliest next tokens, best first.
+
+    Args:
+        output: the model's last layer, from `(rows, d_model)` to `(rows, vocab)`.
+        x: `(rows, d_model)`.
+        k: how many.
+
+    Returns:
+        `(log_probabilities, tokens)`, both `(rows, k)`; the first in double precision, or many small errors would add
+        up to a different choice.
+    """
+    log_probabilities, tokens = [], []
+    for some in x.split(ROWS_AT_ONCE):
+        logits = output(some)  # (some rows, vocab)
+        best = greatest(logits, k)  # (some rows, k)
+        tokens.append(best)
+        log_probabilities.append(logits.log_softmax(dim=-1).gather(1, best).double())
+    return torch.cat(log_probabilities), torch.cat(tokens)
+
+
+def greatest(x: Tensor, k: int) -> Tensor:
+    """`x.topk(k).indices` of `(rows, columns)`, several times faster where there are thousands of columns.
+
+    The columns are dealt out to groups. The k greatest values lie in the k groups with the greatest maxima, so only
+    these are sorted.
+    """
+    rows, columns = x.shape
+    size = columns // GROUPS  # of a group; what remains is sorted in any case
+    if size < k or k > GROUPS // 4:
+        return x.topk(k).indices
+    maxima = x[:, : GROUPS * size].view(rows, size, GROUPS).amax(dim=1)  # (rows, groups)
+    groups = maxima.topk(k).indices  # (rows, k)
+    members = groups[:, :, None] + torch.arange(0, GROUPS * size, GROUPS, device=x.device)  # (rows, k, size)
+    remainder = torch.arange(GROUPS * size, columns, device=x.device).expand(rows, -1)  # (rows, remainder)
+    candidates = torch.cat([members.flatten(1), remainder], dim=1)  # (rows, k * size + remainder)
+    return candidates.gather(1, x.gather(1, candidates).topk(k).indices)

@@ -1,0 +1,235 @@
+"""From sentences to sentences: a model with its tokenizer, loaded from and saved to a folder."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from transformer_lab.data import Tokenizer, load_tokenizer, pad_batch, token_batches
+from transformer_lab.decoding.greedy import evaluation_mode
+from transformer_lab.decoding.incremental import cached_beam_search, cached_greedy_decode
+from transformer_lab.decoding.weights import load_weights, model_weights, read_weights, replacing
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer, TransformerConfig, record_attention
+
+PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
+DEFAULT_ALPHA = 1.0  # of the length penalty
+BATCH_CELLS = 8192  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
+
+
+class Translator:
+    """A trained Transformer and the tokenizer it was trained with.
+
+    The model stays the caller's: it is used in evaluation mode and left in the mode it was in.
+    """
+
+    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The translator that was saved into `folder`, on the CPU, in float32 and in evaluation mode.
+
+        Raises:
+            InputError: a file is missing or damaged, or the files do not belong together.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise InputError(f"there is no folder {folder}: give the folder of a trained model")
+        config = read_config(folder / "config.json")
+        tokenizer = load_tokenizer(folder)
+        for side, of_tokenizer, of_config in (
+            ("source", tokenizer.source_size, config.source_vocab),
+            ("target", tokenizer.target_size, config.target_vocab),
+        ):
+            if of_tokenizer != of_config:
+                raise InputError(
+                    f"{folder / 'tokenizer.json'} has {of_tokenizer} {side} tokens, but config.json says "
+                    f"{side}_vocab {of_config}: take both files from the same run"
+                )
+        try:
+            model = Transformer(config)
+        except (TypeError, ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{folder / 'config.json'} describes no model that can be built: {reason}") from None
+        weights = folder / "weights.safetensors"
+        load_weights(model, read_weights(weights), weights)
+        return cls(model.eval(), tokenizer)
+
+    def save(self, folder: str | Path, half: bool = False) -> None:
+        """Write `weights.safetensors`, `config.json` and `tokenizer.json` into `folder`, which is made if need be.
+
+        Args:
+            folder: each file that is there already is replaced in one step, or left as it is.
+            half: keep the weights in half precision: half the size, and scores that differ in the second decimal.
+
+        Raises:
+            InputError: the folder cannot be written, or the disk is full.
+        """
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
+        weights = {name: tensor.cpu().contiguous() for name, tensor in model_weights(self.model).items()}
+        if half:
+            weights = {name: tensor.half() for name, tensor in weights.items()}
+        with replacing(folder / "weights.safetensors") as path:
+            save_file(weights, path)
+        with replacing(folder / "config.json") as path:
+            path.write_text(json.dumps(asdict(self.model.config), indent=2) + "\n", encoding="utf-8")
+        self.tokenizer.save(folder)
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        beam_size: int = 4,
+        alpha: float = DEFAULT_ALPHA,
+        max_length: int | None = None,
+    ) -> list[str]:
+        """Translate sentences. What comes out for one does not depend on the others.
+
+        Args:
+            sentences: one or more sentences of the source language, of any lengths and in any order.
+            beam_size: hypotheses that are kept for each sentence; 1 is greedy decoding.
+            alpha: exponent of the length penalty; more gives longer translations.
+            max_length: end a translation after so many tokens. Without it, 50 after the length of its source
+                (section 6.1), and never beyond the model's own `max_length`.
+
+        Returns:
+            One translation a sentence, in the same order.
+
+        Raises:
+            InputError: a sentence that is blank, too long for the model or no text, named by its number from 1; or an
+                option that cannot be.
+        """
+        if isinstance(sentences, str):
+            raise InputError("one string was given where a list of sentences is translated: put it into a list")
+        return [self.tokenizer.decode(ids) for ids in self.search(sentences, beam_size, alpha, max_length)]
+
+    def search(
+        self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None
+    ) -> list[list[int]]:
+        """As `translate`, up to the token ids of the translations."""
+        config = self.model.config
+        if beam_size < 1:
+            raise InputError(f"beam_size is {beam_size}, but must be at least 1")
+        if max_length is not None and not 1 <= max_length <= config.max_length:
+            raise InputError(f"max_length is {max_length}, but must be from 1 to {config.max_length}, the model's own")
+        sources = self.encode(sentences)
+        lengths = [len(source) for source in sources]
+        limits = [max_length or min(length + 50, config.max_length) for length in lengths]
+        device = next(self.model.parameters()).device
+        translations: list[list[int]] = [[] for _ in sources]
+        for batch in token_batches(lengths, max(BATCH_CELLS // beam_size, *lengths, 0)):
+            source = pad_batch([sources[index] for index in batch], config.pad_id).to(device)  # (batch, source)
+            limit = torch.tensor([limits[index] for index in batch], device=device)  # (batch,)
+            if beam_size == 1:
+                found = cached_greedy_decode(self.model, source, limit)
+            else:
+                found = cached_beam_search(self.model, source, beam_size, alpha, limit)
+            for index, ids in zip(batch, found, strict=True):
+                translations[index] = ids
+        return translations
+
+    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        """The source ids of each sentence.
+
+        Raises:
+            InputError: as `translate`.
+        """
+        longest = self.model.config.max_length
+        for number, sentence in enumerate(sentences, 1):
+            check_text(sentence, number)
+        sources = self.tokenizer.encode_sources(sentences)
+        for number, source in enumerate(sources, 1):
+            if len(source) > longest:
+                raise InputError(
+                    f"line {number} has {len(source)} tokens, but this model reads at most {longest}: "
+                    "split it into shorter sentences"
+                )
+        return sources
+
+    def attention(
+        self, sentence: str, translation: str | None = None
+    ) -> tuple[dict[str, Tensor], list[str], list[str]]:
+        """What the model looks at while it translates a sentence.
+
+        Args:
+            sentence: a sentence of the source language.
+            translation: a sentence of the target language, whose attention is wanted instead of that of the model's own
+                translation.
+
+        Returns:
+            `(weights, source_tokens, target_tokens)`: the weights by module as `record_attention` names them, each
+            `(1, heads, query, key)`; the tokens that label the axes. The target's are the decoder's inputs, bos first.
+
+        Raises:
+            InputError: as `translate`.
+        """
+        config = self.model.config
+        source = self.encode([sentence])[0]
+        if translation is None:
+            target = [config.bos_id, *self.search([sentence], 4, DEFAULT_ALPHA, None)[0]]
+        else:
+            check_text(translation, 1)
+            target = self.tokenizer.encode_target(translation)[:-1]  # the decoder never reads the eos that it predicts
+            if len(target) > config.max_length:
+                raise InputError(
+                    f"the translation has {len(target)} tokens, but this model reads at most {config.max_length}: "
+                    "give a shorter one"
+                )
+        device = next(self.model.parameters()).device
+        with evaluation_mode(self.model), record_attention(self.model) as weights:
+            self.model(torch.tensor([source], device=device), torch.tensor([target], device=device))
+        return dict(weights), self.tokenizer.source_tokens(source), self.tokenizer.target_tokens(target)
+
+
+def load_pretrained() -> Translator:
+    """The small German–English model that comes with the package.
+
+    Raises:
+        InputError: it is not there.
+    """
+    return Translator.load(PRETRAINED)
+
+
+def read_config(path: Path) -> TransformerConfig:
+    """The configuration in a JSON file.
+
+    Raises:
+        InputError: the file is missing or no configuration.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return TransformerConfig(**values)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): give the folder of a trained model") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path} is no configuration of a model ({error}): take the file of its run") from None
+
+
+def check_text(sentence: str, number: int) -> None:
+    """See that a sentence is text.
+
+    Raises:
+        InputError: it is blank, or holds what no text holds; the message names its number.
+    """
+    if not isinstance(sentence, str):
+        raise InputError(f"line {number} is {sentence!r}, but must be a string")
+    if not sentence.strip():
+        raise InputError(f"line {number} is empty: give one sentence a line")
+    if "\0" in sentence:
+        position = sentence.index("\0") + 1
+        raise InputError(f"line {number} has a NUL byte at character {position}: is this a text file?")
+    try:
+        sentence.encode("utf-8")
+    except UnicodeEncodeError as error:
+        position = error.start + 1
+        raise InputError(f"line {number} is not valid Unicode at character {position}: give it as UTF-8") from None
