@@ -1,0 +1,74 @@
+"""How long a reader waits before anything happens: imports, the help, and the first translation.
+
+    python benchmarks/import_time.py [--rounds 10]
+
+The goals: `import transformer_lab` within 0.3 s of `import torch`; a sentence translated in 3 s by the model that
+comes with the package. Every figure is the median over processes of their own, started in turn, so that whatever else
+the machine does meets all of them. Prints them and writes them to `results/import_time.json`.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from environment import describe_machine
+
+from transformer_lab.decoding.translator import PRETRAINED
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "import_time.json"
+SENTENCE = "Ein kleiner Junge spielt draußen mit einem Ball."
+PROCESSES = {
+    "import torch": ["-c", "import torch"],
+    "import transformer_lab": ["-c", "import transformer_lab"],
+    "import torch, transformer_lab": ["-c", "import torch, transformer_lab"],
+    "import transformer_lab.model": ["-c", "import transformer_lab.model"],
+    "import transformer_lab.training": ["-c", "import transformer_lab.training"],
+    "transformer-lab --help": ["-m", "transformer_lab", "--help"],
+    "transformer-lab translate": ["-m", "transformer_lab", "translate", SENTENCE],
+}
+
+
+def seconds_of(arguments: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=10)
+    rounds = parser.parse_args().rounds
+
+    processes = dict(PROCESSES)
+    if not PRETRAINED.is_dir():
+        print(f"no model in {PRETRAINED}: translating is left out")
+        del processes["transformer-lab translate"]
+    for arguments in processes.values():  # the first start reads files from the disk
+        seconds_of(arguments)
+    measured = {name: [] for name in processes}
+    for _ in range(rounds):
+        for name, arguments in processes.items():
+            measured[name].append(seconds_of(arguments))
+    median = {name: round(statistics.median(seconds), 3) for name, seconds in measured.items()}
+    beyond_torch = round(median["import torch, transformer_lab"] - median["import torch"], 3)
+    result = {
+        "what": "seconds from the start of a process to its end",
+        "goal": {"import transformer_lab beyond import torch": 0.3, "transformer-lab translate": 3.0},
+        "import transformer_lab beyond import torch": beyond_torch,
+        "median": median,
+        "all": {name: [round(value, 3) for value in seconds] for name, seconds in measured.items()},
+        "machine": describe_machine(),
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    for name, seconds in median.items():
+        print(f"{name:<32}{seconds:7.3f} s")
+    print(f"import transformer_lab adds {beyond_torch:.3f} s to import torch")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""How long `transformer-lab tour` takes, as a reader would run it, and how good its model is.
+
+    python benchmarks/tour.py [--keep FOLDER]
+
+The goal on two CPU cores: the whole command in 100 seconds, BLEU 90 on the test set of captions. Prints both and writes
+them to `results/tour.json`.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from environment import describe_machine
+
+from transformer_lab.training import find_preset, read_metrics
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "tour.json"
+
+
+def run_command(output: Path) -> tuple[float, str]:
+    """Seconds from start to end of the process, and what it printed."""
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "transformer_lab", "tour", "--output", str(output)]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return time.perf_counter() - start, printed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="a new folder, to keep the model that was trained")
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as temporary:
+        output = arguments.keep or Path(temporary) / "tour"
+        seconds, printed = run_command(output)
+        records = read_metrics(output / "metrics.jsonl")
+        training = json.loads((output / "training.json").read_text(encoding="utf-8"))
+    print(printed)
+    bleu, signature = re.search(r"^BLEU, cased +([\d.]+) +(.+)$", printed, re.MULTILINE).groups()
+    result = {
+        "what": "transformer-lab tour: seconds of the whole command, and sacreBLEU on the test set of captions",
+        "goal": {"seconds": 100, "bleu": 90},
+        "seconds": round(seconds, 1),
+        "seconds_of_training": records[-1]["seconds"],
+        "bleu": float(bleu),
+        "signature": signature,
+        "training": training["result"],
+        "preset": asdict(find_preset("tour")),
+        "machine": describe_machine(),
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{seconds:.1f} s for the whole command, BLEU {bleu}")
+
+
+if __name__ == "__main__":
+    main()

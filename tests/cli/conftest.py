@@ -1,0 +1,101 @@
+"""A corpus of a few captions, a model that the command has trained on them, and a way to run the command."""
+
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.cli import main
+
+TINY = {
+    "vocab_size": "600",
+    "d_model": "16",
+    "n_heads": "2",
+    "n_layers": "1",
+    "d_ff": "32",
+    "max_length": "40",
+    "epochs": "4",
+    "max_tokens": "120",
+    "warmup_steps": "10",
+    "peak_rate": "0.02",
+}
+
+NOUNS = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Ball": "ball", "Baum": "tree", "Stein": "stone"}
+VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints", "trägt": "carries"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def complaint(self) -> str:
+        """What the command complains of. It is one line, the last; before it there may only be how far it came."""
+        *before, last = self.stderr.splitlines()
+        assert last.startswith("transformer-lab: ")
+        assert not any(line.startswith(("transformer-lab:", "Traceback")) for line in before)
+        assert self.stdout == ""
+        assert self.status == 1
+        return last
+
+
+@pytest.fixture
+def lab(monkeypatch, capfd):
+    """Runs the command in this process: `lab("translate", "Ein Hund.", stdin=b"")` gives its `Outcome`."""
+
+    def run(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["transformer-lab", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        return Outcome(exit_.value.code or 0, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory) -> Path:
+    """144 German-English pairs: 112 to train, 16 to validate, 16 to test."""
+    pairs = [
+        (f"Der {subject} {verb} den {thing}.", f"The {NOUNS[subject]} {VERBS[verb]} the {NOUNS[thing]}.")
+        for thing in NOUNS
+        for verb in VERBS
+        for subject in NOUNS
+    ]
+    splits = {"val": pairs[::9], "test_2016_tiny": pairs[4::9]}
+    splits["train"] = [pair for pair in pairs if pair not in splits["val"] + splits["test_2016_tiny"]]
+    folder = tmp_path_factory.mktemp("corpus")
+    for split, chosen in splits.items():
+        for language, side in (("de", 0), ("en", 1)):
+            (folder / f"{split}.{language}").write_text("".join(pair[side] + "\n" for pair in chosen), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_fields(corpus_folder) -> dict[str, str]:
+    """Values for fields of the preset `tour` with which a run takes a second."""
+    return TINY | {"corpus": str(corpus_folder)}
+
+
+@pytest.fixture(scope="session")
+def train_tiny(tiny_fields) -> list[str]:
+    """The arguments of such a run, all but its output."""
+    options = [word for name, text in tiny_fields.items() for word in (f"--{name.replace('_', '-')}", text)]
+    return ["train", "tour", *options]
+
+
+@pytest.fixture(scope="session")
+def model_folder(train_tiny, tmp_path_factory) -> Path:
+    """The folder that `transformer-lab train` has left."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["transformer-lab", *train_tiny, "--output", str(folder)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+    assert exit_.value.code in (0, None)
+    return folder

@@ -1,0 +1,307 @@
+"""What cannot work is said in one line on stderr, with a status of 1, without a traceback, and nothing is lost."""
+
+import json
+import os
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from transformer_lab.training import PRESETS
+from transformer_lab.training.records import Metrics
+
+# --- sentences ---
+
+
+@pytest.mark.parametrize(
+    ("sentence", "says"),
+    [
+        ("", "1"),
+        ("  \t ", "1"),
+        ("Hund " * 10_000, "10001"),
+        ("🐕 🎉", "translates de to en"),
+        ("مرحبا بالعالم.", "translates de to en"),
+        ("Ein \udce4lterer Hund.", "UTF-8"),  # what Python makes of a byte that is no UTF-8 in an argument
+    ],
+    ids=["empty", "spaces", "10,000 words", "emoji", "Arabic", "not UTF-8"],
+)
+def test_a_sentence_that_cannot_be_translated(lab, model_folder, sentence, says):
+    assert says in lab("translate", "--model", model_folder, sentence).complaint
+    assert says in lab("heatmap", "--model", model_folder, sentence).complaint
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"),
+    [
+        (b"", "no sentence"),
+        (b"\n", "no sentence"),
+        (b"Der Hund.\n\nDer Mann.\n", "2"),
+        ("Der Hund.\nمرحبا".encode(), "line 2 is foreign"),
+        (b"Der Hund.\nDer\0Mann.\n", "line 2 has a NUL"),
+        (b"Der Hund.\nDer B\xe4r.\n", "line 2 is not valid"),
+    ],
+    ids=["nothing", "a blank line", "a blank line between", "Arabic", "NUL", "not UTF-8"],
+)
+def test_lines_that_cannot_be_translated(lab, model_folder, stdin, says):
+    """The line is named, and no translation is printed before the complaint."""
+    assert says in lab("translate", "--model", model_folder, stdin=stdin).complaint
+
+
+# --- corpora ---
+
+
+@pytest.fixture
+def broken_corpus(corpus_folder, tmp_path):
+    """A copy of the corpus, to be damaged."""
+    return shutil.copytree(corpus_folder, tmp_path / "corpus")
+
+
+def train_on(lab, train_tiny, corpus, tmp_path):
+    complaint = lab(*train_tiny, "--corpus", corpus, "--output", tmp_path / "run").complaint
+    assert not (tmp_path / "run" / "training.json").exists()
+    return complaint
+
+
+def test_a_corpus_that_is_not_utf8(lab, train_tiny, broken_corpus, tmp_path):
+    lines = (broken_corpus / "train.de").read_bytes().split(b"\n")
+    lines[6] = "Der Bär.".encode("latin-1")
+    (broken_corpus / "train.de").write_bytes(b"\n".join(lines))
+    assert "train.de, line 7: not valid UTF-8" in train_on(lab, train_tiny, broken_corpus, tmp_path)
+
+
+def test_a_corpus_with_a_nul_byte(lab, train_tiny, broken_corpus, tmp_path):
+    (broken_corpus / "val.en").write_bytes((broken_corpus / "val.en").read_bytes().replace(b"The", b"T\0e", 1))
+    assert "val.en, line 1: a NUL byte" in train_on(lab, train_tiny, broken_corpus, tmp_path)
+
+
+def test_files_of_unequal_length(lab, train_tiny, broken_corpus, tmp_path):
+    with open(broken_corpus / "train.en", "a", encoding="utf-8") as file:
+        file.write("One more.\n")
+    complaint = train_on(lab, train_tiny, broken_corpus, tmp_path)
+    assert "train.de has 112 lines" in complaint
+    assert "train.en has 113" in complaint
+
+
+def test_an_empty_corpus(lab, train_tiny, broken_corpus, tmp_path):
+    for language in ("de", "en"):
+        (broken_corpus / f"train.{language}").write_bytes(b"")
+    assert "train.de has no sentences" in train_on(lab, train_tiny, broken_corpus, tmp_path)
+
+
+def test_a_corpus_that_is_not_there(lab, train_tiny, tmp_path):
+    assert "captions, multi30k" in train_on(lab, train_tiny, "multi31k", tmp_path)
+    assert "no train.de" in train_on(lab, train_tiny, tmp_path, tmp_path)
+
+
+def test_a_split_that_the_corpus_does_not_have(lab, model_folder, corpus_folder):
+    complaint = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--split", "test_2099").complaint
+    assert "test_2016_tiny, validation" in complaint
+
+
+# --- presets ---
+
+
+def test_an_unknown_preset(lab):
+    complaint = lab("train", "desktop").complaint
+    assert "'desktop'" in complaint
+    assert ", ".join(PRESETS) in complaint
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("--epochs", "many", "a whole number"),
+        ("--epochs", "0", "at least 1"),
+        ("--peak-rate", "nan", "finite"),
+        ("--dropout", "-0.1", "at least 0"),
+        ("--tie", "perhaps", "true or false"),
+        ("--schedule", "cosine", "linear, paper"),
+        ("--d-model", "30", "30"),
+        ("--vocab-size", "100", "520"),
+    ],
+)
+def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, field, value, says):
+    options = ["--n-heads", 4, "--corpus", corpus_folder, "--output", tmp_path / "run"]
+    complaint = lab("train", "tour", *options, field, value).complaint
+    assert says in complaint
+    assert field[2:].replace("-", "_") in complaint
+
+
+# --- models ---
+
+
+@pytest.fixture
+def broken_model(model_folder, tmp_path):
+    """A copy of the model, to be damaged."""
+    return shutil.copytree(model_folder, tmp_path / "model")
+
+
+def translate_with(lab, model):
+    return lab("translate", "--model", model, "Der Hund sieht den Ball.").complaint
+
+
+def test_a_truncated_checkpoint(lab, broken_model):
+    for file in ("weights.safetensors", "tokenizer.json", "config.json"):
+        (broken_model / file).write_bytes((broken_model / file).read_bytes()[:-100])
+        assert file in translate_with(lab, broken_model)
+
+
+def test_a_checkpoint_of_another_configuration(lab, broken_model):
+    config = json.loads((broken_model / "config.json").read_text(encoding="utf-8"))
+    (broken_model / "config.json").write_text(json.dumps(config | {"d_ff": 64}), encoding="utf-8")
+    complaint = translate_with(lab, broken_model)
+    assert "32" in complaint
+    assert "64" in complaint
+    (broken_model / "config.json").write_text(json.dumps(config | {"n_layers": 2}), encoding="utf-8")
+    assert "layers.1" in translate_with(lab, broken_model)
+
+
+def test_weights_that_are_a_pickle(lab, broken_model):
+    """A pickle could run any program: it is not opened, whatever its name."""
+    pickled = b"\x80\x02cos\nsystem\nq\x00X\x04\x00\x00\x00exitq\x01\x85q\x02Rq\x03."
+    (broken_model / "weights.safetensors").write_bytes(pickled)
+    assert "weights.safetensors" in translate_with(lab, broken_model)
+
+
+def test_weights_that_are_not_numbers_of_this_model(lab, broken_model):
+    weights = load_file(broken_model / "weights.safetensors")
+    save_file({f"module.{name}": tensor for name, tensor in weights.items()}, broken_model / "weights.safetensors")
+    assert "weights.safetensors" in translate_with(lab, broken_model)
+
+
+def test_a_model_that_is_not_there(lab, tmp_path):
+    assert str(tmp_path / "nothing") in translate_with(lab, tmp_path / "nothing")
+    assert str(tmp_path) in translate_with(lab, tmp_path)
+
+
+# --- runs ---
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(lab, train_tiny, model_folder):
+    before = (model_folder / "weights.safetensors").read_bytes()
+    complaint = lab(*train_tiny, "--output", model_folder).complaint
+    assert "--resume" in complaint
+    assert (model_folder / "weights.safetensors").read_bytes() == before
+
+
+def test_a_run_is_not_resumed_with_another_configuration(lab, train_tiny, model_folder, tmp_path):
+    complaint = lab(*train_tiny, "--resume", "--d-ff", 64, "--output", model_folder).complaint
+    assert "d_ff was 32, now 64" in complaint
+    assert "no training run" in lab(*train_tiny, "--resume", "--output", tmp_path / "nothing").complaint
+
+
+def test_a_truncated_training_state(lab, train_tiny, broken_model):
+    state = broken_model / "checkpoints" / "latest.safetensors"
+    state.write_bytes(state.read_bytes()[:-100])
+    complaint = lab(*train_tiny, "--output", broken_model, "--resume").complaint
+    assert str(state) in complaint
+
+
+# --- places that cannot be written ---
+
+
+def test_a_folder_that_cannot_be_written(lab, train_tiny, model_folder, corpus_folder, tmp_path):
+    """A path below a file can be written by nobody, not even by root, as whom tests may run."""
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "run"
+    assert str(below) in lab(*train_tiny, "--output", below).complaint
+    sentence = "Der Hund sieht den Ball."
+    assert str(below) in lab("heatmap", sentence, "--model", model_folder, "--out", below / "map.png").complaint
+    scored = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--output", below / "file.txt")
+    assert scored.status == 1
+    assert "chrF" in scored.stdout  # the scores are not lost
+    assert scored.stderr.count("\n") == 1
+
+
+def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
+    sentence = "Der Hund sieht den Ball."
+    assert ".png or .svg" in lab("heatmap", sentence, "--model", model_folder, "--out", tmp_path / "map.pdf").complaint
+    assert "layer 9" in lab("heatmap", sentence, "--model", model_folder, "--layer", 9).complaint
+    assert "head 9" in lab("heatmap", sentence, "--model", model_folder, "--head", 9).complaint
+    assert "cross" in lab("heatmap", sentence, "--model", model_folder, "--stack", "middle").complaint
+
+
+# --- interruptions ---
+
+
+@pytest.fixture
+def interrupted(lab, train_tiny, tmp_path, monkeypatch):
+    """What the command says when Ctrl-C is pressed in the second epoch of the run that made `model_folder`."""
+    write = Metrics.write
+
+    def write_and_press_ctrl_c(metrics, **record):
+        write(metrics, **record)
+        if record["kind"] == "step" and record["epoch"] == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Metrics, "write", write_and_press_ctrl_c)
+        return lab(*train_tiny, "--output", tmp_path / "run")
+
+
+def test_ctrl_c_tells_how_to_go_on_and_the_told_command_does(lab, interrupted, model_folder, tmp_path):
+    assert interrupted.status == 130
+    assert "Traceback" not in interrupted.stderr
+    told = interrupted.stderr.splitlines()[-1]
+    assert told.startswith("transformer-lab: interrupted; ")
+    command = shlex.split(told[told.index(": transformer-lab train") + 2 :])
+    assert lab(*command[1:]).status == 0
+    assert same_weights(tmp_path / "run", model_folder)
+
+
+def test_ctrl_c_before_there_is_anything_to_go_on_with(lab, train_tiny, tmp_path, monkeypatch):
+    """A command with --resume would be refused then."""
+    monkeypatch.setattr("transformer_lab.training.trainer.train_tokenizer", lambda *_, **__: signal.raise_signal(2))
+    stopped = lab(*train_tiny, "--output", tmp_path / "run")
+    assert stopped.status == 130
+    assert stopped.stderr == "transformer-lab: interrupted; nothing was trained yet\n"
+
+
+def test_a_disk_that_is_full_while_saving_loses_nothing(lab, train_tiny, interrupted, model_folder, tmp_path):
+    """The last checkpoint stays, and with room again the run ends as if nothing had happened."""
+    latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
+    before = latest.read_bytes()
+    resume = [*train_tiny, "--output", tmp_path / "run", "--resume"]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))  # no file may grow beyond that
+    try:
+        stopped = lab(*resume)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(latest) in stopped.complaint
+    assert latest.read_bytes() == before
+    assert not list(latest.parent.glob("*.part"))
+    assert lab(*resume).status == 0
+    assert same_weights(tmp_path / "run", model_folder)
+
+
+def same_weights(one, other):
+    return (one / "weights.safetensors").read_bytes() == (other / "weights.safetensors").read_bytes()
+
+
+def test_a_closed_pipe_is_no_error(model_folder):
+    """`transformer-lab translate < file | head -1` ends quietly."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "transformer_lab", "translate", "--model", str(model_folder), "Der Hund."]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert done.stderr == ""
+
+
+# --- open ---
+
+
+def test_open_without_the_notebooks(lab, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformer_lab.doctor.TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
+    assert "00_tour.ipynb" in lab("open").complaint
+
+
+def test_open_without_jupyterlab(lab, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
+    assert "requirements.txt" in lab("open", "--no-browser").complaint

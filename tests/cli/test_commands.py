@@ -1,0 +1,207 @@
+"""What each command does when all is well."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from transformer_lab.training import PRESETS, Preset
+
+COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "open")
+
+
+def test_every_command_shows_an_example(lab):
+    """Most readers look at the example and at nothing else."""
+    for command in COMMANDS:
+        shown = lab(command, "--help")
+        assert shown.status == 0
+        assert f"transformer-lab {command}" in shown.stdout.partition("Example")[2]
+    listed = lab("--help").stdout
+    assert all(command in listed for command in COMMANDS)
+
+
+def test_every_field_of_a_preset_is_an_option_with_its_comment(lab, monkeypatch):
+    """The options are read from the source of presets.py: written otherwise, a field could get lost there."""
+    monkeypatch.setenv("COLUMNS", "300")
+    shown = lab("train", "--help").stdout
+    options = {field.name for field in fields(Preset)} - {"name"}
+    assert all(f"--{option.replace('_', '-')} " in shown for option in options)
+    assert re.search(r"--weight-decay +X ", shown)
+    assert re.search(r"--tokenizer +bpe\|spacy ", shown)
+    assert re.search(r"--clip-norm +X +the largest norm of an update's gradient; 0 never clips", shown)
+    assert ", ".join(PRESETS).replace(", paper", " or paper") in shown
+
+
+THEN_LIST_MODULES = """
+import sys
+from transformer_lab.cli import main
+try:
+    main()
+finally:
+    print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+
+
+def imported_by(*arguments):
+    command = [sys.executable, "-c", THEN_LIST_MODULES, *map(str, arguments)]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stderr.split())
+
+
+def test_help_does_not_wait_for_torch():
+    """It would take seconds for what should take none."""
+    assert not imported_by("train", "--help") & {"torch", "numpy"}
+
+
+def test_translating_loads_nothing_that_it_does_not_need(model_folder):
+    """Each of these would add its part to the time to the first translation."""
+    imported = imported_by("translate", "--model", model_folder, "Der Hund sieht den Ball.")
+    assert "torch" in imported
+    assert not imported & {"matplotlib", "seaborn", "pandas", "spacy", "torchtext", "sacrebleu", "IPython", "pooch"}
+
+
+def test_version(lab):
+    assert re.fullmatch(r"transformer-lab \d+\.\d+\.\d+\n", lab("--version").stdout)
+
+
+def test_train_says_where_the_model_is_and_how_good(lab, train_tiny, tmp_path):
+    output = tmp_path / "run"
+    done = lab(*train_tiny, "--seed", 3, "--output", output)
+    assert done.status == 0
+    assert re.fullmatch(rf"{re.escape(str(output))}: .+, validation BLEU \d+\.\d\d\n", done.stdout)
+    record = (output / "training.json").read_text(encoding="utf-8")
+    assert '"seed": 3' in record
+    assert '"d_model": 16' in record
+
+
+def test_train_goes_in_the_other_direction(lab, train_tiny, corpus_folder, tmp_path):
+    assert lab(*train_tiny, "--source", "en", "--target", "de", "--output", tmp_path / "run").status == 0
+    translated = lab("translate", "--model", tmp_path / "run", "The dog sees the ball.")
+    assert translated.stdout.startswith("Der ")
+    scored = lab("evaluate", "--model", tmp_path / "run", "--corpus", corpus_folder)  # the model knows its languages
+    assert scored.status == 0
+
+
+def test_translate_gives_one_line_a_sentence_in_order(lab, model_folder):
+    sentences = ["Der Hund sieht den Ball.", "Der Mann malt den Baum.", "Der Vogel sucht den Stein."]
+    typed = lab("translate", "--model", model_folder, *sentences)
+    piped = lab("translate", "--model", model_folder, stdin="\r\n".join(sentences).encode())
+    alone = [lab("translate", "--model", model_folder, sentence).stdout for sentence in sentences]
+    assert typed.status == piped.status == 0
+    assert typed.stdout == piped.stdout == "".join(alone)
+    assert typed.stdout.count("\n") == 3
+    assert len(set(alone)) > 1  # or the order would be anyone's guess
+
+
+def test_translate_a_sentence_with_a_sign_that_the_model_never_saw(lab, model_folder):
+    """The rest of it is worth translating: only what is foreign from end to end is refused."""
+    translated = lab("translate", "--model", model_folder, "Der Hund 🐕 sieht den Ball in Łódź.", "...")
+    assert translated.status == 0
+    assert translated.stdout.count("\n") == 2
+
+
+def test_translate_greedily_and_with_a_beam(lab, model_folder, monkeypatch):
+    """The options reach the decoder."""
+    from transformer_lab.decoding.translator import DEFAULT_ALPHA, Translator
+
+    asked = []
+    monkeypatch.setattr(
+        Translator, "translate", lambda self, sentences, **options: asked.append(options) or list(sentences)
+    )
+    lab("translate", "--model", model_folder, "Der Hund.", "--beam", 1)
+    lab("translate", "--model", model_folder, "Der Hund.", "--beam", 7, "--alpha", 0.2)
+    assert asked == [{"beam_size": 1, "alpha": DEFAULT_ALPHA}, {"beam_size": 7, "alpha": 0.2}]
+
+
+def test_evaluate_prints_scores_with_signatures_and_keeps_the_translations(lab, model_folder, corpus_folder, tmp_path):
+    file = tmp_path / "hypotheses.txt"
+    scored = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--output", file)
+    cased, lowercased, chrf = scored.stdout.splitlines()
+    assert "case:mixed" in cased
+    assert "tok:13a" in cased
+    assert "case:lc" in lowercased
+    assert chrf.startswith("chrF")
+    assert "nc:6" in chrf
+    sources = (corpus_folder / "test_2016_tiny.de").read_bytes()
+    assert lab("translate", "--model", model_folder, stdin=sources).stdout == file.read_text(encoding="utf-8")
+    named = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--split", "test_2016_tiny")
+    assert named.stdout == scored.stdout
+    validated = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--split", "validation")
+    assert validated.stdout != scored.stdout
+
+
+def test_heatmap_draws_a_png_and_an_svg(lab, model_folder, tmp_path):
+    picture, drawing = tmp_path / "picture.png", tmp_path / "new" / "drawing.svg"
+    sentence = "Der Hund sieht den Ball."
+    assert lab("heatmap", sentence, "--model", model_folder, "--out", picture).stdout == f"{picture}\n"
+    options = ["--stack", "encoder", "--layer", 0, "--head", 1]
+    assert lab("heatmap", sentence, "--model", model_folder, "--out", drawing, *options).status == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    text = drawing.read_text(encoding="utf-8")
+    assert "Encoder self-attention, layer 0, head 1" in text
+    assert "▁Ball" in text
+
+
+def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, monkeypatch):
+    """And a second time, in the same folder, shows the same without training."""
+    from transformer_lab.training import override
+
+    monkeypatch.setattr("transformer_lab.tour.HEAT_MAP_SENTENCE", "Der Hund sieht den Ball.")
+    monkeypatch.setitem(PRESETS, "tour", override(PRESETS["tour"], tiny_fields))
+    first = lab("tour", "--output", tmp_path / "tour")
+    again = lab("tour", "--output", tmp_path / "tour")
+    assert first.status == again.status == 0
+    assert first.stdout == again.stdout
+    assert first.stdout.count("\nreference  The ") == 4
+    assert "BLEU, cased" in first.stdout
+    assert (tmp_path / "tour" / "attention.png").read_bytes().startswith(b"\x89PNG")
+    assert "epoch 4" in first.stderr
+    assert "epoch 4" not in again.stderr
+
+
+def test_open_hands_the_notebook_and_all_further_arguments_to_jupyterlab(lab, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr("transformer_lab.doctor.TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
+    monkeypatch.setattr("jupyterlab.labapp.main", started.append)
+    (tmp_path / "00_tour.ipynb").touch()
+    assert lab("open", "--no-browser", "--port", "8890", "--help-all").status == 0
+    assert started == [[str(tmp_path / "00_tour.ipynb"), "--no-browser", "--port", "8890", "--help-all"]]
+
+
+def test_two_processes_train_with_the_command(train_tiny, tmp_path):
+    """torchrun starts the command as a module; only the first process may write and speak."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "-m", "transformer_lab.cli", *train_tiny, "--output", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("validation BLEU") == 1
+    assert '"processes": 2' in (tmp_path / "run" / "training.json").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def pretrained():
+    from pathlib import Path
+
+    import transformer_lab
+
+    folder = Path(transformer_lab.__file__).parent / "pretrained"
+    if not (folder / "weights.safetensors").is_file():
+        pytest.skip(f"no model comes with this copy of the package: {folder} is missing")
+    return folder
+
+
+def test_the_included_model_translates_at_once(lab, pretrained):
+    """The first thing that a reader tries."""
+    translated = lab("translate", "Ein kleiner Junge spielt draußen mit einem Ball.")
+    assert translated.status == 0
+    assert re.match(
+        r"A (little|young|small) boy (is )?play(s|ing) (outside|outdoors) with a ball\.$", translated.stdout
+    )
+
+
+def test_the_included_model_draws_its_attention(lab, pretrained, tmp_path):
+    drawn = lab("heatmap", "Ein kleiner Junge spielt draußen mit einem Ball.", "--out", tmp_path / "attention.svg")
+    assert drawn.status == 0
+    assert "▁Junge" in (tmp_path / "attention.svg").read_text(encoding="utf-8")

@@ -1,0 +1,101 @@
+"""What the doctor finds, and what it advises."""
+
+import re
+import sys
+
+import pytest
+
+from transformer_lab import doctor
+
+
+def finding(name):
+    return next(finding for finding in doctor.examine() if finding.name == name)
+
+
+def test_all_that_is_essential_is_here(lab):
+    """Where the tests run, the course runs."""
+    examined = lab("doctor")
+    assert examined.status == 0
+    assert "MISSING" not in examined.stdout
+    for name in ("Python", "torch", "jupyterlab", "threads", "GPU", "bfloat16", "Multi30k", "disk", "notebooks"):
+        assert name in examined.stdout
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Makes a package one that is not installed."""
+
+    class NotInstalled:
+        def __init__(self, name):
+            self.name = name
+
+        def find_spec(self, name, path=None, target=None):
+            if name == self.name:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    def hide(name):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setattr(sys, "meta_path", [NotInstalled(name), *sys.meta_path])
+
+    return hide
+
+
+def test_a_missing_package_that_training_needs_fails(lab, without):
+    """A script that starts a run on a new machine stops here, and not an hour later."""
+    without("sacrebleu")
+    examined = lab("doctor")
+    assert examined.status == 1
+    assert re.search(r"^MISSING +sacrebleu +not installed", examined.stdout, re.MULTILINE)
+    assert doctor.INSTALL in " ".join(examined.stdout.split())
+
+
+def test_a_missing_package_that_only_notebooks_need_does_not_fail(lab, without):
+    """A GPU server trains without it."""
+    without("spacy")
+    examined = lab("doctor")
+    assert examined.status == 0
+    assert re.search(r"^TO DO +spacy +not installed", examined.stdout, re.MULTILINE)
+
+
+def test_a_package_that_does_not_load_is_found(monkeypatch):
+    """A compiled extension that does not fit the new torch is there, and of no use."""
+
+    def broken(name):
+        raise OSError("undefined symbol: _ZN2at4\nand a second line")
+
+    monkeypatch.setattr(doctor, "import_module", broken)
+    found = doctor.find_package("torchtext", essential=False)
+    assert not found.ok
+    assert found.found == "does not load: OSError: undefined symbol: _ZN2at4"
+
+
+def test_threads_that_a_variable_holds_back(monkeypatch):
+    import torch
+
+    monkeypatch.setattr("os.cpu_count", lambda: torch.get_num_threads() + 1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert "unset it" in doctor.find_threads().advice
+    monkeypatch.delenv("OMP_NUM_THREADS")  # some libraries leave a core free by themselves
+    assert doctor.find_threads().ok
+
+
+def test_where_multi30k_is(monkeypatch, tmp_path, real_data):
+    monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
+    assert doctor.find_multi30k_files().found == str(real_data / "multi30k")
+    monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(tmp_path))
+    assert str(tmp_path) in doctor.find_multi30k_files().found
+    assert "TRANSFORMER_LAB_DATA" in doctor.find_multi30k_files().advice
+
+
+def test_a_disk_without_room(monkeypatch):
+    from collections import namedtuple
+
+    usage = namedtuple("Usage", "free")
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage(free=2**28))
+    assert doctor.find_disk().found.startswith("0.2 GiB free")
+    assert "make room" in doctor.find_disk().advice
+
+
+def test_notebooks_that_are_not_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
+    assert "repository" in doctor.find_notebook().advice

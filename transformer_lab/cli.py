@@ -1,0 +1,370 @@
+"""The command `transformer-lab`: each function reads what was typed, calls the package, and prints.
+
+PyTorch is imported inside the commands that compute, so that `--help` answers at once.
+"""
+
+import inspect
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from transformer_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_lab.data import Corpus
+    from transformer_lab.decoding.translator import Translator
+
+
+class Commands(typer.core.TyperGroup):
+    """Whatever the reader can mend is one line on stderr and a status, never a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # while a pipe that nobody reads any more can still be told from an error
+            return result
+        except InputError as error:
+            status, message = 1, str(error)
+        except KeyboardInterrupt as interrupt:
+            status, message = 130, str(interrupt) or "interrupted"
+        except OSError as error:
+            if error.filename is None:  # no file that was named, but a closed pipe, for instance
+                raise
+            status, message = 1, f"{error.filename}: {error.strerror}"
+        print(f"transformer-lab: {message}", file=sys.stderr)
+        raise typer.Exit(status)
+
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+)
+
+Model = Annotated[
+    Path | None, typer.Option("--model", metavar="FOLDER", help="A trained model, if not the one that is included.")
+]
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Where Multi30k lies, if not to be downloaded.")
+]
+Beam = Annotated[int, typer.Option("--beam", min=1, metavar="N", help="Hypotheses to keep; 1 decodes greedily.")]
+Alpha = Annotated[float, typer.Option("--alpha", metavar="X", help="Length penalty; more makes longer sentences.")]
+
+
+def print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"transformer-lab {version('transformer-lab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def transformer_lab(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Build, train and look into the Transformer of "Attention Is All You Need"."""
+
+
+@app.command()
+def doctor() -> None:
+    """See whether this machine has what the course needs, and what to do about the rest.
+
+    \b
+    Example:
+      transformer-lab doctor
+    """
+    from transformer_lab.doctor import examine
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    findings = examine()
+    for finding in findings:
+        mark = "[green]OK[/]" if finding.ok else "[red]MISSING[/]" if finding.essential else "[yellow]TO DO[/]"
+        table.add_row(mark, finding.name, escape(finding.found))
+        if finding.advice:
+            table.add_row("", "", f"[bold]{escape(finding.advice)}[/]")
+    Console().print(table)
+    if any(finding.essential and not finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def tour(
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FOLDER", help="Where the model and its heat map go.")
+    ] = Path("runs/tour"),
+) -> None:
+    """Train a small model in about a minute, translate with it, score it, and draw what it looks at.
+
+    \b
+    Example:
+      transformer-lab tour
+    """
+    from transformer_lab.tour import tour
+
+    with telling_how_to_go_on(output):
+        visit = tour(output)
+    for source, translation, reference in visit.examples:
+        print(f"German     {source}\nmodel      {translation}\nreference  {reference}\n")
+    print(f"{visit.scores}\n\nmodel     {output}\nheat map  {visit.heat_map}")
+
+
+def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give `command`, which takes `**fields`, an option for each field of a preset; its help is the field's comment.
+
+    The fields are read from the source of `training/presets.py`: to import it would be to import PyTorch.
+    """
+    source = (Path(__file__).parent / "training" / "presets.py").read_text(encoding="utf-8")
+    fields = re.findall(r"^    (\w+): (.+?) = [^#\n]+(?:# (.+))?$", source.partition("\n    def ")[0], re.MULTILINE)
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(
+                    f"--{name.replace('_', '-')}",
+                    metavar="|".join(re.findall(r'"(\w+)"', kind)) or METAVARS[kind],
+                    help=escape(comment),
+                    rich_help_panel="Fields of the preset",
+                ),
+            ],
+        )
+        for name, kind, comment in fields
+    ]
+    signature = inspect.signature(command)
+    fixed = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    command.__signature__ = signature.replace(parameters=[*fixed, *options])
+    command.__annotations__ |= {option.name: option.annotation for option in options}
+    return command
+
+
+METAVARS = {
+    "str": "NAME",
+    "int": "N",
+    "float": "X",
+    "bool": "true|false",
+    "int | None": "N|none",
+    "tuple[float, float]": "X,X",
+}
+
+
+@app.command()
+@with_preset_options
+def train(
+    preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu or paper.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FOLDER", help="A new folder; without, runs/PRESET.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the output folder.")] = False,
+    data_dir: DataDir = None,
+    source: Annotated[str, typer.Option("--source", metavar="CODE", help="Language to translate from.")] = "de",
+    target: Annotated[str, typer.Option("--target", metavar="CODE", help="Language to translate into.")] = "en",
+    **fields: str | None,
+) -> None:
+    """Train a preset. Every field of it can be given another value.
+
+    \b
+    Examples:
+      transformer-lab train laptop
+      transformer-lab train laptop --epochs 3 --peak-rate 1e-3 --output runs/short
+      transformer-lab train laptop --resume
+      torchrun --nproc-per-node 2 -m transformer_lab.cli train gpu
+    """
+    from transformer_lab.training import find_preset, override
+    from transformer_lab.training import train as train_model
+
+    chosen = override(find_preset(preset), {name: text for name, text in fields.items() if text is not None})
+    output = output or Path("runs", preset)
+    with telling_how_to_go_on(output, "--resume"):
+        record = train_model(chosen, output, data_dir=data_dir, resume=resume, source=source, target=target)
+    if record:  # of several processes, the first one speaks
+        result = record["result"]
+        print(f"{output}: {result['chosen']}, validation BLEU {result['validation_bleu']:.2f}")
+
+
+@contextmanager
+def telling_how_to_go_on(output: Path, *option: str) -> Iterator[None]:
+    """Say with an interruption which command takes up what was trained so far."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not (output / "training.json").exists():
+            raise KeyboardInterrupt("interrupted; nothing was trained yet") from None
+        arguments = [argument for argument in sys.argv[1:] if argument not in option]
+        command = shlex.join(["transformer-lab", *arguments, *option])
+        raise KeyboardInterrupt(f"interrupted; go on after the last finished epoch with: {command}") from None
+
+
+@app.command()
+def translate(
+    sentences: Annotated[
+        list[str] | None, typer.Argument(metavar="SENTENCE", help="In quotation marks; without, lines of stdin.")
+    ] = None,
+    model: Model = None,
+    beam: Beam = 4,
+    alpha: Alpha = 1.0,
+) -> None:
+    """Translate sentences, one translation a line.
+
+    \b
+    Examples:
+      transformer-lab translate "Ein kleiner Junge spielt draußen mit einem Ball."
+      transformer-lab translate --model runs/laptop < german.txt > english.txt
+    """
+    translator = load_model(model)
+    sentences = sentences or read_lines()
+    refuse_foreign(sentences, translator)
+    for translation in translator.translate(sentences, beam_size=beam, alpha=alpha):
+        print(translation)
+
+
+def load_model(folder: Path | None) -> "Translator":
+    from transformer_lab.decoding.translator import Translator, load_pretrained
+
+    return Translator.load(folder) if folder else load_pretrained()
+
+
+def read_lines() -> list[str]:
+    """The lines of stdin; bytes that are no UTF-8 become characters that the translator refuses by their line.
+
+    Raises:
+        InputError: there is none.
+    """
+    if sys.stdin.isatty():
+        print("One sentence a line, then Ctrl-D (on Windows Ctrl-Z and Enter):", file=sys.stderr)
+    text = sys.stdin.buffer.read().decode(errors="surrogateescape").removesuffix("\n")
+    if not text:
+        raise InputError("no sentence: give one in quotation marks, or lines on stdin")
+    return text.split("\n")
+
+
+def refuse_foreign(sentences: list[str], translator: "Translator") -> None:
+    """Where the model knows not a letter or a figure of a sentence, its translation would be an invention.
+
+    Raises:
+        InputError: there is such a sentence.
+    """
+    tokenizer = translator.tokenizer
+    for number, ids in enumerate(translator.encode(sentences), start=1):
+        tokens = tokenizer.source_tokens(ids[:-1])
+        known = [token for token in tokens if token != "<unk>" and not re.fullmatch("<0x..>", token)]
+        if len(known) < len(tokens) and not any(character.isalnum() for character in "".join(known)):
+            raise InputError(
+                f"line {number} is foreign to this model, which translates {tokenizer.source} to {tokenizer.target}: "
+                f"{sentences[number - 1].strip()[:40]}"
+            )
+
+
+@app.command()
+def evaluate(
+    model: Model = None,
+    corpus: Annotated[
+        str, typer.Option("--corpus", metavar="NAME", help="multi30k, captions, or a folder or table of your own.")
+    ] = "multi30k",
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="Such as test_2017_flickr; without, the first test.")
+    ] = None,
+    data_dir: DataDir = None,
+    beam: Beam = 4,
+    alpha: Alpha = 1.0,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Keep the translations, one a line.")
+    ] = None,
+) -> None:
+    """Translate a test set and score it with sacreBLEU: cased, lowercased, and chrF, each with its signature.
+
+    \b
+    Examples:
+      transformer-lab evaluate
+      transformer-lab evaluate --model runs/gpu --split test_2017_mscoco --output hypotheses.txt
+    """
+    from transformer_lab.data import load_corpus
+    from transformer_lab.evaluation import score_translations
+    from transformer_lab.training.checkpoints import replacing
+
+    translator = load_model(model)
+    languages = translator.tokenizer.source, translator.tokenizer.target
+    pairs = choose_split(load_corpus(corpus, *languages, data_dir), split)
+    translations = translator.translate([source for source, _ in pairs], beam_size=beam, alpha=alpha)
+    print(score_translations(translations, [reference for _, reference in pairs]))
+    if output:
+        with replacing(output) as unfinished:
+            unfinished.write_text("".join(f"{translation}\n" for translation in translations), encoding="utf-8")
+
+
+def choose_split(corpus: "Corpus", name: str | None) -> list[tuple[str, str]]:
+    """The test set of that name, or `validation`; without a name the first test set.
+
+    Raises:
+        InputError: the corpus has none of that name; the message lists those it has.
+    """
+    splits = {**corpus.tests, "validation": corpus.validation}
+    if name is not None and name not in splits:
+        raise InputError(f"{corpus.name} has no split {name!r}: it has {', '.join(splits)}")
+    return splits[name] if name else corpus.test
+
+
+@app.command()
+def heatmap(
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="In quotation marks.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The picture, .png or .svg.")] = Path(
+        "attention.png"
+    ),
+    model: Model = None,
+    stack: Annotated[str, typer.Option("--stack", metavar="NAME", help="cross, encoder or decoder.")] = "cross",
+    layer: Annotated[int, typer.Option("--layer", metavar="N", help="From 0; -1 is the last.")] = -1,
+    head: Annotated[int | None, typer.Option("--head", metavar="N", help="From 0; without, all.")] = None,
+) -> None:
+    """Draw what the model looks at while it translates a sentence.
+
+    \b
+    Examples:
+      transformer-lab heatmap "Ein kleiner Junge spielt draußen mit einem Ball."
+      transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1 --out encoder.svg
+    """
+    from transformer_lab.plots import draw_attention, save_figure
+
+    translator = load_model(model)
+    refuse_foreign([sentence], translator)
+    save_figure(draw_attention(translator, sentence, stack, layer, head), out)
+    print(out)
+
+
+@app.command(name="open", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def open_course(context: typer.Context) -> None:
+    """Open the course in JupyterLab. Further arguments go to JupyterLab.
+
+    \b
+    Examples:
+      transformer-lab open
+      transformer-lab open --no-browser --port 8890
+    """
+    from transformer_lab.doctor import INSTALL, TOUR_NOTEBOOK
+
+    try:
+        from jupyterlab.labapp import main as start_jupyterlab
+    except ImportError as error:
+        raise InputError(f"JupyterLab does not load ({error}): {INSTALL}") from None
+    if not TOUR_NOTEBOOK.is_file():
+        raise InputError(f"there is no {TOUR_NOTEBOOK}: the notebooks come with the repository, install from a clone")
+    start_jupyterlab([str(TOUR_NOTEBOOK), *context.args])
+
+
+def main() -> None:
+    """Entry point of the command."""
+    app(prog_name="transformer-lab")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Is everything here that the course needs? Nothing is downloaded and nothing is changed."""
+
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+TOUR_NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "00_tour.ipynb"
+
+# Training and translating need the first; the notebooks, their pictures and downloads need all.
+TRAINING_PACKAGES = ("torch", "numpy", "tokenizers", "sacrebleu", "safetensors", "tqdm", "typer", "rich")
+NOTEBOOK_PACKAGES = (
+    "jupyterlab",
+    "jupytext",
+    "nbformat",
+    "nbclient",
+    "nbval",
+    "ipywidgets",
+    "matplotlib",
+    "seaborn",
+    "pandas",
+    "spacy",
+    "torchtext",
+    "pooch",
+    "platformdirs",
+    "psutil",
+)
+INSTALL = "run make course, or: python -m pip install -r requirements.txt"
+ROOM_FOR_RUNS = 1.0  # GiB; a run of the laptop preset takes about a tenth of it, one of the paper preset most
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. What is essential is needed to train and to translate at all."""
+
+    name: str
+    found: str
+    advice: str = ""  # what to do; nothing if all is well
+    essential: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return not self.advice
+
+
+def examine() -> list[Finding]:
+    """Look at everything, in the order in which a reader would mend it."""
+    findings = [find_python()]
+    findings += [find_package(name, essential=True) for name in TRAINING_PACKAGES]
+    findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
+    if all(finding.ok for finding in findings if finding.essential):
+        findings += [find_threads(), find_gpu(), find_bfloat16(), find_multi30k_files(), find_pretrained()]
+    return [*findings, find_disk(), find_notebook()]
+
+
+def find_python() -> Finding:
+    advice = "" if sys.version_info >= (3, 11) else "install Python 3.11 or newer from python.org"
+    return Finding("Python", f"{platform.python_version()}, {sys.executable}", advice, essential=True)
+
+
+def find_package(name: str, essential: bool) -> Finding:
+    """Import it: a package that is there may still not load, after another one was changed."""
+    try:
+        import_module(name)
+        return Finding(name, version(name), essential=essential)
+    except (ModuleNotFoundError, PackageNotFoundError) as error:
+        found = "not installed" if getattr(error, "name", name) in (name, None) else str(error)
+    except Exception as error:  # whatever happens while a package loads is a finding
+        found = f"does not load: {type(error).__name__}: {error}".partition("\n")[0]
+    return Finding(name, found, INSTALL if essential else f"{INSTALL} (only the notebooks need it)", essential)
+
+
+def find_threads() -> Finding:
+    import torch
+
+    threads, cores = torch.get_num_threads(), os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS")
+    found = f"{threads} for {cores} processor cores"
+    advice = f"OMP_NUM_THREADS is {limit}: unset it, and training uses all cores" if limit and threads < cores else ""
+    return Finding("threads", found, advice)
+
+
+def find_gpu() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("GPU", "none that torch can use: the presets tour and laptop are made for a processor")
+    names = [
+        f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+        for properties in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    ]
+    return Finding("GPU", "; ".join(names))
+
+
+def find_bfloat16() -> Finding:
+    import torch
+
+    from transformer_lab.training import find_preset
+    from transformer_lab.training.steps import computing_precision
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    precision = computing_precision(find_preset("laptop"), device)
+    found = "yes" if precision == torch.bfloat16 else "no: training computes in float32, at about two thirds the speed"
+    return Finding("bfloat16", found)
+
+
+def find_multi30k_files() -> Finding:
+    from transformer_lab.data import find_multi30k
+
+    folder = find_multi30k()
+    if folder:
+        return Finding("Multi30k", str(folder))
+    named = os.environ.get("TRANSFORMER_LAB_DATA")
+    if named:
+        return Finding("Multi30k", f"not in {named}", "let TRANSFORMER_LAB_DATA name its folder, or unset it")
+    return Finding("Multi30k", "not here", "with a network, nothing: it is downloaded (2 MB) when it is first used")
+
+
+def find_pretrained() -> Finding:
+    from transformer_lab.decoding.translator import load_pretrained
+    from transformer_lab.errors import InputError
+
+    try:
+        translator = load_pretrained()
+    except InputError as error:
+        return Finding("model", str(error), "train one (transformer-lab train laptop) and name it with --model")
+    size = sum(parameter.numel() for parameter in translator.model.parameters())
+    languages = f"{translator.tokenizer.source} to {translator.tokenizer.target}"
+    return Finding("model", f"{languages}, {size / 1e6:.1f} million parameters")
+
+
+def find_disk() -> Finding:
+    folder = Path.cwd()
+    room = shutil.disk_usage(folder).free / 2**30
+    advice = ""
+    if not os.access(folder, os.W_OK):
+        advice = "this folder cannot be written: go to another, or give a folder with --output"
+    elif room < ROOM_FOR_RUNS:
+        advice = f"make room: a training run takes up to {ROOM_FOR_RUNS:.0f} GiB"
+    return Finding("disk", f"{room:.1f} GiB free in {folder}", advice)
+
+
+def find_notebook() -> Finding:
+    if TOUR_NOTEBOOK.is_file():
+        return Finding("notebooks", str(TOUR_NOTEBOOK.parent))
+    return Finding("notebooks", f"no {TOUR_NOTEBOOK}", "they come with the repository: install from a clone of it")

@@ -1,0 +1,44 @@
+"""What the course leads to, in two minutes: a model is trained, translates, is scored, and shows what it looks at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformer_lab.data import load_corpus
+from transformer_lab.decoding.translator import Translator
+from transformer_lab.evaluation import Scores, score_translations
+from transformer_lab.plots import draw_attention, save_figure
+from transformer_lab.training import find_preset, train
+
+# German says "On the street plays a little boy": the heat map shows where the model looks to put it in English order.
+HEAT_MAP_SENTENCE = "Auf der Straße spielt ein kleiner Junge mit einem roten Ball."
+
+
+@dataclass(frozen=True)
+class Tour:
+    """What there is to see at the end of a tour."""
+
+    examples: list[tuple[str, str, str]]  # of the test set: German, the model's English, the reference
+    scores: Scores  # of the whole test set
+    heat_map: Path
+
+
+def tour(output: Path) -> Tour:
+    """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
+
+    Args:
+        output: a folder for the model and for `attention.png`. A tour that was interrupted there goes on; one that was
+            finished is shown again without training.
+
+    Raises:
+        InputError: the folder cannot be written, or holds another training run.
+    """
+    preset = find_preset("tour")
+    train(preset, output, resume=(output / "training.json").exists())
+    translator = Translator.load(output)
+    test = load_corpus(preset.corpus).test
+    sources, references = [source for source, _ in test], [reference for _, reference in test]
+    translations = translator.translate(sources, beam_size=preset.beam_size, alpha=preset.alpha)
+    heat_map = output / "attention.png"
+    save_figure(draw_attention(translator, HEAT_MAP_SENTENCE), heat_map)
+    examples = list(zip(sources, translations, references, strict=True))[:4]
+    return Tour(examples, score_translations(translations, references), heat_map)
