@@ -6,6 +6,7 @@ from transformer_lab.training.presets import PRESETS, Preset, find_preset, overr
 from transformer_lab.training.records import read_metrics
 from transformer_lab.training.schedule import linear_rate, warmup_rate
 from transformer_lab.training.steps import evaluate, train_step
+from transformer_lab.training.trainer import train
 
 __all__ = [
     "PRESETS",
@@ -18,6 +19,7 @@ __all__ = [
     "override",
     "read_metrics",
     "shift_target",
+    "train",
     "train_step",
     "warmup_rate",
 ]

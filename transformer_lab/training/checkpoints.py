@@ -1,9 +1,8 @@
 """Weights and training states on disk: safetensors with JSON in the header, replaced in one step, never pickled."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from transformer_lab.decoding.weights import load_weights, model_weights, replacing
 from transformer_lab.errors import InputError
 
 
@@ -60,25 +60,6 @@ def writing(path: Path) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to. What is written there takes the place of `path` at once, or not at all.
-
-    Raises:
-        InputError: as `writing`; the old file is as it was.
-    """
-    unfinished = path.with_name(path.name + ".part")
-    try:
-        with writing(path):
-            yield unfinished
-            with open(unfinished, "rb+") as file:
-                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-            os.replace(unfinished, path)
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-
-
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write tensors, and `facts` as JSON in the header of the same file, so that the two can never disagree.
 
@@ -106,36 +87,6 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(f"{path} does not exist: start this run again in another folder") from None
     except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
         raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
-
-
-def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The state of `model` by name, a tensor that has several names (tied embeddings) under its first alone."""
-    weights: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in model.state_dict(keep_vars=True).items():  # the very tensors, not views of them
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            weights[name] = tensor.detach()
-    return weights
-
-
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy `weights`, as `model_weights` gives them, into `model`.
-
-    Raises:
-        InputError: names or shapes differ.
-    """
-    own = model_weights(model)
-    if own.keys() != weights.keys():
-        differing = sorted(own.keys() ^ weights.keys())
-        raise InputError(f"these weights are of another model: {len(differing)} names such as {differing[0]} differ")
-    for name, tensor in own.items():
-        if tensor.shape != weights[name].shape:
-            raise InputError(
-                f"these weights are of another model: {name} is {tuple(weights[name].shape)} there, "
-                f"but {tuple(tensor.shape)} in this model"
-            )
-        tensor.copy_(weights[name])
 
 
 def save_training_state(
@@ -170,7 +121,7 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
         else:
             moment, name = name.split(".", 1)
             moments.setdefault(name, {})[moment] = tensor
-    load_weights(model, weights)
+    load_weights(model, weights, path)
     optimizer.load_state_dict(
         {"state": dict(enumerate(moments.values())), "param_groups": optimizer.state_dict()["param_groups"]}
     )

@@ -1,0 +1,270 @@
+"""Whole training runs, small enough to take a second: that they learn, survive interruption, and say what is wrong."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from transformer_lab.decoding.translator import Translator
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer
+from transformer_lab.training import read_metrics, train
+from transformer_lab.training.checkpoints import load_tensors
+from transformer_lab.training.presets import PRESETS
+
+
+@pytest.fixture(scope="session")
+def finished_run(tiny_preset, tmp_path_factory):
+    """The folder of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    train(tiny_preset, folder)
+    return folder
+
+
+def steps_of(folder):
+    return [
+        (record["step"], record["loss"])
+        for record in read_metrics(folder / "metrics.jsonl")
+        if record["kind"] == "step"
+    ]
+
+
+def assert_same_run(folder, finished_run):
+    """The same weights bit for bit, and a record without gaps or repetitions."""
+    assert (folder / "weights.safetensors").read_bytes() == (finished_run / "weights.safetensors").read_bytes()
+    assert steps_of(folder) == steps_of(finished_run)
+
+
+def test_a_run_learns_and_leaves_a_model_that_translates(finished_run):
+    """The folder is what every later command works with."""
+    losses = [loss for _, loss in steps_of(finished_run)]
+    assert losses[-1] < losses[0] - 1.5  # nats; it starts near 6, the logarithm of the vocabulary
+    record = json.loads((finished_run / "training.json").read_text(encoding="utf-8"))
+    assert record["result"]["validation_bleu"] > 20  # about 50; a model that knows the usual sentence gets 10
+    assert Translator.load(finished_run).translate(["Der Hund sieht den Ball."])[0].startswith("The")
+
+
+def test_metrics_are_json_lines_that_a_plot_can_rely_on(finished_run, tiny_preset):
+    lines = (finished_run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    steps = [record for record in records if record["kind"] == "step"]
+    epochs = [record for record in records if record["kind"] == "epoch"]
+    assert [record["step"] for record in steps] == list(range(1, len(steps) + 1))
+    assert set(steps[0]) == {
+        "kind", "step", "epoch", "loss", "rate", "gradient_norm", "tokens_per_second", "seconds",
+    }  # fmt: skip
+    assert [record["epoch"] for record in epochs] == list(range(1, tiny_preset.epochs + 1))
+    assert set(epochs[0]) == {
+        "kind", "epoch", "step", "train_loss", "validation_loss", "validation_perplexity", "validation_bleu", "seconds",
+        "tokens_per_second", "peak_memory_mib",
+    }  # fmt: skip
+    assert steps[-1]["rate"] == 0.0  # the linear schedule ends at zero, whatever the number of batches
+    assert max(record["rate"] for record in steps) == tiny_preset.peak_rate
+    assert records[-1]["kind"] == "end"
+
+
+def test_the_configuration_is_written_beside_the_weights(finished_run, tiny_preset):
+    """A result that cannot be repeated is none: every field, the data's digest, the versions."""
+    record = json.loads((finished_run / "training.json").read_text(encoding="utf-8"))
+    assert record["configuration"]["preset"] == json.loads(json.dumps(asdict(tiny_preset)))
+    assert record["configuration"]["train_pairs"] == 336
+    assert record["circumstances"]["versions"]["torch"] == torch.__version__
+    assert record["result"]["validation_bleu"] == max(record["result"]["validation_bleu_of_candidates"].values())
+
+
+def test_fields_that_differ_from_the_named_preset_are_recorded(tiny_preset, tmp_path):
+    preset = replace(PRESETS["tour"], **{**asdict(tiny_preset), "name": "tour", "epochs": 1})
+    record = train(preset, tmp_path / "run")
+    assert record["circumstances"]["overridden"]["epochs"] == 1
+    assert "dropout" not in record["circumstances"]["overridden"]
+
+
+def test_the_tokenizer_has_seen_the_training_pairs_alone(finished_run):
+    """A vocabulary that knows the validation or test sentences flatters the scores. Only they have the letter ß."""
+    assert "ß" not in (finished_run / "tokenizer.json").read_text(encoding="utf-8")
+
+
+CHILD = """
+import json, os, signal, sys
+from transformer_lab.training import trainer
+from transformer_lab.training.presets import Preset
+
+fields = json.loads(sys.argv[1])
+fields["betas"] = tuple(fields["betas"])
+where = sys.argv[3]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def on_log(record):
+    if where == "in the middle of epoch 2" and record["kind"] == "step" and record["epoch"] == 2:
+        die()
+
+if where == "between the two files of epoch 2":
+    save = trainer.save_training_state
+    trainer.save_training_state = lambda path, model, optimizer, facts: (
+        die() if facts["epoch"] == 2 else save(path, model, optimizer, facts)
+    )
+trainer.train(Preset(**fields), sys.argv[2], on_log=on_log)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
+@pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
+def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
+    """Moments, step, order of batches, random numbers: whatever is not restored shows in the weights."""
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.returncode == -signal.SIGKILL, child.stderr
+    assert load_tensors(folder / "checkpoints" / "latest.safetensors")[1]["epoch"] == 1
+    train(tiny_preset, folder, resume=True)
+    assert_same_run(folder, finished_run)
+
+
+def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_preset, finished_run, tmp_path):
+    """Ctrl-C in the first epoch: the folder must be neither refused nor taken for a run with a checkpoint."""
+
+    def interrupt(record):
+        if record["step"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_preset, tmp_path / "run", on_log=interrupt)
+    with open(tmp_path / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"kind": "st')  # a line that was cut off
+    train(tiny_preset, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", finished_run)
+
+
+def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, tmp_path):
+    """A job that is started again by a cluster after it has finished must not fail or train on."""
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    (folder / "weights.safetensors").unlink()
+    train(tiny_preset, folder, resume=True)
+    assert_same_run(folder, finished_run)
+
+
+def test_resuming_with_another_configuration_names_what_differs(tiny_preset, finished_run):
+    """Half a run of one kind and half of another would be recorded as if it were one."""
+    other = replace(tiny_preset, epochs=7, dropout=0.3)
+    with pytest.raises(InputError, match=r"dropout was 0\.1, now 0\.3; epochs was 3, now 7"):
+        train(other, finished_run, resume=True)
+    with pytest.raises(InputError, match="source was de, now en; target was en, now de"):
+        train(tiny_preset, finished_run, resume=True, source="en", target="de")
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tiny_preset, finished_run, tmp_path):
+    before = (finished_run / "weights.safetensors").read_bytes()
+    with pytest.raises(InputError, match=r"already holds a training run .*--resume.*--output"):
+        train(tiny_preset, finished_run)
+    assert (finished_run / "weights.safetensors").read_bytes() == before
+    with pytest.raises(InputError, match="holds no training run to resume"):
+        train(tiny_preset, tmp_path / "nothing", resume=True)
+
+
+class Diverging(Transformer):
+    """Gives NaN from its 30th training batch on."""
+
+    calls = 0
+
+    def forward(self, source, target):
+        self.calls += self.training
+        return super().forward(source, target) * (float("nan") if self.calls >= 30 else 1.0)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint(
+    tiny_preset, finished_run, tmp_path
+):
+    """The step and the pairs lead to the cause; saved NaNs would make the run worthless."""
+    folder = tmp_path / "run"
+    with pytest.raises(
+        InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch of the training pairs \d+, "
+    ) as error:
+        train(tiny_preset, folder, build_model=Diverging)
+    assert "\n" not in str(error.value)
+    assert "the checkpoint of epoch 1 is intact" in str(error.value)
+    assert [step for step, _ in steps_of(folder)] == list(range(1, 30))
+    train(tiny_preset, folder, resume=True)
+    assert_same_run(folder, finished_run)
+
+
+def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_run, tmp_path):
+    """The run stops with one line, and goes on from there once there is room again."""
+    resource = pytest.importorskip("resource", reason="this system cannot limit the size of files")
+    folder = tmp_path / "run"
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill_disk(record):
+        if record["epoch"] == 2:
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE, (30_000, unlimited[1])
+            )  # less than the weights, more than the log
+
+    try:
+        with pytest.raises(InputError, match=r"cannot write .*epoch_002\.safetensors \(File too large") as error:
+            train(tiny_preset, folder, on_log=fill_disk)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert "\n" not in str(error.value)
+    train(tiny_preset, folder, resume=True)
+    assert_same_run(folder, finished_run)
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tiny_preset, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot write .*file/run \(Not a directory\)"):
+        train(tiny_preset, tmp_path / "file" / "run")
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tiny_preset, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o500)
+    if os.access(folder, os.W_OK):
+        pytest.skip("this user may write anywhere")
+    with pytest.raises(InputError, match=r"cannot write .*run \(Permission denied\)"):
+        train(tiny_preset, folder)
+
+
+def test_pairs_that_are_too_long_are_left_out_or_named(tiny_preset, tmp_path):
+    """The model would refuse them in the middle of an epoch."""
+    record = train(replace(tiny_preset, max_length=10, epochs=1), tmp_path / "run")
+    assert record["result"]["left_out_training_pairs"] == 114  # those "am frühen Morgen"
+    with pytest.raises(
+        InputError, match="none of the 336 training pairs has 2 tokens or fewer on both sides: raise max_length"
+    ):
+        train(replace(tiny_preset, max_length=2), tmp_path / "none")
+    with pytest.raises(InputError, match="tokens, but a batch only 5: raise max_tokens"):
+        train(replace(tiny_preset, max_tokens=5), tmp_path / "too_small")
+
+
+def test_sizes_that_do_not_go_together_are_one_clear_line(tiny_preset, tmp_path):
+    with pytest.raises(InputError, match="d_model"):
+        train(replace(tiny_preset, n_heads=3), tmp_path / "run")
+
+
+BARE_SERVER = """
+import json, sys
+for name in ("spacy", "torchtext", "pooch", "platformdirs", "matplotlib", "seaborn", "pandas", "ipywidgets", "psutil"):
+    sys.modules[name] = None  # an import of it fails
+from transformer_lab.training import Preset, train
+fields = json.loads(sys.argv[1])
+fields["betas"] = tuple(fields["betas"])
+train(Preset(**fields), sys.argv[2])
+"""
+
+
+def test_a_bare_server_can_train(tiny_preset, tmp_path):
+    """A GPU server has torch, tokenizers, sacrebleu, safetensors and tqdm, and nothing of the course's pictures."""
+    preset = replace(tiny_preset, epochs=1)
+    command = [sys.executable, "-c", BARE_SERVER, json.dumps(asdict(preset)), str(tmp_path / "run")]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    assert "epoch 1: loss" in child.stderr
+    assert child.stdout == ""
