@@ -177,6 +177,7 @@ class Translator:
         source = self.encode([sentence])[0]
         if translation is None:
             target = [config.bos_id, *self.search([sentence], 4, DEFAULT_ALPHA, None)[0]]
+            target = target[: config.max_length]  # of a translation that was cut off, the last token was never read
         else:
             check_text(translation, 1)
             target = self.tokenizer.encode_target(translation)[:-1]  # the decoder never reads the eos that it predicts
