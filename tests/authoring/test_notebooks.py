@@ -180,7 +180,7 @@ def test_a_solution_that_fails_is_not_written(course):
 
 def test_the_command_fails_on_drift_and_on_a_folder_without_texts(course, monkeypatch, capsys):
     monkeypatch.chdir(course)
-    monkeypatch.setattr("transformer_lab.authoring.__main__.EXERCISES", EXERCISES)
+    monkeypatch.setattr("transformer_lab.authoring.__main__.exercises", lambda: EXERCISES)
     assert main(["check"]) == 1
     assert "notebooks/01_doubling.ipynb does not match course/01_doubling.md: run" in capsys.readouterr().err
     assert main(["build", "03_missing"]) == 1

@@ -1,6 +1,7 @@
 """What the tests of the pictures share."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ class SpokenAttention:
     """Stands for a translator: its attention is known cell by cell, different for each stack, layer and head."""
 
     layers, heads = 2, 3
+    tokenizer = SimpleNamespace(source="de", target="en")
 
     def attention(self, sentence, translation=None):
         recorded = {}

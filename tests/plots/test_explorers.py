@@ -20,7 +20,10 @@ def explorer(translator):
         return type(translator).attention(translator, sentence)
 
     stand_in = SimpleNamespace(
-        model=SimpleNamespace(config=SimpleNamespace(n_layers=2, n_heads=3)), attention=attention, translate=translate
+        model=SimpleNamespace(config=SimpleNamespace(n_layers=2, n_heads=3)),
+        tokenizer=translator.tokenizer,
+        attention=attention,
+        translate=translate,
     )
     sentence, controls, translation, picture = explore_attention(stand_in, "Ein Hund rennt").children
     stack, layer, head = controls.children

@@ -86,8 +86,8 @@ def test_each_stack_shows_its_weights_with_the_tokens_of_its_sides(
     assert axes.get_title() == title
     assert rows_and_columns(axes) == (rows, columns)
     np.testing.assert_array_equal(drawn(axes), translator.attention("")[0][module][0, 2])
-    assert axes.get_ylabel() == f"query ({'target' if rows is TARGET else 'source'} tokens)"
-    assert axes.get_xlabel() == f"key ({'target' if columns is TARGET else 'source'} tokens)"
+    assert axes.get_ylabel() == f"query ({'English' if rows is TARGET else 'German'})"
+    assert axes.get_xlabel() == f"key ({'English' if columns is TARGET else 'German'})"
     assert cut_off(figure) == []
 
 

@@ -3,12 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from transformer_lab.authoring.notebooks import build_notebooks, outdated_notebooks
 from transformer_lab.errors import InputError
-
-EXERCISES: dict[str, Any] = {}
+from transformer_lab.exercises import exercises
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,10 +21,10 @@ def main(arguments: list[str] | None = None) -> int:
     root = Path.cwd()
     try:
         if chosen.command == "build":
-            for path in build_notebooks(root, EXERCISES, chosen.names, everything=chosen.all):
+            for path in build_notebooks(root, exercises(), chosen.names, everything=chosen.all):
                 print(f"wrote {path.relative_to(root)}")
             return 0
-        lines = outdated_notebooks(root, EXERCISES)
+        lines = outdated_notebooks(root, exercises())
     except InputError as error:
         for message in (error.__cause__, error):
             if message:

@@ -4,7 +4,7 @@ from typing import Any
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import as_html
-from transformer_lab.plots.heatmaps import STACKS, draw_recorded_attention
+from transformer_lab.plots.heatmaps import STACKS, draw_recorded_attention, languages_of
 
 
 def explore_attention(translator: Any, sentence: str) -> Any:
@@ -39,7 +39,8 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         translation.value = "Translation: " + translator.translate([sentence_field.value])[0]
 
     def draw(_: Any = None) -> None:
-        picture.value = as_html(draw_recorded_attention(*recorded, stack.value, layer.value, head.value))
+        chosen = stack.value, layer.value, head.value
+        picture.value = as_html(draw_recorded_attention(*recorded, languages_of(translator), *chosen))
 
     def answer_new_sentence(_: Any) -> None:
         try:

@@ -23,6 +23,8 @@ STACKS = {
     "cross": ("Cross-attention", "decoder.layers.{}.cross_attention", "target", "source"),
 }
 
+LANGUAGES = {"de": "German", "en": "English", "fr": "French", "zh": "Chinese"}
+
 WIDE_FONTS = (
     "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "WenQuanYi Zen Hei", "Arial Unicode MS", "Segoe UI Symbol"
 )  # fmt: skip
@@ -158,7 +160,13 @@ def draw_attention(
         InputError: There is no such stack, layer or head, or the sentence cannot be translated.
     """
     check_stack(stack)
-    return draw_recorded_attention(*translator.attention(sentence), stack, layer, head)
+    return draw_recorded_attention(*translator.attention(sentence), languages_of(translator), stack, layer, head)
+
+
+def languages_of(translator: Any) -> dict[str, str]:
+    """The names of the two languages, by side."""
+    sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
+    return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
 def check_stack(stack: str) -> None:
@@ -171,21 +179,23 @@ def draw_recorded_attention(
     recorded: Mapping[str, Tensor],
     source_tokens: Sequence[str],
     target_tokens: Sequence[str],
+    languages: Mapping[str, str],
     stack: str,
     layer: int,
     head: int | None,
 ) -> "Figure":
     """As `draw_attention`, from what `Translator.attention` has returned: weights and tokens of one sentence."""
+    # rows are queries in the language of the query, columns are keys in that of the key
     check_stack(stack)
     name, module, *sides = STACKS[stack]
     layer = _index("layer", layer, sum(module.format(number) in recorded for number in range(len(recorded))))
     weights = recorded[module.format(layer)][0]  # (heads, query, key)
     queries, keys = ({"source": source_tokens, "target": target_tokens}[side] for side in sides)
     if head is None:
-        return _draw_all_heads(weights, queries, keys, sides, f"{name}, layer {layer}")
+        return _draw_all_heads(weights, queries, keys, [languages[side] for side in sides], f"{name}, layer {layer}")
     head = _index("head", head, len(weights))
     axes = attention_heatmap(weights[head], queries, keys, f"{name}, layer {layer}, head {head}")
-    axes.set(xlabel=f"key ({sides[1]} tokens)", ylabel=f"query ({sides[0]} tokens)")
+    axes.set(xlabel=f"key ({languages[sides[1]]})", ylabel=f"query ({languages[sides[0]]})")
     if sides[0] == "target":
         _label_with_next_tokens(axes, queries, _cell_size(len(queries), len(keys)))
     return axes.figure
@@ -208,7 +218,7 @@ def _index(what: str, given: int, count: int) -> int:
 
 
 def _draw_all_heads(
-    weights: Tensor, queries: Sequence[str], keys: Sequence[str], sides: Sequence[str], title: str
+    weights: Tensor, queries: Sequence[str], keys: Sequence[str], languages: Sequence[str], title: str
 ) -> "Figure":
     heads = len(weights)
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
@@ -216,7 +226,8 @@ def _draw_all_heads(
     cell = min(_cell_size(len(queries), len(keys)), 2.6 * LONGEST_SIDE / (columns * len(keys)), 0.3)
     width = columns * (cell * len(keys) + 0.15) + _label_length(queries, cell) + 1.6
     height = rows * (cell * len(queries) + 0.35) + _label_length(keys, cell) + 0.9
-    text = f"Heat maps of {heads} heads side by side: {title}. Rows are {sides[0]} tokens, columns {sides[1]} tokens."
+    axes_in_words = f"Rows are {languages[0]} tokens, columns {languages[1]} tokens."
+    text = f"Heat maps of {heads} heads side by side: {title}. {axes_in_words}"
     figure = new_picture(text, width, height)
     grid = figure.subplots(rows, columns, squeeze=False)
     for head, axes in enumerate(grid.flat):
@@ -229,7 +240,7 @@ def _draw_all_heads(
         axes.set(xlabel="", ylabel="")
         axes.tick_params(labelleft=head % columns == 0, labelbottom=head + columns >= heads)  # the outer ones
     figure.suptitle(title, fontsize=12)
-    figure.supxlabel(f"key ({sides[1]} tokens)", fontsize=10)
-    figure.supylabel(f"query ({sides[0]} tokens)", fontsize=10)
+    figure.supxlabel(f"key ({languages[1]})", fontsize=10)
+    figure.supylabel(f"query ({languages[0]})", fontsize=10)
     _add_colour_bar(grid[0, 0], grid, rows * cell * len(queries))
     return figure

@@ -1,0 +1,47 @@
+"""Without this, the heat maps could fit the stand-in of the other tests, and not what a translator gives."""
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_lab.data import BpeTokenizer
+from transformer_lab.decoding import Translator
+from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.plots import draw_attention
+
+PAIRS = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")] * 4
+
+
+@pytest.fixture(scope="module")
+def real_translator() -> Translator:
+    tokenizer = BpeTokenizer.train(PAIRS, vocab_size=600)
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        tokenizer.source_size, tokenizer.target_size, d_model=16, n_heads=2, n_layers=2, d_ff=32, max_length=24
+    )
+    return Translator(Transformer(config).eval(), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("stack", "query_language", "key_language"),
+    [("encoder", "German", "German"), ("decoder", "English", "English"), ("cross", "English", "German")],
+)
+def test_rows_are_queries_in_the_language_of_the_query(real_translator, stack, query_language, key_language):
+    sentence = "Zwei Frauen sitzen draußen."
+    weights, source_tokens, target_tokens = real_translator.attention(sentence)
+    tokens = {"German": source_tokens, "English": target_tokens}
+    assert len(source_tokens) != len(target_tokens)  # so that a swapped axis cannot fit
+
+    axes = draw_attention(real_translator, sentence, stack, layer=0, head=1).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == tokens[query_language]
+    assert [label.get_text() for label in axes.get_xticklabels()] == tokens[key_language]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == (f"query ({query_language})", f"key ({key_language})")
+    assert "".join(source_tokens).replace("▁", " ").strip() == f"{sentence}<eos>"
+    assert target_tokens[0] == "<bos>"
+
+    drawn = np.asarray(axes.collections[0].get_array())
+    module = {"encoder": "encoder.layers.0.self_attention", "decoder": "decoder.layers.0.self_attention"}
+    np.testing.assert_array_equal(drawn, weights[module.get(stack, "decoder.layers.0.cross_attention")][0, 1])
+    np.testing.assert_allclose(drawn.sum(axis=1), 1.0, atol=1e-5)  # rows, not columns: float32 rounding of a softmax
+    if stack == "decoder":
+        assert (np.triu(drawn, k=1) == 0).all()  # no token looks ahead
