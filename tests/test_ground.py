@@ -147,3 +147,9 @@ def test_every_link_of_the_documents_leads_somewhere():
             if "://" not in target and not (ROOT / target).exists():
                 dead.append(f"{name}: {target}")
     assert dead == []
+
+
+def test_the_readme_links_the_notebooks_that_are_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert [name for name in names if f"(notebooks/{name})" not in text] == []
