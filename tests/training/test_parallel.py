@@ -1,31 +1,27 @@
 import json
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 
 import pytest
 
 from transformer_lab.decoding.translator import Translator
-from transformer_lab.training import read_metrics, train
-
-SCRIPT = """
-import json, sys
-from transformer_lab.training import Preset, train
-fields = json.loads(sys.argv[1])
-fields["betas"] = tuple(fields["betas"])
-train(Preset(**fields), sys.argv[2])
-"""
+from transformer_lab.training import PRESETS, read_metrics, train
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):
     """Gradients that are averaged instead of weighted by tokens, or another global batch, would bend the loss curve."""
-    preset = replace(tiny_preset, dropout=0.0, precision="float32", epochs=2, accumulation=2)
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
+    preset = replace(tiny_preset, name="tour", dropout=0.0, precision="float32", epochs=2, accumulation=2)
+    options = [
+        f"--{field.name.replace('_', '-')}={getattr(preset, field.name)}"
+        for field in fields(preset)
+        if getattr(preset, field.name) != getattr(PRESETS["tour"], field.name)
+    ]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*torchrun, str(script), json.dumps(asdict(preset)), str(tmp_path / "two")]
+    command = [*torchrun, "-m", "transformer_lab.cli", "train", "tour", "--output", str(tmp_path / "two"), *options]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
+    assert len(child.stdout.splitlines()) == 1  # one process speaks
     train(preset, tmp_path / "one")
     one, two = (
         [record for record in read_metrics(tmp_path / name / "metrics.jsonl") if record["kind"] == "step"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
 
 
@@ -19,39 +20,39 @@ class Preset:
     name: str
     corpus: str = "multi30k"  # a name that load_corpus knows, or a folder or table of your own
     train_limit: int | None = None  # take only the first so many pairs
-    tokenizer: Literal["bpe", "spacy"] = "bpe"
+    tokenizer: Literal["bpe", "spacy"] = "bpe"  # parts of words, one vocabulary for both languages; or words, two
     vocab_size: int = 8000  # of bpe; spacy keeps every word that occurs twice
 
-    d_model: int = 128
-    n_heads: int = 4
+    d_model: int = 128  # width of the model
+    n_heads: int = 4  # of each attention
     n_layers: int = 4  # of the encoder, and as many of the decoder
-    d_ff: int = 512
+    d_ff: int = 512  # width inside the feed-forward networks
     dropout: float = 0.1
-    norm_first: bool = False
+    norm_first: bool = False  # pre-norm; the paper has post-norm
     tie: bool = True  # one matrix for both embeddings and the output layer; needs bpe's joint vocabulary
     max_length: int = 256  # tokens; training pairs with a longer side are left out
 
-    epochs: int = 13
+    epochs: int = 13  # times through the training pairs
     max_tokens: int = 4096  # padded cells of a batch, on the source side and on the target side
     accumulation: int = 1  # batches whose gradients are summed for one update
-    schedule: Literal["linear", "paper"] = "linear"
+    schedule: Literal["linear", "paper"] = "linear"  # of the learning rate: down to zero at the end, or section 5.3
     peak_rate: float = 3e-3  # of the linear schedule: the rate at the end of the warm-up
     learning_rate_scale: float = 1.0  # of the paper's schedule: a factor on the rate of section 5.3
-    warmup_steps: int = 400
-    betas: tuple[float, float] = (0.9, 0.98)  # Adam's, with eps: section 5.3
-    eps: float = 1e-9
-    weight_decay: float = 0.0
+    warmup_steps: int = 400  # updates until the rate is at its peak
+    betas: tuple[float, float] = (0.9, 0.98)  # of Adam, section 5.3
+    eps: float = 1e-9  # of Adam
+    weight_decay: float = 0.0  # AdamW's
     clip_norm: float = 1.0  # the largest norm of an update's gradient; 0 never clips
-    label_smoothing: float = 0.1
+    label_smoothing: float = 0.1  # section 5.4
     precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
-    attention: Literal["explicit", "fused"] = "fused"
+    attention: Literal["explicit", "fused"] = "fused"  # the paper's formula as written, or torch's kernel
     fast: bool = True  # on a CPU, the copy of the model in fast.py computes the gradients
 
     validate_every: int = 1  # epochs between two BLEU scores on validation
     average: int = 5  # checkpoints of the last so many epochs are averaged at the end
     beam_size: int = 4  # for the choice at the end; the scores on the way are greedy
-    alpha: float = 0.6  # of the length penalty
-    seed: int = 1
+    alpha: float = DEFAULT_ALPHA  # of the length penalty; more makes longer sentences
+    seed: int = 1  # of the first weights, the order of the pairs and dropout
 
     def __post_init__(self) -> None:
         for field, hint in get_type_hints(Preset).items():
