@@ -1,5 +1,5 @@
 # make course   set up, then open JupyterLab on the tour      (on a server: make course ARGS=--no-browser)
-# make test     set up, then lint, import rules, built notebooks and all tests
+# make test     set up, then lint, import rules and all tests
 #
 # The set-up makes .venv from the exact versions in requirements.txt, and runs again only when they change.
 # A Python of your choice: make course PYTHON=/path/to/python3.12

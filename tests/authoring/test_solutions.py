@@ -1,0 +1,42 @@
+"""Without these, a notebook could drift from its text, or stop running while every other test passes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_student_notebook_has_no_outputs(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_a_solution_shows_its_pictures_with_words_and_no_error(path):
+    """A picture without words says nothing to a reader who does not see it; a traceback or warning was never meant."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
+    pictures = [output.data for output in outputs if "data" in output]
+    assert not [data for data in pictures if "image/png" in data and "text/html" not in data]
+    images = [data["text/html"] for data in pictures if "<img" in data.get("text/html", "")]
+    assert images
+    assert all('<img alt="' in image and '<img alt=""' not in image for image in images)
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_a_solution_runs_and_its_checks_print_what_is_stored(path):
+    environment = os.environ | {"TRANSFORMER_LAB_MINE": "off"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", str(path)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
