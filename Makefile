@@ -7,6 +7,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
 .PHONY: course test lint notebooks notebooks-check clean
 
@@ -44,6 +45,7 @@ $(READY): requirements.txt pyproject.toml
 	  echo "Making $(VENV) with $$($$found --version). The first set-up downloads PyTorch and its company: some minutes."; \
 	  $$found -m venv --clear $(VENV); \
 	}
-	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
-	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo 'Installing the versions of requirements.txt into $(VENV).'
+	@$(PIP) $(if $(wildcard $(BIN)/python),--quiet) -r requirements.txt
+	@$(PIP) --quiet --no-deps --no-build-isolation -e .
 	@touch $@
