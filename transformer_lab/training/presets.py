@@ -11,7 +11,7 @@ from transformer_lab.errors import InputError
 
 @dataclass(frozen=True)
 class Preset:
-    """A whole training run, but for the folder it writes to. The defaults are those of `laptop`.
+    """A whole training run, but for the folder it writes to.
 
     Raises:
         InputError: a value that no run can have, such as `epochs=0`.
@@ -114,7 +114,14 @@ PRESETS: dict[str, Preset] = {
             average=1,
             beam_size=1,
         ),
-        Preset(name="laptop"),  # about 20 minutes on two CPU cores
+        Preset(
+            name="laptop",  # about 20 minutes on two CPU cores
+            vocab_size=4000,
+            norm_first=True,  # at this rate the post-norm encoder gives the same vector for every word
+            epochs=20,
+            max_tokens=2500,
+            warmup_steps=200,
+        ),
         Preset(
             name="gpu",  # one GPU
             d_model=256,
