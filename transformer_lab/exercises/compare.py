@@ -141,7 +141,7 @@ def _compare_numbers(
     expected: Any, received: Any, where: str, tolerance: float, differ: Any, remarks: list[str]
 ) -> None:
     if tuple(expected.shape) != tuple(received.shape):
-        differ("shape", f"`{where}` has the wrong shape")
+        differ("shape", f"`{where}` has shape {tuple(received.shape)}, expected is {tuple(expected.shape)}")
         return
     wanted, got = dtype_name(expected), dtype_name(received)
     if wanted != got:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer_lab.exercises.compare import Difference, number, short, to_double, wrong_places
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.limits import SECONDS
-from transformer_lab.exercises.observe import Crash
+from transformer_lab.exercises.observe import Crash, same_data
 from transformer_lab.exercises.report import Block, Code, Grid, Shapes, SideBySide
 
 ROWS, COLUMNS = 4, 8  # no table is larger
@@ -83,7 +83,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
                 call = f"It is called as `{signature(exercise)}`."
                 blocks.append(meaning.format(*found.groups(), signature=call))
                 break
-        if crash.type == "ParameterError":
+        if crash.type == "ParameterError" and "there is no" in crash.message:
             blocks.append("The names of the parameters are fixed, so that weights can be loaded by name.")
     return blocks
 
@@ -102,6 +102,10 @@ def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
         call = f"{exercise.name}({', '.join(shown)})"
     blocks: list[Block] = [Code(call)] if call else []
     for name, value in shown.items():
+        twin = next((other for other in shown if same_data(shown[other], value)), name)
+        if twin != name and isinstance(value, Tensor | np.ndarray):
+            blocks.append(f"{name} = {twin}")
+            continue
         if isinstance(value, Tensor | np.ndarray):
             rows = _rows(value)
             title = f"{name} {_named_shape(exercise, name, value)}"

@@ -19,7 +19,7 @@ from transformer_lab.exercises.explain import (
     input_blocks,
 )
 from transformer_lab.exercises.limits import run_limited
-from transformer_lab.exercises.observe import Observation, observe
+from transformer_lab.exercises.observe import Crash, Observation, observe
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 
 LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
@@ -189,8 +189,7 @@ def _mark_followers(verdicts: list[_Verdict], observations: dict[str, Observatio
         name = verdict.check.name
         missing = [needed for needed in verdict.check.needs if needed in failed]
         observed = observations.get(name)
-        crash = observed.crash if observed else None
-        place = (crash.kind, crash.type, crash.line, crash.code or crash.message) if crash else None
+        place = _place(observed.crash) if observed and observed.crash else None
         if verdict.state != "passed":
             failed.add(name)
         if verdict.state == "passed":
@@ -201,6 +200,13 @@ def _mark_followers(verdicts: list[_Verdict], observations: dict[str, Observatio
             verdict.state, verdict.says = "not checked", f"it ends like “{crashes[place]}”"
         elif place:
             crashes[place] = name
+
+
+def _place(crash: Crash) -> tuple:
+    """What two crashes have in common that have one cause."""
+    if crash.type == "ParameterError":  # whatever its sizes, the first one says it
+        return (crash.type,)
+    return crash.kind, crash.type, crash.line, crash.code or crash.message
 
 
 def _same_result(reference: _Reference, check: Probe | Property, one: Observation, other: Observation) -> bool:
