@@ -1,6 +1,5 @@
 """What each command does when all is well."""
 
-import os
 import re
 import subprocess
 import sys
@@ -168,16 +167,6 @@ def test_open_hands_the_notebook_and_all_further_arguments_to_jupyterlab(lab, tm
     (tmp_path / "00_tour.ipynb").touch()
     assert lab("open", "--no-browser", "--port", "8890", "--help-all").status == 0
     assert started == [[str(tmp_path / "00_tour.ipynb"), "--no-browser", "--port", "8890", "--help-all"]]
-
-
-def test_two_processes_train_with_the_command(train_tiny, tmp_path):
-    """torchrun starts the command as a module; only the first process may write and speak."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*torchrun, "-m", "transformer_lab.cli", *train_tiny, "--output", str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("validation BLEU") == 1
-    assert '"processes": 2' in (tmp_path / "run" / "training.json").read_text(encoding="utf-8")
 
 
 @pytest.fixture
