@@ -603,8 +603,8 @@ FEED_FORWARD = Exercise(
 # --- ResidualConnection ----------------------------------------------------------------------------------------------
 
 
-def residual_inputs(draw: Draw, norm_first: bool, batch: int = 1, length: int = 2, dropout: float = 0.0) -> dict:
-    """The sublayer is `y @ matrix + shift`: linear, so that it is data."""
+def residual_inputs(draw: Draw, norm_first: bool, batch: int = 1, dropout: float = 0.0) -> dict:
+    """The sublayer is linear, so that it can be given as data; its text is for the report."""
     d_model = 3
     matrix = draw.numbers(d_model, d_model, low=-1, high=1)
     matrix += 2 * torch.eye(d_model)[draw.order(d_model)]
@@ -614,33 +614,34 @@ def residual_inputs(draw: Draw, norm_first: bool, batch: int = 1, length: int = 
             "norm.gain": torch.tensor([0.6, 1.2, 1.7])[draw.order(d_model)],
             "norm.bias": torch.tensor([0.4, -0.3, 0.9])[draw.order(d_model)],
         },
-        "x": uneven(draw, batch, length, d_model),
+        "x": uneven(draw, batch, 2, d_model),
+        "sublayer": "y @ matrix + shift",
         "matrix": matrix,
         "shift": draw.numbers(d_model, low=0.5, high=1.5),
     }
 
 
-def residual_with_linear_sublayer(subject, arguments, weights, x, matrix, shift):
+def residual_with_linear_sublayer(subject, arguments, weights, x, sublayer, matrix, shift):
     module = build(subject, arguments, weights)
     given = []
 
-    def sublayer(y):
+    def linear(y):
         given.append(y.clone())
         return y @ matrix + shift
 
-    output = module(x, sublayer)
+    output = module(x, linear)
     return {"output": output, "what the sublayer gets": given[0] if given else None}
 
 
-def residual_calls(subject, arguments, weights, x, matrix, shift):
+def residual_calls(subject, arguments, weights, x, sublayer, matrix, shift):
     module = build(subject, arguments, weights)
     calls = []
 
-    def sublayer(y):
+    def linear(y):
         calls.append(1)
         return y @ matrix + shift
 
-    module(x, sublayer)
+    module(x, linear)
     return {"calls": len(calls)}
 
 
@@ -650,21 +651,21 @@ def called_once(inputs, received):
     return f"the sublayer is called {received['calls']} times, expected is once"
 
 
-def residual_gradients(subject, arguments, weights, x, matrix, shift):
+def residual_gradients(subject, arguments, weights, x, sublayer, matrix, shift):
     module = build(subject, arguments, weights)
     inputs = {"x": x.requires_grad_(), "matrix": matrix.requires_grad_(), "shift": shift.requires_grad_()}
     output = module(x, lambda y: y @ matrix + shift)
     return gradients(output, inputs | dict(module.named_parameters()))
 
 
-def residual_dropout(subject, arguments, weights, x, matrix, shift):
+def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     module = build(subject, arguments, weights).train()
 
-    def sublayer(y):
+    def linear(y):
         return y @ matrix + shift
 
-    drawn = module(x.repeat(300, 1, 1), sublayer)  # 300 draws in one call
-    evaluated = module.eval()(x.repeat(300, 1, 1), sublayer)
+    drawn = module(x.repeat(300, 1, 1), linear)  # 300 draws in one call
+    evaluated = module.eval()(x.repeat(300, 1, 1), linear)
     return {
         "greatest result of 300 in training": drawn.max(dim=0).values,
         "least result of 300 in training": drawn.min(dim=0).values,
@@ -813,12 +814,12 @@ RESIDUAL_CONNECTION = Exercise(
         ),
         Probe(
             "dropout acts on what the sublayer gives, post-norm",
-            lambda draw: residual_inputs(draw, norm_first=False, length=1, dropout=0.5),
+            lambda draw: residual_inputs(draw, norm_first=False, dropout=0.5),
             residual_dropout,
         ),
         Probe(
             "dropout acts on what the sublayer gives, pre-norm",
-            lambda draw: residual_inputs(draw, norm_first=True, length=1, dropout=0.25),
+            lambda draw: residual_inputs(draw, norm_first=True, dropout=0.25),
             residual_dropout,
         ),
     ],
