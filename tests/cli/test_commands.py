@@ -185,9 +185,8 @@ def test_the_included_model_translates_at_once(lab, pretrained):
     """The first thing that a reader tries."""
     translated = lab("translate", "Ein kleiner Junge spielt draußen mit einem Ball.")
     assert translated.status == 0
-    assert re.match(
-        r"A (little|young|small) boy (is )?play(s|ing) (outside|outdoors) with a ball\.$", translated.stdout
-    )
+    assert re.fullmatch(r"A (little|young|small) boy .*playing .*with a ball.*\.\n", translated.stdout)
+    assert re.search(r"outside|outdoors", translated.stdout)
 
 
 def test_the_included_model_draws_its_attention(lab, pretrained, tmp_path):
