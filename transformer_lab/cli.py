@@ -213,7 +213,7 @@ def translate(
     ] = None,
     model: Model = None,
     beam: Beam = 4,
-    alpha: Alpha = 1.0,
+    alpha: Alpha = 1.5,
 ) -> None:
     """Translate sentences, one translation a line.
 
@@ -277,7 +277,7 @@ def evaluate(
     ] = None,
     data_dir: DataDir = None,
     beam: Beam = 4,
-    alpha: Alpha = 1.0,
+    alpha: Alpha = 1.5,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Keep the translations, one a line.")
     ] = None,

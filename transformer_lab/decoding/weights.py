@@ -25,6 +25,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield unfinished
         with open(unfinished, "rb+") as file:
             os.fsync(file.fileno())  # the bytes must be on the disk before the name is
+        os.chmod(unfinished, 0o644)  # safetensors lets nobody but the owner read
         os.replace(unfinished, path)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
@@ -53,11 +54,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: the file is missing or not whole.
     """
+    if not path.is_file():
+        raise InputError(f"{path} is missing: give the folder of a trained model")
     try:
         tensors = load_file(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): give the folder of a trained model") from None
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path} is damaged ({error}): copy it again, or train the model again") from None
     return {
         name: tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
