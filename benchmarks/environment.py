@@ -1,0 +1,40 @@
+"""Where a figure was measured: written beside every one of them."""
+
+import os
+import platform
+import subprocess
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer_lab.training.records import commit
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores, threads, versions, date and commit, for the JSON file of a benchmark."""
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "date": date.today().isoformat(),
+        "commit": commit(),
+    }
+
+
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    if platform.system() == "Darwin":
+        asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
+        return asked.stdout.strip()
+    return platform.processor() or platform.machine()
