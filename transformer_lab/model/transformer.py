@@ -99,7 +99,7 @@ def initialize_parameters(model: nn.Module) -> None:
                 nn.init.zeros_(module.weight[module.padding_idx])
 
 
-def tie_embeddings(model: Transformer) -> None:
+def tie_embeddings(model: nn.Module) -> None:
     """Let both embeddings and the output layer share one weight (section 3.4; Press and Wolf 2017).
 
     Raises:
