@@ -18,3 +18,7 @@ def __getattr__(name: str) -> Any:
 
         return importlib.import_module("transformer_lab.mine")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__, "mine"]

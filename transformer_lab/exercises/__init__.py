@@ -63,13 +63,14 @@ Tests
     shows reports. All checks of the course together take at most 20 s, one at most 1 s.
 """
 
-from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check, run_check
+from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
 from transformer_lab.exercises.hints import hint, solution
 from transformer_lab.exercises.progress import progress
 from transformer_lab.exercises.registry import exercises, find_exercise, notebooks
 from transformer_lab.exercises.report import Report
+from transformer_lab.exercises.running import run_check
 
 __all__ = [
     "CheckFailed",

@@ -3,8 +3,8 @@
 import sys
 import time
 
-from transformer_lab.exercises.checking import run_check
 from transformer_lab.exercises.registry import exercises, find_exercise
+from transformer_lab.exercises.running import run_check
 
 for name in sys.argv[1:] or exercises():
     exercise = find_exercise(name)

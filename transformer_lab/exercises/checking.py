@@ -3,8 +3,6 @@
 import inspect
 import os
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -16,11 +14,11 @@ from transformer_lab.errors import InputError
 from transformer_lab.exercises import kept
 from transformer_lab.exercises.banned import USUAL_NAMES, library_answers
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.judge import judge, observe_all
 from transformer_lab.exercises.limits import is_checking
-from transformer_lab.exercises.observe import is_unwritten, namespace, unwrapped
+from transformer_lab.exercises.observe import namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, no_such_exercise
 from transformer_lab.exercises.report import Report
+from transformer_lab.exercises.running import run_check
 
 
 class CheckFailed(Exception):  # noqa: N818 (the name is fixed: notebooks and graders know it)
@@ -58,40 +56,6 @@ def check(*arguments: Any) -> Report:
         _show(report)
         raise CheckFailed(report.title)
     return report
-
-
-def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
-    """The report on one object: nothing is kept and nothing raised. What its code prints is printed, shortened."""
-    if is_unwritten(subject, exercise.blank):
-        say = "Write the body and take out the line `raise NotImplementedError()`."
-        title = f'`hint("{exercise.name}")` gives a hint.'
-        return Report(exercise.name, "not attempted", 0.0, exercise.points, blocks=(f"{say} {title}",))
-    with _earlier_parts_of_the_package(exercise, subject):
-        observations, printed = observe_all(exercise, subject, seed)
-    if printed:
-        print(f"Your code printed, while it was checked:\n{printed}", end="" if printed.endswith("\n") else "\n")
-    return judge(exercise, observations, seed)
-
-
-@contextmanager
-def _earlier_parts_of_the_package(exercise: Exercise, subject: Any) -> Iterator[None]:
-    """Let the student's code see the package's earlier parts under their names, so that one mistake costs once.
-
-    Only what was defined beside the student's object is replaced: a name that was imported is meant as it is.
-    """
-    names = namespace(subject)
-    replaced = {}
-    for name in exercise.builds_on:
-        own = names.get(name)
-        defined_here = getattr(unwrapped(own), "__module__", None) == names.get("__name__", "")
-        if defined_here and getattr(own, "__name__", None) == name:
-            replaced[name] = own
-    try:
-        for name in replaced:
-            names[name] = exercises()[name].answer
-        yield
-    finally:
-        names.update(replaced)
 
 
 def _borrowed(exercise: Exercise, subject: Any) -> list[str]:

@@ -19,7 +19,7 @@ from transformer_lab.exercises.explain import (
     input_blocks,
 )
 from transformer_lab.exercises.limits import run_limited
-from transformer_lab.exercises.observe import Crash, Observation, observe
+from transformer_lab.exercises.observe import Crash, Observation, kept_world, observe, stuck
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 
 LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
@@ -49,8 +49,10 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     Returns:
         Observations by name of check (none for the checks after one that ran out of time), and what was printed.
     """
-    results, printed = run_limited(_jobs(exercise, subject, seed))
-    return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, printed
+    with kept_world():  # again, because a thread that is stopped may not come to put it back
+        ran = run_limited(_jobs(exercise, subject, seed))
+    results = ran.results + [stuck(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
+    return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
 
 
 def _jobs(exercise: Exercise, subject: Any, seed: int) -> list[Callable[[], Observation]]:
@@ -272,12 +274,12 @@ def _explanation(
     blocks += input_blocks(exercise, inputs[check.name])
     crash = observations[check.name].crash
     if crash is not None:
-        blocks += [crash_in_words(exercise, crash) + ".", *crash_blocks(exercise, crash)]
+        blocks += [crash_in_words(exercise, crash), *crash_blocks(exercise, crash)]
     elif smallest.differences:
         for difference in smallest.differences[:1]:
-            blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says + "."]
+            blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says]
     else:
-        blocks.append(smallest.says + ".")
+        blocks.append(smallest.says)
     return blocks
 
 

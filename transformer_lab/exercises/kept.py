@@ -18,6 +18,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.observe import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, find_exercise, notebook_of
+from transformer_lab.exercises.running import examine
 
 _in_memory: dict[str, str] = {}  # what could not be written: name to text
 _loaded: dict[str, tuple[str, Any]] = {}  # name to (text, object)
@@ -67,14 +68,14 @@ def keep(exercise: Exercise, subject: Any) -> list[str]:
 
 
 def _verify(exercise: Exercise, text: str) -> None:
-    """Run the check on the part as it will be found: alone, without the notebook around it."""
-    from transformer_lab.exercises.checking import run_check
-
+    """Check the part as it will be found: alone, without the notebook around it."""
+    _loading.append(exercise.name)  # the parts that it brings say nothing
     try:
-        subject = _defined(exercise.name, text, "<part>")
-        report = run_check(exercise, subject)
+        report, _ = examine(exercise, _defined(exercise.name, text, "<part>"))
     except Exception as error:
         raise KeepError(f"outside this notebook it stops with `{type(error).__name__}: {error}`") from None
+    finally:
+        _loading.pop()
     if not report.passed:
         raise KeepError("outside this notebook it gives other results; does it use a value that another cell changes?")
 
@@ -118,16 +119,22 @@ class _Text:
         if name not in self.names:
             return  # a builtin, or a name that does not exist and was never reached
         value = self.names[name]
-        if name != self.part and name in exercises() and getattr(value, "__name__", None) == name:
+        if name != self.part and self._is_part(name, value):
             self.imports.add(f"from transformer_lab.mine import {name}")
         elif self._is_defined_here(value):
-            self._add_statement(name, _cells_of(value))
+            self._add_statement(name, [*_cells_of_notebook(), *_cells_of(value)])
         elif line := _import_line(name, value):
             self.imports.add(line)
         elif (literal := _literal(value)) is not None:
             self.definitions.append(f"{name} = {literal}")
         else:
             self._add_statement(name, _cells_of_notebook())
+
+    def _is_part(self, name: str, value: Any) -> bool:
+        """Whether it is an exercise: written here, brought from `mine`, or the package's; not a library's namesake."""
+        module = str(getattr(value, "__module__", ""))
+        known = name in exercises() and getattr(value, "__name__", None) == name
+        return known and (module == self.names.get("__name__") or module.startswith("transformer_lab."))
 
     def _is_defined_here(self, value: Any) -> bool:
         value = unwrapped(value)
@@ -163,8 +170,7 @@ class _Text:
 
 def _cells_of(value: Any) -> list[str]:
     """The text of the cell (or file) in which a function or class was defined."""
-    lines = linecache.getlines(codes(value)[0].co_filename)
-    return ["".join(lines)] if lines else _cells_of_notebook()
+    return ["".join(linecache.getlines(codes(value)[0].co_filename))]
 
 
 def _cells_of_notebook() -> list[str]:
@@ -262,9 +268,7 @@ def part(name: str) -> tuple[Any, str]:
     try:
         subject = _defined(name, text, where)
         if not text.startswith(_stamp(exercise, _without_stamp(text))):  # edited since, or the check is a newer one
-            from transformer_lab.exercises.checking import run_check
-
-            report = run_check(exercise, subject)
+            report, _ = examine(exercise, subject)
             if not report.passed:
                 return (
                     exercise.answer,

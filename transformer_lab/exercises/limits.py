@@ -12,9 +12,11 @@ import io
 import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 SECONDS = 5.0  # for each job
@@ -26,8 +28,8 @@ _one_at_a_time = threading.Lock()
 _worker: threading.Thread | None = None
 
 
-class _Stop(BaseException):
-    """Raised inside the thread that has run out of time."""
+class OutOfTime(BaseException):
+    """Raised inside the thread that has run out of time. Whatever catches it gets it again at once."""
 
 
 _raise_in_thread = ctypes.PYFUNCTYPE(None, ctypes.c_ulong, ctypes.py_object)(
@@ -40,22 +42,43 @@ def is_checking() -> bool:
     return threading.current_thread() is _worker
 
 
-def run_limited(jobs: list[Callable[[], Any]], seconds: float = SECONDS) -> tuple[list[Any], str]:
-    """Run the jobs one after the other, each for at most `seconds`.
+@dataclass(frozen=True)
+class Ran:
+    """What came of some jobs."""
 
-    Returns:
-        The results, and what was printed, cut off after `PRINTED_CHARACTERS`. There are fewer results than jobs if one
-        did not end in time; the later ones are not started then. An exception in a job ends the others as well, and is
-        raised here.
+    results: list[Any]  # fewer than there were jobs, if one did not end in time
+    printed: str  # cut off after `PRINTED_CHARACTERS`
+    stuck_at: list[tuple[str, int]]  # where the one was that did not end: files and lines, the innermost last
+
+
+def stoppable(call: Callable[[], Any]) -> Any:
+    """The result of `call`. If it runs out of time, OutOfTime comes out of here, and is the last one of its kind."""
+    try:
+        return call()
+    except OutOfTime as stop:
+        stop.__class__.__init__ = BaseException.__init__  # no call or jump before this, where the next one could strike
+        try:  # noqa: SIM105 (making a `suppress` would be such a call)
+            time.sleep(0)
+        except OutOfTime:  # the one that was pending
+            pass
+        raise
+
+
+def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
+    """Run the jobs one after the other, each for at most `SECONDS`: after one that does not end no other is started.
+
+    An exception in a job ends the others as well, and is raised here.
     """
     global _worker
     results: list[Any] = []
+    stuck_at: list[tuple[str, int]] = []
+    finished = threading.Event()  # a `Thread.join` that is interrupted takes the thread for ended
     errors: list[BaseException] = []
     started = time.monotonic()
 
     # An exception that code can swallow does not stop a loop around a `try`. This one comes again the moment it has
     # been made: its constructor, in C so that nothing can come between, raises the next one in the same thread.
-    class Stop(_Stop):
+    class Stop(OutOfTime):
         pass
 
     def work() -> None:
@@ -63,38 +86,43 @@ def run_limited(jobs: list[Callable[[], Any]], seconds: float = SECONDS) -> tupl
         try:
             for job in jobs:
                 started = time.monotonic()
-                results.append(job())
-        except _Stop:
-            del Stop.__init__  # the last: no call, loop or jump before this, where the next one could strike
-            with suppress(_Stop):  # takes the one that may be pending
-                time.sleep(0)
+                results.append(stoppable(job))
+        except OutOfTime:
+            pass
         except BaseException as error:
             errors.append(error)
+        finished.set()
 
     with _one_at_a_time, _bounded_memory():
         worker = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
         with _captured(worker) as printed:
-            _worker = worker
-            worker.start()
-            Stop.__init__ = staticmethod(functools.partial(_raise_in_thread, worker.ident, Stop))
             try:
-                while worker.is_alive():
-                    left = started + seconds - time.monotonic()
-                    if left < 0:
+                _worker = worker
+                worker.start()
+                Stop.__init__ = staticmethod(functools.partial(_raise_in_thread, worker.ident, Stop))
+                while not finished.wait(max(0.0, started + SECONDS - time.monotonic()) + 0.01):
+                    if time.monotonic() > started + SECONDS:
+                        stuck_at = _where(worker)
                         _raise_in_thread(worker.ident, Stop)
-                        worker.join(GRACE_SECONDS)
+                        finished.wait(GRACE_SECONDS)
                         break
-                    worker.join(left + 0.01)
             except BaseException:  # the reader interrupts the check
-                _raise_in_thread(worker.ident, Stop)
-                worker.join(GRACE_SECONDS)
+                if worker.ident is not None and not finished.is_set():
+                    _raise_in_thread(worker.ident, Stop)
+                    finished.wait(GRACE_SECONDS)
                 raise
             finally:
                 _worker = None
-            results = list(results)  # a thread that cannot be stopped adds nothing more
+            if finished.is_set():
+                worker.join()
             if errors:
                 raise errors[0]
-            return results, printed()
+            return Ran(list(results), printed(), stuck_at)  # a copy: a thread that is not stopped may add to it
+
+
+def _where(thread: threading.Thread) -> list[tuple[str, int]]:
+    frame = sys._current_frames().get(thread.ident)
+    return [(summary.filename, summary.lineno) for summary in traceback.extract_stack(frame)] if frame else []
 
 
 class _Muffled(io.TextIOBase):

@@ -427,9 +427,7 @@ def nothing_allowed_is_no_nan(inputs, received):
         return "a query that may attend to nothing gets NaN, and NaN spreads to everything it meets"
     for name, gradient in received.items():
         if name.startswith("gradient") and gradient is not None and not gradient.isfinite().all():
-            return (
-                "a query that may attend to nothing gets a gradient of NaN, and one training step ruins the model"
-            )
+            return "a query that may attend to nothing gets a gradient of NaN, and one training step ruins the model"
     if received["weights"][~inputs["mask"].any(-1)].abs().max() < 1e-8:
         return None
     return Remark(

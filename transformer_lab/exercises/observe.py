@@ -11,16 +11,19 @@ import random
 import re
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from transformer_lab.exercises.limits import OutOfTime, stoppable
 
 
 @dataclass(frozen=True)
@@ -55,66 +58,83 @@ def observe(subject: Any, recipe: Callable, inputs: dict[str, Any], seed: int) -
     given = copy_data(inputs)
     with fresh_world(seed) as changes_of_the_world:
         try:
-            value, crash = as_data(recipe(subject, **given)), None
-        except Exception as error:
+            value, crash = stoppable(lambda: as_data(recipe(subject, **given))), None
+        except OutOfTime:
+            raise
+        except BaseException as error:  # SystemExit and the like: the student's code does not end ours
             value, crash = None, _crash(error)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
-            value, crash = None, _crash(error)
-        changed = [f"input {name}" for name, value in inputs.items() if not same_data(value, given[name])]
+        changed = [f"input {name}" for name, original in inputs.items() if not same_data(original, given[name])]
         changed += changes_of_the_world()
     return Observation(value, crash, tuple(changed))
 
 
+def stuck(places: list[tuple[str, int]]) -> Observation:
+    """The observation of a call that did not end and was at `places` then (see `run_limited`)."""
+    return Observation(crash=Crash("time", "", "", *_students_line(places)))
+
+
 @contextmanager
 def fresh_world(seed: int) -> Iterator[Callable[[], list[str]]]:
-    """Set the global state that code can depend on, say what has been altered, put everything back."""
-    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    dtype, device, errors = torch.get_default_dtype(), torch.get_default_device(), np.geterr()
-    seeders = np.random.seed, random.seed
-    reseeded: list[str] = []
-
-    def noting(function: Callable) -> Callable:
-        @functools.wraps(function)
-        def noted(*arguments, **named):
-            reseeded.append("seed")
-            return function(*arguments, **named)
-
-        return noted
+    """Set the state that code can depend on, and put it back. Yields a function that says what was altered."""
 
     def changes() -> list[str]:
-        altered = []
-        if reseeded or torch.default_generator.initial_seed() != seed:
-            altered.append("seed")
-        if torch.get_default_dtype() != torch.float64:
-            altered.append("default dtype")
-        if not torch.is_grad_enabled():
-            altered.append("grad mode")
-        if torch.get_default_device().type != "cpu":
-            altered.append("device")
-        return altered
+        altered = {
+            "seed": _is_reseeded(seed),
+            "default dtype": torch.get_default_dtype() != torch.float64,
+            "grad mode": not torch.is_grad_enabled(),
+            "device": torch.get_default_device().type != "cpu",
+        }
+        return [name for name, is_altered in altered.items() if is_altered]
 
-    with torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
-        try:
-            if device.type != "cpu":
-                torch.set_default_device("cpu")
-            torch.default_generator.manual_seed(seed)
-            np.random.seed(seed % 2**32)
-            random.seed(seed)
-            np.random.seed, random.seed = noting(seeders[0]), noting(seeders[1])
-            torch.set_default_dtype(torch.float64)
-            yield changes
-        finally:
-            np.random.seed, random.seed = seeders
-            torch.default_generator.set_state(states[0])
-            np.random.set_state(states[1])
-            random.setstate(states[2])
-            if cuda_states:
-                torch.cuda.set_rng_state_all(cuda_states)
-            torch.set_default_dtype(dtype)
-            if torch.get_default_device() != device:
-                torch.set_default_device(device)
-            np.seterr(**errors)
+    with kept_world(), torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        torch.set_default_dtype(torch.float64)
+        if torch.get_default_device().type != "cpu":
+            torch.set_default_device("cpu")
+        yield changes
+
+
+def _is_reseeded(seed: int) -> bool:
+    """Whether one of the three global generators was seeded after `fresh_world`; drawing from them is no harm.
+
+    NumPy's and Python's do not remember a seed. Their tables of 624 numbers are ours, or those that follow ours.
+    """
+    if torch.default_generator.initial_seed() != seed:
+        return True
+    twin, other_twin = np.random.RandomState(seed % 2**32), random.Random(seed)
+    tables = np.random.get_state()[1].tolist(), list(random.getstate()[1][:-1])
+    twins = (lambda: twin.get_state()[1].tolist()), (lambda: list(other_twin.getstate()[1][:-1]))
+    turns = (lambda: twin.bytes(4 * 624)), (lambda: other_twin.getrandbits(32 * 624))
+    for table, current, turn in zip(tables, twins, turns, strict=True):
+        for _ in range(200):  # more numbers than that nobody draws in a check
+            if current() == table:
+                break
+            turn()
+        else:
+            return True
+    return False
+
+
+@contextmanager
+def kept_world() -> Iterator[None]:
+    """Put global state back in the end: random streams, default dtype and device, the recursion limit."""
+    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    dtype, device, depth = torch.get_default_dtype(), torch.get_default_device(), sys.getrecursionlimit()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
+        sys.setrecursionlimit(depth)
 
 
 def copy_data(data: Any) -> Any:
@@ -182,39 +202,33 @@ def _key(key: Any) -> Any:
 
 
 def _crash(error: BaseException) -> Crash:
-    line, code = _students_line(error.__traceback__)
+    trace = traceback.walk_tb(error.__traceback__)
+    line, code = _students_line([(frame.f_code.co_filename, number) for frame, number in trace])
     try:
         message = str(error)
     except Exception:
         message = ""
     name = type(error).__name__
-    message = message.split("\nException raised from")[0].strip()
+    message = message.split("\nException raised from")[0].strip()  # what follows is C++
     message = re.sub(r"0x[0-9a-fA-F]{6,}", "0x…", message)
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in message:
         asked = re.search(r"(\d{7,}) bytes", message)
         size = f"{int(asked[1]) / 2**30:.1f} GiB" if asked else (re.search(r"[\d.]+ GiB", message) or [""])[0]
         return Crash("memory", name, size, line, code)
-    if len(message) > 400:
-        message = message[:400] + " …"
-    return Crash("exception", name, message, line, code)
+    return Crash("exception", name, message if len(message) <= 400 else message[:400] + " …", line, code)
 
 
-_HERE = str(Path(__file__).resolve().parents[1])
-_NOT_THE_STUDENTS = tuple(
-    {_HERE, *(sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")), "<frozen", "<recipe"}
-)
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LIBRARY = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def _students_line(trace: TracebackType | None) -> tuple[int | None, str]:
-    """The innermost line that belongs neither to this package nor to an installed one."""
-    found: tuple[int | None, str] = (None, "")
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(_NOT_THE_STUDENTS):
-            text = linecache.getline(file, trace.tb_lineno, trace.tb_frame.f_globals).strip()
-            found = trace.tb_lineno, text
-        trace = trace.tb_next
-    return found
+def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
+    """The innermost of these places that belongs neither to this package nor to an installed one, and its text."""
+    for file, line in reversed(places):
+        installed = file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<recipe")) or "-packages" in file
+        if not installed:
+            return line, linecache.getline(file, line).strip()
+    return None, ""
 
 
 def unwrapped(subject: Any) -> Any:

@@ -1,0 +1,196 @@
+"""`check` and what it is given: each wrong way of calling it gets one clear sentence."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab import check
+from transformer_lab.errors import InputError
+from transformer_lab.exercises import CheckFailed
+from transformer_lab.model import SingleHeadAttention, numpy_attention, scaled_dot_product_attention, softmax
+
+
+class Unready:
+    """An object without a name."""
+
+    def __call__(self, scores):
+        return softmax(scores)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "it takes the function or class you wrote"),
+        ((1, 2, 3), "it takes the function or class you wrote"),
+        ((None,), "it was given None: has the cell that defines"),
+        (("softmax",), "`check(softmax)`, without quotation marks"),
+        (("sotfmax",), "there is no exercise `sotfmax`: did you mean softmax"),
+        (("zzz",), "there is no exercise `zzz`: `progress()` lists them all"),
+        (("multiheadattention", softmax), "did you mean MultiHeadAttention"),
+        (("softmax", None), "it was given None: has the cell that defines `softmax` been run?"),
+        (("softmax", numpy_attention), "this is `numpy_attention`, but `softmax` is to be checked"),
+        ((softmax, numpy_attention), "of two arguments the first is the exercise's name"),
+        ((np.ones(3),), "this is a `ndarray`, the result of a call perhaps"),
+        ((torch.ones(3),), "this is a `Tensor`, the result of a call perhaps"),
+        (("softmax", 3.0), "this is a `float`, the result of a call perhaps"),
+        ((os,), "this is the module `os`"),
+        ((object(),), "this is an `object`: give a function or a class"),
+        ((lambda scores: scores,), "has no name that says which exercise it is"),
+        ((functools.partial(softmax),), "has no name that says which exercise it is"),
+        ((Unready(),), "has no name that says which exercise it is"),
+        ((len,), "there is no exercise `len`"),
+        ((SingleHeadAttention.forward,), "this is a method of `SingleHeadAttention`"),
+        (("SingleHeadAttention", softmax), "this is `softmax`, but `SingleHeadAttention` is to be checked"),
+        (("SingleHeadAttention", lambda x: x), "`SingleHeadAttention` is a class, this is a function"),
+        (("softmax", Unready), "`softmax` is a function, this is the class `Unready`"),
+    ],
+)
+def test_misuse_is_told_in_one_line(arguments, words):
+    with pytest.raises(InputError) as caught:
+        check(*arguments)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_misuse_has_a_short_traceback():
+    """IPython shows what `_render_traceback_` gives: one line, not the inside of `check`."""
+    with pytest.raises(InputError) as caught:
+        check(None)
+    (line,) = caught.value._render_traceback_()
+    assert line == f"check: {caught.value}"
+
+
+def test_swapped_arguments_are_understood():
+    report = check(softmax, "softmax")
+    assert report.passed
+    assert report.remarks[0] == 'The name comes first: `check("softmax", …)`.'
+
+
+def test_an_object_is_checked_by_its_class():
+    class SingleHeadAttention(nn.Module):
+        def __init__(self, d_model, d_k):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, d_k) for _ in range(3))
+
+        def forward(self, query, key, value, mask=None):
+            return scaled_dot_product_attention(self.w_q(query), self.w_k(key), self.w_v(value), mask)[0]
+
+    for arguments in ((SingleHeadAttention(4, 2),), ("SingleHeadAttention", SingleHeadAttention(4, 2))):
+        report = check(*arguments)
+        assert report.passed
+        assert "its class has been checked" in report.remarks[0]
+
+
+@pytest.mark.parametrize("subject", [lambda scores: softmax(scores), functools.partial(softmax), Unready()])
+def test_any_callable_can_be_checked_by_name(subject):
+    assert check("softmax", subject).passed
+
+
+def test_strict_raises_after_the_report(monkeypatch, capsys):
+    """An ordinary runner stops at the first check that does not pass."""
+    monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
+    assert check(softmax).passed
+    with pytest.raises(CheckFailed, match=r"softmax: not right yet, 0 of 1 point"):
+        check("softmax", lambda scores: scores)
+    assert "two rows, each by itself" in capsys.readouterr().out
+
+
+def test_the_packages_answer_is_not_yours():
+    assert check(softmax).remarks == ("This is the package's own answer, not yours.",)
+
+
+def test_library_answer_is_remarked_upon():
+    """It is right, so it passes; that it is no work of one's own has to be said."""
+    import torch.nn.functional as F
+
+    def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+        weights = F.scaled_dot_product_attention(query, key, torch.eye(key.size(-2)).expand(*key.shape[:-1], -1), mask)
+        return (weights if dropout is None else dropout(weights)) @ value, weights
+
+    report = check(scaled_dot_product_attention)
+    assert report.passed
+    assert any("`torch.nn.functional.scaled_dot_product_attention`" in remark for remark in report.remarks)
+
+
+def test_an_earlier_mistake_costs_once():
+    """A wrong `softmax` in the notebook is its own exercise's business: `numpy_attention` built on it is right."""
+    source = """
+import numpy as np
+def softmax(scores):
+    return scores
+def numpy_attention(query, key, value):
+    weights = softmax(query @ key.swapaxes(-2, -1) / np.sqrt(query.shape[-1]))
+    return weights @ value, weights
+"""
+    names = {"__name__": "__main__"}
+    exec(source, names)
+    own = names["softmax"]
+    assert check(names["numpy_attention"]).passed
+    assert names["softmax"] is own
+    assert not check(names["softmax"]).passed
+
+
+def test_a_namesake_from_a_library_is_left_alone():
+    """Who imports torch's softmax under that name means it."""
+    source = """
+from torch.nn.functional import softmax
+from math import sqrt
+def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
+    scores = query @ key.transpose(-2, -1) / sqrt(query.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = softmax(scores, dim=-1)
+    return (weights if dropout is None else dropout(weights)) @ value, weights
+"""
+    names = {"__name__": "__main__"}
+    exec(source, names)
+    assert check(names["scaled_dot_product_attention"]).passed
+
+
+def test_a_second_mistake_does_not_hide_the_first():
+    """Missing scale and an inverted mask: both are named, with a word on there being more than one."""
+
+    def both(query, key, value, mask=None, dropout=None):
+        root = query.size(-1) ** 0.5
+        return scaled_dot_product_attention(query * root, key, value, None if mask is None else ~mask, dropout)
+
+    report = check("scaled_dot_product_attention", both)
+    assert set(report.misconceptions) == {"missing_scale", "mask_inverted"}
+    assert "there may be a second one beside it" in str(report)
+
+
+def test_style_does_not_hide_a_misconception():
+    """The mistake is recognised by its results, however it is written: here with an additive mask and `einsum`."""
+
+    def unscaled(q, k, v, mask=None, dropout=None):
+        scores = torch.einsum("...qd,...kd->...qk", q, k)
+        if mask is not None:
+            scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -1e9)
+        weights = torch.softmax(scores, -1)
+        return (dropout or nn.Identity())(weights) @ v, weights
+
+    assert check("scaled_dot_product_attention", unscaled).misconceptions == ("missing_scale",)
+
+
+def test_list_for_tuple_and_float32_pass_with_a_remark():
+    def listing(query, key, value):
+        output, weights = numpy_attention(query, key, value)
+        return [output.astype(np.float32), weights]
+
+    report = check("numpy_attention", listing)
+    assert report.passed
+    assert "It returns a list; a tuple is meant" in str(report)
+    assert "`output` is float32" in str(report)
+
+
+def test_import_is_light():
+    """Opening a notebook waits for torch anyway; the package adds next to nothing, and does not load it itself."""
+    program = "import sys, transformer_lab; print('torch' in sys.modules, 'numpy' in sys.modules, dir(transformer_lab))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("False False")

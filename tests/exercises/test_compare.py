@@ -1,0 +1,86 @@
+"""Comparing data, and numbers that look the same on every machine."""
+
+import numpy as np
+import pytest
+import torch
+
+from transformer_lab.exercises.compare import compare, number, short
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1 / 3, "0.3333"),
+        (-0.0, "0"),
+        (1e-17, "0"),
+        (4.54e-5, "4.5e-05"),
+        (123456.0, "1.2e+05"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (3.0, "3"),
+    ],
+)
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_last_bits_do_not_show():
+    """0.03125 lies half-way between two four-digit numbers: one machine's last bit must not decide."""
+    assert len({number(0.03125 + shift * 2**-57) for shift in range(-3, 4)}) == 1
+    assert len({number(value) for value in (0.1 + 0.2, 0.3, 0.30000000000000016)}) == 1
+
+
+def one(expected, received, **options):
+    differences, remarks = compare(expected, received, **options)
+    return [difference.kind for difference in differences], remarks
+
+
+def test_tolerance_is_absolute_and_relative():
+    assert one(torch.tensor([1000.0]), torch.tensor([1000.009])) == ([], [])
+    assert one(torch.tensor([1000.0]), torch.tensor([1000.02])) == (["value"], [])
+    assert one(torch.tensor([0.0]), torch.tensor([2e-5])) == (["value"], [])
+
+
+def test_kinds_of_differences():
+    ones = torch.ones(2, 3, dtype=torch.float64)
+    assert one(ones, ones.clone()) == ([], [])
+    assert one(ones, ones.T)[0] == ["shape"]
+    assert one(ones, ones * float("nan"))[0] == ["nan"]
+    assert one(ones, ones > 0)[0] == ["dtype"]
+    assert one(ones, ones.long())[0] == ["dtype"]
+    assert one(ones, ones.numpy())[0] == ["type"]
+    assert one(ones, None)[0] == ["type"]
+    assert one((ones, ones), (ones,), names=("a", "b"))[0] == ["type"]
+    assert one({"a": ones}, {"b": ones})[0] == ["length", "length"]
+    assert one([ones, ones], [ones])[0] == ["length"]
+    assert one([1, 2], [1, 3])[0] == ["value"]
+    assert one("a", "b")[0] == ["value"]
+    assert one(1.0, "b")[0] == ["type"]
+
+
+def test_what_is_odd_but_right_is_remarked_upon():
+    ones = torch.ones(2, dtype=torch.float64)
+    assert "float32" in one(ones, ones.float())[1][0]
+    assert "a list; a tuple" in one((ones, ones), [ones, ones], names=("a", "b"))[1][0]
+    assert one(1.0, torch.tensor(1.0))[0] == []
+    assert one(1.0, np.ones(()))[0] == []
+    assert one([[1, 2], [3]], ([1, 2], [3]))[0] == []
+    assert one(3, 3.0) == ([], [])
+
+
+def test_infinity_equals_infinity():
+    infinite = torch.tensor([float("inf"), -float("inf")])
+    assert one(infinite, infinite.clone()) == ([], [])
+    assert one(infinite, -infinite)[0] == ["value"]
+
+
+def test_missing_gradient_is_told_as_such():
+    differences, _ = compare({"gradient of x": torch.ones(2)}, {"gradient of x": None})
+    assert differences[0].says == "no gradient reaches `x`"
+
+
+def test_values_are_cut_off():
+    assert short(list(range(1000))).endswith(" …")
+    assert len(short("x" * 1000)) <= 200
+    assert short({"a": (1, 2.5, None)}) == "{'a': (1, 2.5, None)}"

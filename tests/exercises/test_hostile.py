@@ -1,0 +1,438 @@
+"""Code of students that misbehaves: each is told in words, and the process that checks it goes on as before."""
+
+import asyncio
+import random
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab.exercises import check, limits
+from transformer_lab.exercises.limits import run_limited
+from transformer_lab.model import causal_mask, softmax
+from transformer_lab.model import scaled_dot_product_attention as attention
+
+
+def row(report, name):
+    return next(result for result in report.checks if result.name == name)
+
+
+def failed(report) -> str:
+    """All that a report says, without its line breaks."""
+    assert not report.passed
+    return " ".join(str(report).split())
+
+
+@pytest.fixture
+def world():
+    """Global state is after a check what it was before."""
+    torch.manual_seed(3)
+    np.random.seed(3)
+    random.seed(3)
+    before = (torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate(), np.random.seed, random.seed)
+    streams = sys.stdout, sys.stderr
+    yield
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()
+    assert random.getstate() == before[2]
+    assert (np.random.seed, random.seed) == before[3:]
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+    assert torch.get_default_device().type == "cpu"
+    assert (sys.stdout, sys.stderr) == streams
+    assert limits._worker is None
+    assert not limits._one_at_a_time.locked()
+
+
+pytestmark = pytest.mark.usefixtures("world")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Loops that never end are stopped after a moment, not after five seconds."""
+    monkeypatch.setattr(limits, "SECONDS", 0.3)
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.5)
+
+
+def test_exception_names_the_students_line():
+    def softmax(scores):
+        exponentials = np.exp(scores)
+        return exponentials / exponential_sum  # noqa: F821
+
+    text = failed(check(softmax))
+    assert "NameError: name 'exponential_sum' is not defined" in text
+    assert "return exponentials / exponential_sum" in text
+    assert "Has the cell that defines or imports `exponential_sum` been run?" in text
+
+
+def test_one_exception_is_told_once():
+    """Ten rows of one exception hide the one that matters."""
+
+    def softmax(scores):
+        raise IndexError("out")
+
+    report = check(softmax)
+    assert [result.state for result in report.checks].count("failed") == 1
+    assert row(report, "two rows, each by itself").state == "not checked"
+
+
+def test_wrong_signature_shows_the_right_one():
+    def softmax(scores, axis):
+        return scores
+
+    assert "It is called as `softmax(scores)`." in failed(check(softmax))
+
+
+def test_none_asks_for_a_return():
+    def softmax(scores):
+        np.exp(scores)
+
+    assert "`weights` is None (is there a `return`?)" in failed(check(softmax))
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (torch.ones(2), "`weights` is a tensor of shape (2,)"),
+        ("a string", "`weights` is a string ('a string')"),
+        (np.ones(3, dtype=object), "`weights` is an array of Python objects"),
+        (np.float64, "`weights` is the class `float64` itself"),
+        ((i for i in range(3)), "`weights` is a `generator`"),
+        ({1: 2}, "`weights` is a dictionary"),
+        (nn.Linear(2, 2), "`weights` is a `Linear`"),
+    ],
+)
+def test_wrong_types_are_described(result, words):
+    assert words in failed(check("softmax", lambda scores: result))
+
+
+def test_wrong_device_is_named():
+    """On a machine without a GPU the device `meta` stands for any other one."""
+    text = failed(check("scaled_dot_product_attention", lambda q, k, v, m=None, d=None: (v.to("meta"), v.to("meta"))))
+    assert "`output` is a tensor on the device `meta`" in text
+
+
+def test_wrong_shape_is_drawn():
+    text = failed(check("split_heads", lambda x, n_heads: x.unflatten(-1, (n_heads, -1))))
+    assert "expected [ batch 1 | heads 2 | length 3 | d_k 4 ]" in text
+    assert "received [ batch 1 | length 3 | heads 2 | d_k 4 ]" in text
+
+
+def test_nan_is_named():
+    assert "`weights` is NaN (not a number) in 4 of 4 places" in failed(
+        check("softmax", lambda scores: scores * np.nan)
+    )
+
+
+def test_mutated_input_costs_points():
+    def softmax_in_place(scores):
+        result = softmax(scores)
+        scores[:] = 0
+        return result
+
+    report = check("softmax", softmax_in_place)
+    assert "it changed its input `scores`" in failed(report)
+    assert 0 < report.score < 1
+
+
+@pytest.mark.parametrize("function", [torch.manual_seed, np.random.seed, random.seed])
+def test_changed_seed_costs_points(function):
+    def seeding(scores):
+        function(0)
+        return softmax(scores)
+
+    report = check("softmax", seeding)
+    assert "it set a global random seed" in failed(report)
+    assert 0 < report.score < 1
+
+
+def test_drawing_random_numbers_is_allowed():
+    """Layers draw their first weights from the global generators: that is no change of a seed."""
+
+    def drawing(scores):
+        torch.rand(3), np.random.rand(1000), random.random()
+        return softmax(scores)
+
+    assert check("softmax", drawing).passed
+
+
+def test_changed_settings_are_named():
+    def setting(query, key, value, mask=None, dropout=None):
+        result = attention(query, key, value, mask, dropout)
+        torch.set_default_dtype(torch.float16)
+        torch.set_grad_enabled(False)
+        return result
+
+    text = failed(check("scaled_dot_product_attention", setting))
+    assert "it changed torch's default dtype for everyone" in text
+    assert "it switched gradients off for everyone" in text
+
+    def setting_device(length, device=None):
+        result = causal_mask(length, device)
+        torch.set_default_device("meta")
+        return result
+
+    assert "it changed torch's default device for everyone" in failed(check("causal_mask", setting_device))
+
+
+def test_callers_settings_make_no_difference():
+    """A notebook may have switched gradients off or changed the default dtype: the check is the same."""
+    torch.set_default_dtype(torch.float16)
+    try:
+        with torch.inference_mode():
+            report = check(attention)
+        with torch.no_grad():
+            again = check(attention)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert report.passed, str(report)
+    assert str(again) == str(report)
+
+
+def loop_plainly(scores):
+    while True:
+        pass
+
+
+def loop_swallowing(scores):
+    while True:
+        try:
+            while True:
+                sum(range(100))
+        except BaseException:
+            pass
+
+
+def loop_with_finally(scores):
+    while True:
+        try:
+            time.sleep(0.001)
+        finally:
+            continue  # noqa: B012 (that is the point)
+
+
+def loop_in_torch(scores):
+    numbers = torch.ones(3)
+    while numbers.sum() > 0:
+        numbers = numbers / numbers.mean()
+
+
+def wait_for_ever(scores):
+    threading.Event().wait()
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
+def test_endless_loop_is_stopped(endless):
+    """Also one that catches every exception, and one that waits inside C."""
+    report = check("softmax", endless)
+    text = failed(report)
+    assert "it did not come back within 5 seconds" in text
+    assert row(report, "two rows, each by itself").says == "an earlier check did not end"
+    assert "line " in text.split("it did not come back")[-1]
+    assert check(softmax).passed
+
+
+@pytest.mark.usefixtures("short")
+def test_endless_loop_is_stopped_in_a_thread():
+    """Widgets and servers call `check` from other threads, where no signal arrives."""
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(check("softmax", loop_swallowing)))
+    thread.start()
+    thread.join(10)
+    assert "it did not come back" in failed(reports[0])
+
+
+@pytest.mark.usefixtures("short")
+def test_stopped_thread_is_gone():
+    """A loop that goes on behind the notebook's back would take half of its speed."""
+    before = threading.active_count()
+    run_limited([loop := lambda: loop_swallowing(None)])
+    assert loop
+    assert threading.active_count() == before
+
+
+def test_interrupting_a_check_works(monkeypatch):
+    """The stop button raises KeyboardInterrupt in the main thread: it ends the check and the code it runs."""
+    real_wait = threading.Event.wait
+    running = threading.Event()
+
+    def loop(scores):
+        running.set()
+        loop_swallowing(scores)
+
+    def wait(event, timeout=None):
+        if threading.current_thread() is threading.main_thread() and running.is_set():
+            running.clear()
+            raise KeyboardInterrupt
+        return real_wait(event, min(timeout, 0.05) if timeout else None)
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        check("softmax", loop)
+    assert threading.active_count() == before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits the memory of a running process")
+@pytest.mark.parametrize(
+    "allocate",
+    [
+        lambda: torch.zeros(2**28, dtype=torch.float64),
+        lambda: np.ones(2**28),
+        lambda: bytearray(2**31),
+    ],
+)
+def test_two_gibibytes_are_refused(allocate):
+    """Where memory is scarce the system would kill the notebook instead."""
+
+    def greedy(scores):
+        return allocate()
+
+    text = failed(check("softmax", greedy))
+    assert "of memory, far more than these inputs need" in text
+    assert check(softmax).passed
+
+
+def test_flood_of_output_is_cut_off(capsys):
+    def chatty(scores):
+        for _ in range(10_000):
+            print("a line")
+        return softmax(scores)
+
+    assert check("softmax", chatty).passed
+    printed = capsys.readouterr().out
+    assert printed.startswith("Your code printed, while it was checked:\na line\n")
+    assert len(printed) < 1_100
+
+
+def test_other_threads_still_print(capsys):
+    """Only what the checked code prints is held back."""
+    go, done = threading.Event(), threading.Event()
+
+    def other():
+        go.wait(10)
+        print("from elsewhere")
+        done.set()
+
+    def waiting(scores):
+        go.set()
+        done.wait(10)
+        return softmax(scores)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert check("softmax", waiting).passed
+    thread.join()
+    assert capsys.readouterr().out == "from elsewhere\n"
+
+
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError])
+def test_ending_the_program_is_an_exception_like_others(ending):
+    def quitting(scores):
+        raise ending
+
+    assert f"`{ending.__name__}`" in failed(check("softmax", quitting))
+
+
+def test_recursion_without_end():
+    def recursive(scores):
+        return recursive(scores)
+
+    assert "It calls itself without end." in failed(check("softmax", recursive))
+
+
+def test_exception_without_a_text():
+    class OddError(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def odd(scores):
+        raise OddError
+
+    assert "`OddError`" in failed(check("softmax", odd))
+
+
+def test_addresses_do_not_get_into_a_report():
+    """They differ from run to run, and a report does not."""
+
+    def softmax(scores):
+        raise ValueError(f"{object()}")
+
+    assert "0x…" in failed(check(softmax))
+
+
+def test_check_inside_a_check_is_refused():
+    def softmax(scores):
+        return check(softmax)
+
+    assert "the code that is being checked calls `check` itself" in failed(check(softmax))
+
+
+def test_missing_super_is_explained():
+    class SingleHeadAttention(nn.Module):
+        def __init__(self, d_model, d_k):
+            self.w_q = nn.Linear(d_model, d_k)
+
+        def forward(self, query, key, value, mask=None):
+            return query
+
+    assert "The first line of `__init__` has to be `super().__init__()`." in failed(check(SingleHeadAttention))
+
+
+def test_misspelt_forward_is_explained():
+    class SingleHeadAttention(nn.Module):
+        def __init__(self, d_model, d_k):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, d_k) for _ in range(3))
+
+        def foward(self, query, key, value, mask=None):
+            return query
+
+    assert "The class has no method `forward`" in failed(check(SingleHeadAttention))
+
+
+def test_other_parameter_names_are_listed():
+    class SingleHeadAttention(nn.Module):
+        def __init__(self, d_model, d_k):
+            super().__init__()
+            self.query = nn.Linear(d_model, d_k)
+
+        def forward(self, query, key, value, mask=None):
+            return query
+
+    text = failed(check(SingleHeadAttention))
+    assert "there is no parameter `w_q.weight`; there are `query.weight`, `query.bias`" in text
+
+
+def test_half_written_class_is_no_blank_sheet():
+    class SingleHeadAttention(nn.Module):
+        def __init__(self, d_model, d_k):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v = (nn.Linear(d_model, d_k) for _ in range(3))
+
+        def forward(self, query, key, value, mask=None):
+            # YOUR CODE HERE
+            raise NotImplementedError()
+
+    report = check(SingleHeadAttention)
+    assert report.state == "failed"
+    assert "Part of it is not written yet" in str(report)
+
+
+@pytest.mark.parametrize("body", ["...", "pass", "'''docstring'''", "raise NotImplementedError", "return None"])
+def test_empty_bodies_are_not_attempted(body):
+    names = {}
+    exec(f"def softmax(scores):\n    {body}", names)
+    assert check(names["softmax"]).state == "not attempted"
+
+
+@pytest.mark.parametrize("body", ["return scores", "x = 1; raise NotImplementedError", "return 0"])
+def test_begun_bodies_are_attempted(body):
+    names = {}
+    exec(f"def softmax(scores):\n    {body}", names)
+    assert check(names["softmax"]).state == "failed"

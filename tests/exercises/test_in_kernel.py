@@ -1,0 +1,109 @@
+"""Checks in the kernel of a real notebook, where they live: one kernel, used from cell to cell."""
+
+import os
+import queue
+from contextlib import suppress
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+FIRST_CELL = """
+import numpy as np
+from transformer_lab import check, hint, progress, solution
+from transformer_lab.exercises import limits
+"""
+
+
+class Kernel:
+    def __init__(self, manager):
+        self.manager, self.client = manager, manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=120)
+
+    def start(self, code):
+        return self.client.execute(code)
+
+    def outputs(self, message_id) -> str:
+        """Everything that one cell showed, as text."""
+        shown = []
+        while True:
+            message = self.client.get_iopub_msg(timeout=120)
+            if message["parent_header"].get("msg_id") != message_id:
+                continue
+            content = message["content"]
+            match message["msg_type"]:
+                case "stream":
+                    shown.append(content["text"])
+                case "execute_result" | "display_data":
+                    shown.append(content["data"]["text/plain"])
+                case "error":
+                    shown.append("\n".join(content["traceback"]))
+                case "status" if content["execution_state"] == "idle":
+                    return "\n".join(shown)
+
+    def run(self, code) -> str:
+        return self.outputs(self.start(code))
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("notebook")
+    manager = KernelManager(kernel_name="python3")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSFORMER_LAB")}
+    manager.start_kernel(cwd=str(folder), env=environment)
+    kernel = Kernel(manager)
+    kernel.folder = folder
+    kernel.run(FIRST_CELL)
+    yield kernel
+    kernel.client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_wrong_answer_is_named_with_its_line(kernel):
+    shown = kernel.run("def softmax(scores):\n    total = np.exp(scores).sun()\n    return total\n\ncheck(softmax)")
+    assert "✗ softmax: not right yet, 0 of 1 point" in shown
+    assert "line 2:  total = np.exp(scores).sun()" in shown
+
+
+def test_misuse_shows_one_line(kernel):
+    shown = kernel.run("check(None)")
+    assert shown.startswith("check: it was given None")
+    assert "\n" not in shown
+
+
+def test_endless_loop_leaves_the_kernel_usable(kernel):
+    """In the main thread of a kernel, with code that swallows every exception."""
+    kernel.run("limits.SECONDS = 0.5")
+    shown = kernel.run(
+        "def softmax(scores):\n    while True:\n        try:\n            while True: pass\n"
+        "        except BaseException: pass\n\ncheck(softmax)"
+    )
+    kernel.run("limits.SECONDS = 5.0")
+    assert "it did not come back within" in shown
+    assert kernel.run("1 + 1") == "2"
+
+
+def test_the_stop_button_works_during_a_check(kernel):
+    kernel.run("limits.SECONDS = 60.0")
+    message = kernel.start(
+        "def softmax(scores):\n    while True:\n        try:\n            print('.', end='')\n"
+        "        except BaseException: pass\n\ncheck(softmax)"
+    )
+    with suppress(queue.Empty):  # it runs, and shows nothing
+        while True:
+            kernel.client.get_iopub_msg(timeout=1)
+    kernel.manager.interrupt_kernel()
+    assert "KeyboardInterrupt" in kernel.outputs(message)
+    kernel.run("limits.SECONDS = 5.0")
+    assert kernel.run("1 + 1") == "2"
+
+
+def test_a_right_answer_is_kept_beside_the_notebook(kernel):
+    shown = kernel.run(
+        "def softmax(scores):\n    e = np.exp(scores - scores.max(-1, keepdims=True))\n"
+        "    return e / e.sum(-1, keepdims=True)\n\ncheck(softmax)"
+    )
+    assert "✓ softmax: passed, 1 of 1 point" in shown
+    assert (kernel.folder / "mine" / "softmax.py").is_file()
+    assert "softmax: yours" in kernel.run("from transformer_lab.mine import softmax")
+    assert "1 of " in kernel.run("progress()")

@@ -1,0 +1,79 @@
+"""What a student sees: no more than a few rows, nothing that breaks out of the page."""
+
+from html.parser import HTMLParser
+
+import torch
+
+from transformer_lab.exercises import check
+from transformer_lab.exercises.report import SIGNS, CheckResult, Report
+
+
+class Balance(HTMLParser):
+    """Counts open tags."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        if tag not in ("br", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def page_of(report) -> list[str]:
+    parser = Balance()
+    parser.feed(report._repr_html_())
+    assert parser.open == []
+    return parser.seen
+
+
+def test_no_table_has_more_than_four_rows():
+    """A screen of numbers teaches nothing."""
+    report = check("scaled_dot_product_attention", lambda q, k, v, mask=None, dropout=None: (q, k))
+    rows = [line for line in str(report).splitlines() if line.startswith("    [")]
+    blocks = str(report).split("\n\n")
+    assert rows
+    assert all(sum(line.startswith("    [") for line in block.splitlines()) <= 4 for block in blocks)
+
+
+def test_page_is_well_formed_and_has_headings_and_a_table():
+    """A screen reader goes from heading to heading, and reads tables by their heads."""
+    for report in (
+        check("softmax", lambda scores: scores),
+        check("split_heads", lambda x, n_heads: x),
+        check("softmax", torch.exp),
+    ):
+        seen = page_of(report)
+        assert "h4" in seen
+        assert "table" in seen
+        assert "th" in seen
+        assert "script" not in seen
+
+
+def test_the_students_text_stays_text():
+    """An exception's message, or a name, may hold anything."""
+
+    def softmax(scores):
+        raise ValueError("<script>alert(1)</script> & `code`")
+
+    page = check(softmax)._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_states_differ_by_sign_and_word():
+    """Who cannot tell red from green reads the word."""
+    report = Report("x", "failed", checks=tuple(CheckResult("name", state) for state in SIGNS))
+    for state, sign in SIGNS.items():
+        assert f"{sign} {state}" in str(report)
+        assert f"{sign} {state}" in report._repr_html_()
+
+
+def test_points_are_rounded():
+    assert Report("x", "failed", score=1 / 3, out_of=2).points == 0.67
+    assert "0.67 of 2 points" in str(Report("x", "failed", score=1 / 3, out_of=2))
+    assert "1 of 1 point" in str(Report("x", "passed", score=1.0, out_of=1))
