@@ -32,6 +32,7 @@ from transformer_lab.data.captions_scenes import (
     BECAUSE,
     COMPANIONS,
     COUPLES,
+    EXTRAS,
     FEATURES,
     PAIRED,
     PURPOSES,
@@ -129,13 +130,13 @@ SUBJECT_DETERMINERS = (
 PLURAL_DETERMINERS = tuple(determiner for determiner in SUBJECT_DETERMINERS if is_plural(determiner))
 SINGULAR_DETERMINERS = ("a", "a", "the")
 A_GROUP_OF = Piece(("eine", "Gruppe", "von"), ("a", "group", "of"), ((0, 0), (1, 1), (2, 2)))
-AND = Piece(("und",), ("and",), ((0, 0),))
+AND, AND_THEN = (Piece(("und",), ("and",), ((0, 0),)) for _ in range(2))  # of nouns, of verbs
 HAIR = nouns("Haar")[0]
 DULL_CLOTHES = nouns("Hose Hemd")  # not worth a word unless they are red, or new
 NEEDS_PLACE = frozenset(("sitzen", "stehen", "liegen", "hängen", "stehen:parked"))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Subject:
     pieces: tuple[Piece, ...]
     noun: Noun
@@ -242,6 +243,7 @@ def _adjectives(choose: Choose, noun: Noun, rate: float) -> tuple[str, ...]:
 # Who
 
 
+@cache
 def _one(noun: Noun, determiner: str, adjectives: tuple[str, ...] = ()) -> Subject:
     plural = is_plural(determiner)
     owner = "their" if plural else {"m": "his", "f": "her", "n": ""}[noun.gender]
@@ -298,7 +300,7 @@ def _subject(choose: Choose, scene: Scene, frame: Frame, among: Sequence[Noun] =
             return Subject((A_GROUP_OF, members), noun, "f", False, False, 9, "")
     subject = _simple_subject(choose, (noun,), frame.number)
     if frame.dressed and luck > 0.82 and noun.kind == "person":
-        subject.pieces += _look(choose, scene, noun, subject.plural)
+        return replace(subject, pieces=subject.pieces + _look(choose, scene, noun, subject.plural))
     return subject
 
 
@@ -345,8 +347,8 @@ def _determiner(choose: Choose, slot: Slot, noun: Noun, subject: Subject) -> str
     determiner = _pick(choose, slot.determiners)
     several = subject.headcount > 1
     one_each = "each" in slot.determiners
-    if determiner == "his":
-        if not subject.owner or subject.headcount > 3:
+    if determiner == "his" or (determiner == "each" and several and "his" in slot.determiners):
+        if not subject.owner or (subject.headcount > 3 and not one_each):
             determiner = "each" if one_each else "the+" if noun in PAIRED else "the"
         else:
             return subject.owner + ("+" if noun in PAIRED or (several and one_each) else "")
@@ -404,6 +406,7 @@ def _clause(
             piece = noun_phrase(noun, determiner, adjectives, slot.case)
             late += [(verb.piece, (slot.preposition,)), (piece, piece.german)]
             english.append((piece, piece.english))
+            adverb_at = "before"
         elif slot.last_in_english:
             piece = _with_to(noun, determiner, adjectives)
             early.append((piece, piece.german))
@@ -417,6 +420,7 @@ def _clause(
         else:
             piece = noun_phrase(noun, determiner, adjectives, slot.case)
             known = slot.case == "dative" or determiner.rstrip("+") in ("the", "his", "her", "their")
+            known = known and frame.verb.prefix != "entlang"  # "langsam den Strand entlang"
             (early if known else late).append((piece, piece.german))
             english.append((piece, piece.english))
             adverb_at = "before" if slot.case == "accusative" else adverb_at
@@ -492,16 +496,18 @@ def _wearing(clothes: tuple[Noun, ...]) -> Frame:
 
 
 def _dressed(choose: Choose, scene: Scene) -> Sentence | None:
-    """ "Der alte Mann trägt einen schwarzen Hut und einen langen Mantel."."""
+    """ "Der alte Mann trägt einen langen Mantel und einen schwarzen Hut."."""
     frame = _pick(choose, scene.frames)
     subject = _simple_subject(choose, frame.subjects, frame.number)
-    clothes = wardrobe(scene, subject.noun)
-    if len(clothes) < 2:
+    extras = tuple(garment for garment in wardrobe(scene, subject.noun) if garment in EXTRAS)
+    clothes = tuple(garment for garment in wardrobe(scene, subject.noun) if garment not in EXTRAS)
+    if not extras or not clothes:
         return None
-    clause = _clause(choose, _wearing(clothes), subject, adjective_rate=0.75)
+    both = choose() < 0.4
+    clause = _clause(choose, _wearing(clothes if both else clothes + extras), subject, adjective_rate=0.75)
     german, english = clause.verb_second(), clause.in_english()
-    if choose() < 0.4:
-        more = _clause(choose, _wearing(clothes), subject, adjective_rate=0.75)
+    if both:
+        more = _clause(choose, _wearing(extras), subject, adjective_rate=0.75)
         german += [(AND, AND.german), *more.late]
         english += [(AND, AND.english), *more.english]
     return german, english
@@ -519,8 +525,8 @@ def _two_actions(choose: Choose, scene: Scene) -> Sentence | None:
     if not first or not second:
         return None
     german = first.place_first() if choose() < 0.35 else first.verb_second()
-    german += [(AND, AND.german), *second.verb_first()]
-    return german, [*first.in_english(), (AND, AND.english), *second.predicate(auxiliary=False)]
+    german += [*_german(AND_THEN), *second.verb_first()]
+    return german, [*first.in_english(), *_english(AND_THEN), *second.predicate(auxiliary=False)]
 
 
 def _narrower(first: Frame, second: Frame) -> Frame:
@@ -623,7 +629,7 @@ def _object_relative(choose: Choose, scene: Scene) -> Sentence | None:
         return None
     met = _silent(_one(noun, determiner))
     slots = (replace(slot, nouns=(noun,), determiners=(determiner,)),)
-    outer = _clause(choose, replace(frame, slots=slots, places=()), _subject(choose, scene, frame))
+    outer = _clause(choose, replace(frame, slots=slots, places=()), _subject(choose, scene, frame), manner_rate=0)
     inner = _clause(choose, doing, met, place_rate=0.5 if doing.slots else 1)
     if not outer or not inner:
         return None
@@ -755,7 +761,7 @@ def _meanwhile(choose: Choose, scene: Scene) -> Sentence | None:
     return _subordinate(WHILE_, main, other, fronted=choose() < 0.3)
 
 
-ENJOYED = frozenset(("spielen", "singen", "tanzen", "malen", "lachen", "lesen", "schlafen"))
+ENJOYED = frozenset(("spielen", "singen", "tanzen", "malen", "lachen", "lesen"))
 
 
 def _noticed(choose: Choose, scene: Scene) -> Sentence | None:
@@ -833,55 +839,61 @@ PATTERNS = (
     *(_dressed,) * 3,
     _nobody,
 )
+ANY_SCENE = tuple(scene for scene in SCENES for _ in range(len(scene.frames) // 10))  # the richer, the more often
 
 
 # Pairs
 
-LINKS = tuple(tuple((i, j) for j in range(64)) for i in range(64))  # shared: a corpus has half a million of them
+LINKS = [(i, j) for i in range(64) for j in range(64)]  # each made once: a corpus has half a million of them
 
 
 def _captions(seed: int) -> Iterator[Caption]:
     """Captions without end; some come more than once."""
     choose = random.Random(seed).random
     while True:
-        sentence = _pick(choose, PATTERNS)(choose, _pick(choose, SCENES))
-        if sentence:
-            german, english = sentence
-            content = [word for piece, _ in german for word in piece.content]
-            if len(set(content)) == len(content):  # nothing is said twice
-                caption = _caption([*german, (PERIOD, PERIOD.german)], [*english, (PERIOD, PERIOD.english)])
-                if 6 <= len(caption.german_tokens) <= 21:  # five to twenty words
-                    yield caption
+        sentence = _pick(choose, PATTERNS)(choose, _pick(choose, ANY_SCENE))
+        caption = sentence and _caption(*sentence)
+        if caption and 6 <= len(caption.german_tokens) <= 21:  # five to twenty words
+            yield caption
 
 
-def _caption(german: Layout, english: Layout) -> Caption:
+def _caption(german: Layout, english: Layout) -> Caption | None:
+    """The words of both languages and the links between them; None if a noun or an adjective comes twice."""
+    german.append((PERIOD, PERIOD.german))
+    english.append((PERIOD, PERIOD.english))
     german_words: list[str] = []
+    content: list[str] = []
     starts: dict[Piece, int] = {}  # of pieces whose German words stand together
     german_parts: dict[Piece, list[int]] = {}  # of the others
     for piece, words in german:
-        start = len(german_words)
-        german_words += words
-        if words is piece.german and words:
-            starts[piece] = start
-        elif words:
-            german_parts.setdefault(piece, []).extend(range(start, len(german_words)))
+        if words:
+            start = len(german_words)
+            german_words += words
+            content += piece.content
+            if words is piece.german:
+                starts[piece] = start
+            else:
+                german_parts.setdefault(piece, []).extend(range(start, len(german_words)))
+    if len(set(content)) < len(content):
+        return None
     english_words: list[str] = []
     english_parts: dict[Piece, list[int]] = {}
-    links = []
+    links = []  # numbers in LINKS
     for piece, words in english:
-        start = len(english_words)
-        english_words += words
-        if words is piece.english and piece in starts:
-            here = starts[piece]
-            links += [LINKS[here + i][start + j] for i, j in piece.links]
-        elif words:
-            english_parts.setdefault(piece, []).extend(range(start, len(english_words)))
+        if words:
+            start = len(english_words)
+            english_words += words
+            if words is piece.english and piece in starts:
+                corner = 64 * starts[piece] + start
+                links += [corner + 64 * i + j for i, j in piece.links]
+            else:
+                english_parts.setdefault(piece, []).extend(range(start, len(english_words)))
     for piece, there in english_parts.items():
         here = german_parts.get(piece) or range(starts.get(piece, 0), starts.get(piece, 0) + len(piece.german))
         if piece.links is None:
-            links += [LINKS[i][j] for i in here for j in there]
+            links += [64 * i + j for i in here for j in there]
         else:
-            links += [LINKS[here[i]][there[j]] for i, j in piece.links]
+            links += [64 * here[i] + there[j] for i, j in piece.links]
     links.sort()
     german_words[0] = german_words[0][0].upper() + german_words[0][1:]
     english_words[0] = english_words[0][0].upper() + english_words[0][1:]
@@ -890,5 +902,5 @@ def _caption(german: Layout, english: Layout) -> Caption:
         english=" ".join(english_words).replace(" ,", ",").replace(" .", "."),
         german_tokens=tuple(german_words),
         english_tokens=tuple(english_words),
-        alignment=tuple(links),
+        alignment=tuple([LINKS[link] for link in links]),
     )

@@ -71,7 +71,7 @@ Läufer m Läufer runner runners he | jung groß /
 Großmutter f Großmütter grandmother grandmothers she | alt freundlich /
 Großvater m Großväter grandfather grandfathers he | alt freundlich /
 Mutter f Mütter mother mothers she | jung /
-Vater m Väter father fathers he | jung groß /
+Vater m Väter father fathers he | jung /
 Sohn m Söhne son sons he | klein /
 Tochter f Töchter daughter daughters she | klein /
 Freund m Freunde friend friends he | /
@@ -136,7 +136,7 @@ Schlitten m Schlitten sled sleds it | alt neu groß / rot blau
 Sandburg f Sandburgen sandcastle sandcastles it | groß klein schön /
 Loch n Löcher hole holes it | groß klein /
 Buch n Bücher book books it | dick alt neu / rot blau grün
-Zeitung f Zeitungen newspaper newspapers it | alt /
+Zeitung f Zeitungen newspaper newspapers it | /
 Brief m Briefe letter letters it | lang kurz /
 Geschichte f Geschichten story stories it | lang kurz schön /
 Stadtplan m Stadtpläne city_map city_maps it | groß neu /

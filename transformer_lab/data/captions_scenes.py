@@ -176,7 +176,7 @@ PARK = Scene(
         happens("fotografieren", GROWN + "Student Künstlerin", accusative("Ente Vogel Blume Baum", "a the +"),
                 at="in Park, an See, in Garten"),
         happens("an|lächeln", GROWN + OLD, accusative("Junge Mädchen Baby Hund", "a the")),
-        happens("zu|schauen", GROWN + FAMILY, dative("Kind Junge", "the+ two +"), fixed("beim_Spielen:play"),
+        happens("zu|schauen", GROWN + FAMILY, dative("Kind Junge", "the+ two"), fixed("beim_Spielen:play"),
                 at="auf Spielplatz, in Park, in Garten"),
         happens("zu|schauen", PEOPLE, dative("Vogel Ente", "the+ a the")),
         happens("zu|hören", PEOPLE + OLD + "Student", dative("Musiker", "a a the two"), at="in Park"),
@@ -318,6 +318,7 @@ HOME = Scene(
         happens("aus|packen", GROWN + "Tourist Student", accusative("Koffer Rucksack", "a his his"),
                 at="in Wohnzimmer", number="singular"),
         happens("gehen", PEOPLE + OLD, phrase("in", ACC, "into", "Küche Wohnzimmer", "the"), how="langsam"),
+        happens("gehen", PEOPLE + OLD, phrase("an", ACC, "to", "Fenster", "the"), how="langsam"),
         happens("rennen", KIDS + "Hund Katze", phrase("durch", ACC, "through", "Wohnzimmer Küche", "the"),
                 how="schnell"),
         happens("telefonieren", GROWN + "Student Großmutter", at="auf Sofa, in Küche, an Fenster",
@@ -379,7 +380,8 @@ BEACH = Scene(
                 at="an Strand, auf Handtuch, in Sand", posture="sitzen liegen", number="singular"),
         happens("trinken", PEOPLE + "Tourist", accusative("Wasser Saft", "mass"), at="an Strand",
                 posture="sitzen stehen"),
-        happens("fotografieren", GROWN + "Tourist", accusative("Boot Meer Sandburg", "the the a"), at="an Strand"),
+        happens("fotografieren", GROWN + "Tourist", accusative("Boot Sandburg", "the the a"), at="an Strand"),
+        happens("fotografieren", GROWN + "Tourist", accusative("Meer", "the")),
         happens("werfen", PEOPLE, accusative("Stein Ball Stock", "a a the"),
                 phrase("in", ACC, "into", "Wasser Meer", "the")),
         happens("fangen", KIDS + "Hund", accusative("Ball", "a a the"), at="an Strand"),
@@ -555,7 +557,7 @@ CITY = Scene(
         happens("reparieren", GROWN + "Junge Student", accusative("Fahrrad Motorrad Auto", "a a the his"),
                 at="auf Straße, vor Haus, neben Haus"),
         happens("waschen", GROWN + "Junge", accusative("Auto Motorrad", "a the his"), at="vor Haus, hinter Haus"),
-        happens("putzen", GROWN, accusative("Fenster", "a the"), at="auf Leiter", posture="stehen", number="singular"),
+        happens("putzen", GROWN, accusative("Fenster", "a the")),
         happens("halten", GROWN + KIDS + "Tourist", accusative("Regenschirm Fahne Schild Luftballon", "each each the"),
                 at="auf Straße", posture="stehen"),
         happens("verkaufen", "Frau Mann", accusative("Blume Luftballon", "+"),
@@ -837,7 +839,7 @@ WORK = Scene(
     watchers=nouns("Mann Frau Junge"),
     frames=(
         happens("arbeiten", "Bauarbeiter", at="auf Baustelle, auf Dach, auf Straße", how="zusammen allein"),
-        happens("tragen:carry", "Bauarbeiter", accusative("Leiter Brett Kiste Eimer Stein", "a a the two +"),
+        happens("tragen:carry", "Bauarbeiter", accusative("Leiter Brett Kiste Eimer Stein", "a a the two"),
                 phrase("über", ACC, "across", "Baustelle Straße", "the")),
         happens("tragen:carry", "Bauarbeiter", accusative("Leiter Brett", "a the"),
                 phrase("in", ACC, "into", "Haus", "the")),
@@ -855,8 +857,7 @@ WORK = Scene(
         happens("reparieren", "Bauarbeiter", accusative("Dach Mauer Zaun Straße", "a the the")),
         happens("sägen", "Bauarbeiter", accusative("Brett", "a a the two"), at="auf Baustelle", how="vorsichtig"),
         happens("graben", "Bauarbeiter", accusative("Loch", "a"), at="auf Straße, auf Baustelle"),
-        happens("streichen", "Bauarbeiter", accusative("Wand Haus", "a the"), at="auf Leiter", posture="stehen",
-                number="singular"),
+        happens("streichen", "Bauarbeiter", accusative("Wand Haus Tür", "a the")),
         happens("hoch|heben", "Bauarbeiter", accusative("Stein Kiste Brett", "a a the")),
         happens("fahren:drive", "Bauarbeiter", phrase("mit", DAT, "", "Lastwagen", "a the"),
                 phrase("über", ACC, "across", "Baustelle Brücke", "the"), number="singular", how="langsam"),
@@ -991,12 +992,12 @@ PURPOSES = (
     (STOPS, happens("zu|hören", "", dative("Musiker Sängerin", "a the"))),
     (STOPS, happens("streicheln", "", accusative("Hund Katze Pferd", "a a the"))),
     (STOPS, happens("an|schauen", "", accusative("Kirche Brunnen Statue Turm", "a the"))),
-    (SITS_DOWN, happens("lesen", "", accusative("Buch", "a a the"))),
+    (SITS_DOWN, happens("lesen", "", accusative("Buch", "each each the"))),
     (SITS_DOWN, happens("essen", "", accusative("Apfel Eis Banane", "each"))),
     (SITS_DOWN, happens("sich_aus|ruhen", "")),
     (SITS_DOWN, happens("zu|schauen", "", dative("Kind Ente Vogel", "the+"))),
     (TO_THE_CAFE, happens("trinken", "", accusative("Kaffee Tee", "mass"))),
-    (TO_THE_CAFE, happens("lesen", "", accusative("Zeitung", "a the"))),
+    (TO_THE_CAFE, happens("lesen", "", accusative("Zeitung", "each the"))),
     (TO_THE_CAFE, happens("essen", "", accusative("Kuchen Eis", "mass"))),
     (TO_THE_RESTAURANT, happens("essen", "", accusative("Pizza", "each"))),
     (TO_THE_RESTAURANT, happens("essen", "", accusative("Fisch Suppe", "mass"))),
@@ -1013,7 +1014,7 @@ PURPOSES = (
     (TO_THE_BARN, happens("füttern", "", accusative("Pferd Kuh Ziege Esel", "the the+"))),
     (TO_THE_BARN, happens("bürsten", "", accusative("Pferd Esel", "the a"))),
     (TO_THE_MUSEUM, happens("an|schauen", "", accusative("Gemälde Statue", "a two"))),
-    (TO_THE_LIBRARY, happens("lesen", "", accusative("Buch Zeitung", "a"))),
+    (TO_THE_LIBRARY, happens("lesen", "", accusative("Buch Zeitung", "each"))),
     (TO_THE_LIBRARY, happens("lernen", "")),
     (UP_A_LADDER, happens("pflücken", "", accusative("Apfel", "+"))),
     (UP_A_LADDER, happens("putzen", "", accusative("Fenster", "a the"))),
@@ -1069,6 +1070,9 @@ FOR_WORK = {  # what those who work wear
     "Tänzerin": "Kleid Rock",
     "Sängerin": "Kleid Rock Hut",
 }
+EXTRAS = frozenset(nouns(  # worn besides a shirt, a coat or a dress
+    "Hut Mütze Wollmütze Strohhut Helm Schal Handschuh Stiefel Sonnenbrille Rucksack Krawatte Schürze"
+))  # fmt: skip
 WORN_IN = frozenset(nouns(  # "in einem roten Hemd", but "mit einem roten Hut"
     "Jacke Lederjacke Winterjacke Regenmantel Mantel Hemd Pullover Kleid Sommerkleid Rock Hose Anzug Weste Uniform "
     "Badeanzug Stiefel Schürze"
@@ -1086,5 +1090,5 @@ def wears(person: Noun, garment: Noun) -> bool:
         garment in UNISEX
         or (garment in FOR_WOMEN and woman)
         or (garment in FOR_MEN and grown_man)
-        or (garment.singular in ("Lederjacke", "Schürze") and person.singular in ("Mann", "Frau"))
+        or (garment.singular == "Lederjacke" and person.singular in ("Mann", "Frau"))
     )
