@@ -44,13 +44,13 @@ class Place:
 
 
 # singular, gender (* n-declension), plural, English singular (= has no singular), English plural, pronoun
-# | adjectives of size and age / of colour.  COLOUR stands for every colour, COAT for those of an animal.
+# | adjectives of size and age / of colour, where COLOUR stands for every colour.
 PEOPLE = """
 Mann m Männer man men he | jung alt groß / blond
 Frau f Frauen woman women she | jung alt groß / blond
-Junge m* Jungen boy boys he | klein klein / blond
-Mädchen n Mädchen girl girls she | klein klein / blond
-Kind n Kinder child children - | klein klein / blond
+Junge m* Jungen boy boys he | klein / blond
+Mädchen n Mädchen girl girls she | klein / blond
+Kind n Kinder child children - | klein / blond
 Baby n Babys baby babies it | klein /
 Student m* Studenten student students he | jung groß / blond
 Tourist m* Touristen tourist tourists he | jung alt groß /
@@ -594,8 +594,10 @@ def _read_adjectives() -> dict[str, tuple[str, dict[str, str]]]:
     adjectives = {}
     for line in ADJECTIVES.strip().splitlines():
         german, english, *exceptions = line.split()
-        adjectives[german] = english, {of: word for word, _, nouns in (e.partition(":") for e in exceptions)
-                                       for of in nouns.split(",")}
+        adjectives[german] = english, {}
+        for exception in exceptions:
+            word, _, kinds = exception.partition(":")
+            adjectives[german][1].update(dict.fromkeys(kinds.split(","), word))
     return adjectives
 
 

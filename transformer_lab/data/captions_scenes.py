@@ -11,7 +11,11 @@ from transformer_lab.data.captions_lexicon import NOUNS, PLACES_BY_NAME, VERBS_B
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
-    """A complement with a noun: an object, or a prepositional phrase that belongs to the verb."""
+    """A complement with a noun: an object, or a prepositional phrase that belongs to the verb.
+
+    Determiners are those of `captions_grammar` and two that depend on the subject: "his" is the possessive that fits,
+    "each" is "a" for one and a plural for several, who wear hats and not a hat.
+    """
 
     nouns: tuple[Noun, ...]
     determiners: tuple[str, ...]
@@ -82,7 +86,16 @@ def phrase(preposition: str, case: str, english: str, names: str, determiners: s
     return Slot(nouns(names), tuple(determiners.split()), case, preposition, words, with_verb=not words)
 
 
-def happens(verb, subjects, *slots, at="", how="", posture="", dressed=True, number="both") -> Frame:
+def happens(
+    verb: str,
+    subjects: str,
+    *slots: Slot | Fixed,
+    at: str = "",
+    how: str = "",
+    posture: str = "",
+    dressed: bool = True,
+    number: str = "both",
+) -> Frame:
     return Frame(
         verb=VERBS_BY_NAME[verb],
         subjects=nouns(subjects),
