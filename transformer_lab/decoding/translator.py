@@ -19,7 +19,7 @@ from transformer_lab.model import Transformer, TransformerConfig, record_attenti
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 DEFAULT_ALPHA = 1.5  # of the length penalty: the best on the validation pairs of Multi30k, for the included model
-BATCH_CELLS = 8192  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
+BATCH_CELLS = 24576  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
 
 
 class Translator:

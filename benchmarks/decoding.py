@@ -1,0 +1,112 @@
+"""How much faster test2016 is translated in batches and with a cache than in the plain loop.
+
+    python benchmarks/decoding.py [MODEL_FOLDER] [--data-dir FOLDER] [--sample 60 | --all] [--threads 2]
+
+The plain loop is `beam_search` on one sentence at a time, without a cache; `Translator.translate` is what the command
+uses. Both have the same weights, the same attention kernel, beam 4 and the same limits, and must give the same
+translations. The plain loop runs on a sample, evenly spaced over the test set (`--all`: on all of it), and its mean
+time for a sentence is compared with that of `translate` on all 1,000. The two take turns, so that whatever else the
+machine does meets both. Prints both times and their ratio and writes them to `results/decoding.json`.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from environment import describe_machine
+
+from transformer_lab.data import load_corpus
+from transformer_lab.decoding import DEFAULT_ALPHA, Translator, beam_search
+from transformer_lab.decoding.translator import PRETRAINED
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "decoding.json"
+BEAM_SIZE = 4
+ROUNDS = 3
+
+
+def plain_loop(translator: Translator, sentences: list[str]) -> list[str]:
+    """What `Translator.translate` gives, by the shortest way to write it."""
+    translations = []
+    for sentence in sentences:
+        source = torch.tensor([translator.tokenizer.encode_source(sentence)])  # (1, source)
+        limit = min(source.size(1) + 50, translator.model.config.max_length)
+        ids = beam_search(translator.model, source, BEAM_SIZE, DEFAULT_ALPHA, limit)[0]
+        translations.append(translator.tokenizer.decode(ids))
+    return translations
+
+
+def timed(translate: Callable[[list[str]], list[str]], sentences: list[str]) -> tuple[float, list[str]]:
+    start = time.perf_counter()
+    translations = translate(sentences)
+    return time.perf_counter() - start, translations
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder of a trained model")
+    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--sample", type=int, default=60, help="sentences for the plain loop")
+    parser.add_argument("--all", action="store_true", help="all sentences for the plain loop: some minutes")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+
+    translator = Translator.load(arguments.model)
+    sentences = [source for source, _ in load_corpus("multi30k", data_dir=arguments.data_dir).test]
+    step = 1 if arguments.all else max(1, len(sentences) // arguments.sample)
+    sample = sentences[::step]
+
+    def plain(chosen: list[str]) -> list[str]:
+        return plain_loop(translator, chosen)
+
+    for translate in (plain, translator.translate):  # the first sentences build kernels and touch memory
+        translate(sample[:2])
+    plain_seconds, plain_translations, fast_seconds = 0.0, {}, []
+    for number in range(ROUNDS):
+        part = sample[number::ROUNDS]
+        seconds, translations = timed(plain, part)
+        plain_seconds += seconds
+        plain_translations |= dict(zip(part, translations, strict=True))
+        seconds, fast_translations = timed(translator.translate, sentences)
+        fast_seconds.append(seconds)
+        print(f"round {number + 1}: {seconds:.2f} s for {len(sentences)} sentences in batches", flush=True)
+    fast = dict(zip(sentences, fast_translations, strict=True))
+    same = sum(fast[sentence] == translation for sentence, translation in plain_translations.items())
+
+    plain_milliseconds = 1000 * plain_seconds / len(sample)
+    fast_milliseconds = 1000 * statistics.median(fast_seconds) / len(sentences)
+    config = translator.model.config
+    result = {
+        "what": f"test2016, German to English, beam {BEAM_SIZE}, alpha {DEFAULT_ALPHA}: Translator.translate (batches, "
+        "cache) and the plain loop (one sentence at a time, no cache), same weights",
+        "seconds": round(statistics.median(fast_seconds), 2),
+        "seconds_of_each_round": [round(seconds, 2) for seconds in fast_seconds],
+        "sentences": len(sentences),
+        "milliseconds_a_sentence": round(fast_milliseconds, 2),
+        "plain_milliseconds_a_sentence": round(plain_milliseconds, 2),
+        "plain_sentences": len(sample),
+        "ratio": round(plain_milliseconds / fast_milliseconds, 1),
+        "same_translations": f"{same} of {len(plain_translations)}",
+        "model": {
+            "folder": arguments.model.name,
+            "parameters": sum(parameter.numel() for parameter in translator.model.parameters()),
+            "n_layers": config.n_layers,
+            "d_model": config.d_model,
+            "d_ff": config.d_ff,
+            "target_vocab": config.target_vocab,
+        },
+        "machine": describe_machine(),
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(f"batches and cache: {result['seconds']} s for {len(sentences)}, {fast_milliseconds:.2f} ms a sentence")
+    print(f"plain loop: {plain_milliseconds:.1f} ms a sentence, measured on {len(sample)}")
+    print(f"ratio {result['ratio']}; the same translation for {result['same_translations']} sentences")
+
+
+if __name__ == "__main__":
+    main()

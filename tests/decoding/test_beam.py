@@ -1,0 +1,128 @@
+"""Beam search against its definition, followed literally, and against the best of all sentences."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from transformer_lab.decoding import beam_search, greedy_decode, length_penalty
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+def words_of(sentence: torch.Tensor) -> list[int]:
+    return sentence[sentence != PAD].tolist()
+
+
+def cleaned(tokens: tuple[int, ...]) -> list[int]:
+    return [token for token in tokens if token not in (PAD, BOS, EOS)]
+
+
+def log_probability(model, sentence: list[int], tokens: tuple[int, ...]) -> float:
+    return sum(
+        float(model.logits(sentence, [BOS, *tokens[:i]]).log_softmax(-1)[token]) for i, token in enumerate(tokens)
+    )
+
+
+def beam_by_definition(model, sentence: list[int], beam_size, alpha, max_length) -> list[int]:
+    """Every extension of every unfinished hypothesis is written down; nothing is clever."""
+    beam = {(): 0.0}
+    for _ in range(max_length):
+        if all(tokens[-1:] == (EOS,) for tokens in beam):
+            break
+        candidates = {}
+        for tokens, score in beam.items():
+            if tokens[-1:] == (EOS,):
+                candidates[tokens] = score
+            else:
+                gains = model.logits(sentence, [BOS, *tokens]).log_softmax(-1).tolist()
+                candidates |= {(*tokens, token): score + gain for token, gain in enumerate(gains)}
+        beam = dict(sorted(candidates.items(), key=lambda item: -item[1])[:beam_size])
+    return cleaned(max(beam, key=lambda tokens: beam[tokens] / ((5 + len(tokens)) / 6) ** alpha))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("beam_size", "alpha", "max_length"), [(2, 0.6, 5), (3, 0.0, 4), (4, 1.5, 6), (3, 1.0, 1)])
+def test_follows_the_definition(seed, beam_size, alpha, max_length, table_model, random_sources):
+    model = table_model(seed, target_vocab=4 + seed % 3, eos_bonus=seed % 4 - 1)
+    source = random_sources(seed, batch=2)
+    expected = [beam_by_definition(model, words_of(sentence), beam_size, alpha, max_length) for sentence in source]
+    assert beam_search(model, source, beam_size, alpha, max_length) == expected
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_huge_beam_finds_the_best_of_all_sentences(alpha, table_model):
+    """With room for every hypothesis nothing is pruned: the answer is the best of all sentences there are."""
+    vocabulary, max_length = range(4), 4
+    going_on = [token for token in vocabulary if token != EOS]
+    everything = [
+        (*start, last)
+        for length in range(max_length)
+        for start in itertools.product(going_on, repeat=length)
+        for last in (vocabulary if length == max_length - 1 else [EOS])
+    ]
+    for seed in range(3):
+        model = table_model(seed, target_vocab=4)
+        sentence = [5, 6, EOS]
+        best = max(
+            everything,
+            key=lambda tokens: log_probability(model, sentence, tokens) / length_penalty(len(tokens), alpha),
+        )
+        assert beam_search(model, torch.tensor([sentence]), 1000, alpha, max_length) == [cleaned(best)]
+
+
+def test_a_beam_of_one_is_greedy(table_model, sharpened_model, random_sources):
+    for seed in range(8):
+        table, model = table_model(seed), sharpened_model(seed)
+        source = random_sources(seed)
+        for alpha in (0.0, 1.0):
+            assert beam_search(table, source, 1, alpha, 6) == greedy_decode(table, source, 6)
+            assert beam_search(model, source, 1, alpha, 12) == greedy_decode(model, source, 12)
+
+
+def test_a_beam_of_one_is_greedy_where_the_best_two_nearly_tie(table_model, random_sources):
+    """In single precision the log-probabilities of nearly equal logits become equal: then chance would choose."""
+
+    class NearTies(table_model):
+        def logits(self, source, prefix):
+            logits = super().logits(source, prefix).float() + 30  # large logits leave few digits for a difference
+            best = int(logits.argmax())
+            logits[best - 1] = torch.nextafter(logits[best], torch.tensor(-math.inf))
+            return logits
+
+    for seed in range(10):
+        model = NearTies(seed, eos_bonus=-1)
+        assert beam_search(model, random_sources(seed), 1, 0.6, 8) == greedy_decode(model, random_sources(seed), 8)
+
+
+def test_length_penalty_of_wu_et_al():
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(7, 1.0) == 2.0
+    assert length_penalty(19, 0.5) == 2.0
+    assert length_penalty(0, 1.0) == pytest.approx(5 / 6)
+    assert length_penalty(30, 0.0) == 1.0
+
+
+def test_alpha_favours_long_translations(table_model, random_sources):
+    """A penalty turned upside down would make them shorter."""
+    total = dict.fromkeys((0.0, 1.0, 3.0), 0)
+    for seed in range(8):
+        model, source = table_model(seed, eos_bonus=1.0), random_sources(seed)
+        for alpha in total:
+            total[alpha] += sum(map(len, beam_search(model, source, 4, alpha, 8)))
+    assert total[0.0] < total[1.0] < total[3.0]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_runs_in_evaluation_mode_without_gradients_and_restores(training, table_model, random_sources):
+    model = table_model(1, training=training)
+    beam_search(model, random_sources(1), 3, 0.6, 4)
+    assert set(model.asked) == {(False, False)}
+    assert model.training is training
+
+
+def test_zero_length_and_empty_batch(table_model, random_sources):
+    model = table_model(0)
+    assert beam_search(model, random_sources(0, batch=2), 3, 0.6, 0) == [[], []]
+    assert beam_search(model, random_sources(0)[:0], 3, 0.6, 5) == []

@@ -1,0 +1,331 @@
+"""The cache changes how fast, and nothing else."""
+
+import itertools
+import random
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab.decoding import (
+    CachedAttention,
+    beam_search,
+    cached_beam_search,
+    cached_greedy_decode,
+    greedy_decode,
+    length_penalty,
+)
+from transformer_lab.decoding.incremental import GROUPS, ROWS_AT_ONCE, greatest, likeliest_tokens
+from transformer_lab.model import (
+    MultiHeadAttention,
+    causal_mask,
+    fused_attention,
+    scaled_dot_product_attention,
+    set_attention,
+)
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+def cases(number: int) -> list[dict]:
+    """Many kinds of models: eos likely and unlikely, vocabularies smaller and larger than the beam, both norms."""
+    rng = random.Random(1)
+    return [
+        {
+            "seed": seed,
+            "target_vocab": rng.choice([3, 5, 12, 40]),
+            "sharpness": rng.choice([1.0, 3.0, 8.0]),
+            "eos_bonus": rng.choice([-4.0, 0.0, 1.5, 4.0]),
+            "norm_first": rng.random() < 0.5,
+            "n_heads": rng.choice([1, 2, 4]),
+        }
+        for seed in range(number)
+    ]
+
+
+class TestCachedAttention:
+    """One step of incremental self-attention."""
+
+    @pytest.fixture
+    def attention(self):
+        torch.manual_seed(2)
+        return MultiHeadAttention(12, 3, dropout=0.5).double().eval()
+
+    @pytest.fixture
+    def x(self):
+        return torch.randn(4, 9, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+    def test_a_step_gives_the_last_row_of_causal_attention(self, attention, x):
+        cached = CachedAttention(attention, 3)
+        for length in range(1, 10):
+            prefix = x[:, :length]
+            whole = attention(prefix, prefix, prefix, causal_mask(length))
+            torch.testing.assert_close(cached.step(x[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
+
+    def test_a_step_projects_one_vector(self, attention, x):
+        """Projecting the prefix again gives the same numbers, and is what the cache is there to avoid."""
+        projected = []
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            getattr(attention, name).register_forward_hook(lambda _, inputs, __: projected.append(inputs[0].size(1)))
+        cached = CachedAttention(attention, 3)
+        for position in range(9):
+            cached.step(x[:, position : position + 1])
+        assert projected == [1] * 4 * 9
+
+    def test_reorder_moves_repeats_and_drops_rows(self, attention, x):
+        """Row 3 goes on as 0 and 2, row 1 as 1, rows 0 and 2 are gone; what they saw must move with them."""
+        indices = torch.tensor([3, 1, 3])
+        cached = CachedAttention(attention, 3)
+        for position in range(5):
+            cached.step(x[:, position : position + 1])
+        cached.reorder(indices)
+        mixed = torch.cat([x[indices, :5], x[:3, 5:]], dim=1)
+        for length in (6, 7, 8, 9):
+            prefix = mixed[:, :length]
+            whole = attention(prefix, prefix, prefix, causal_mask(length))
+            torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
+
+    def test_a_mask_hides_what_it_hides(self, attention, x):
+        """Two tokens fed in one step are strangers to each other under the mask: each is the first of its own row."""
+        cached = CachedAttention(attention, 3)
+        together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
+        for position in range(2):
+            alone = CachedAttention(attention, 3).step(x[:, position : position + 1])
+            torch.testing.assert_close(together[:, position : position + 1], alone, rtol=0, atol=1e-12)
+
+    def test_steps_do_not_change_what_earlier_ones_returned(self, attention, x):
+        """A buffer that is written to again must not be what was handed out."""
+        cached = CachedAttention(attention, 3)
+        first = cached.step(x[:, :1])
+        kept = first.clone()
+        for position in range(1, 9):
+            cached.step(x[:, position : position + 1])
+        assert torch.equal(first, kept)
+
+
+@pytest.mark.parametrize("case", cases(24), ids=lambda case: str(case["seed"]))
+def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_sources):
+    model = sharpened_model(**case)
+    source = random_sources(case["seed"])
+    for max_length in (1, 6, 14):
+        assert cached_greedy_decode(model, source, max_length) == greedy_decode(model, source, max_length)
+    for beam_size, alpha, max_length in ((1, 0.6, 9), (2, 0.0, 14), (4, 0.6, 6), (4, 2.0, 14), (50, 1.0, 4)):
+        arguments = model, source, beam_size, alpha, max_length
+        assert cached_beam_search(*arguments) == beam_search(*arguments), (beam_size, alpha, max_length)
+
+
+def test_the_cases_cover_what_matters(sharpened_model, random_sources):
+    """Equal tokens prove little if no sentence of a batch ends before another, or none runs into max_length."""
+    ends = set()
+    for case in cases(24):
+        translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)
+        lengths = [len(tokens) for tokens in translations]
+        ends |= {"early"} if min(lengths) < 3 else set()
+        ends |= {"late"} if any(6 <= length < 14 for length in lengths) else set()
+        ends |= {"never"} if max(lengths) == 14 else set()
+        ends |= {"apart"} if max(lengths) - min(lengths) > 5 else set()
+    assert ends == {"early", "late", "never", "apart"}
+
+
+@pytest.mark.parametrize("token", [PAD, BOS])
+def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, sharpened_model, random_sources):
+    """The plain decoders hide a predicted pad from every later query, so its cached key has to be hidden too."""
+    fed = []
+    for seed in range(6):
+        model = sharpened_model(seed, sharpness=2.0)
+        with torch.no_grad():
+            model.output.bias[token] += 8.0
+        source = random_sources(seed)
+        hook = model.target_embedding.register_forward_hook(lambda _, inputs, __: fed.append(inputs[0][:, 1:]))
+        greedy = greedy_decode(model, source, 10)
+        hook.remove()
+        assert cached_greedy_decode(model, source, 10) == greedy
+        assert cached_beam_search(model, source, 3, 0.6, 10) == beam_search(model, source, 3, 0.6, 10)
+        assert not any(token in tokens for tokens in greedy)
+    assert any((tokens[:, :-1] == token).any() for tokens in fed)  # with tokens after it, and not only after eos
+
+
+def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
+    """Sentences share a batch by accident of their length: their translations must not depend on it."""
+    model = sharpened_model(4, eos_bonus=2.0)
+    source = random_sources(5, batch=16)
+    together = cached_beam_search(model, source, 4, 0.6, 14)
+    alone = [cached_beam_search(model, row[row != PAD][None], 4, 0.6, 14)[0] for row in source]
+    assert together == alone
+    assert cached_greedy_decode(model, source.flip(0), 14) == cached_greedy_decode(model, source, 14)[::-1]
+
+
+def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
+    """Without, a sentence that never ends would get as many tokens as the longest of its batch allows."""
+    for seed in range(6):
+        model = sharpened_model(seed, eos_bonus=-1.0)
+        source = random_sources(seed, batch=8)
+        limits = torch.tensor([1, 2, 3, 5, 8, 8, 13, 20])
+        greedy, beam = cached_greedy_decode(model, source, limits), cached_beam_search(model, source, 3, 0.6, limits)
+        for row, limit, from_greedy, from_beam in zip(source, limits.tolist(), greedy, beam, strict=True):
+            assert from_greedy == greedy_decode(model, row[None], limit)[0]
+            assert from_beam == beam_search(model, row[None], 3, 0.6, limit)[0]
+
+
+def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
+    """Without the first, every sentence costs as much as the longest; without the second, a step costs twice."""
+    model = sharpened_model(4, eos_bonus=2.0)
+    source = random_sources(4, batch=40)
+    rows, projections = [], []
+    model.decoder.layers[0].feed_forward.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].size(0)))
+    model.decoder.layers[0].cross_attention.w_k.register_forward_hook(lambda *_: projections.append(1))
+    for decode in (cached_greedy_decode, lambda *arguments: cached_beam_search(*arguments[:2], 4, 0.6, arguments[2])):
+        rows.clear()
+        projections.clear()
+        lengths = sorted(len(tokens) for tokens in decode(model, source, 14))
+        assert lengths[20] < lengths[-1] - 3  # half of the sentences end early
+        assert rows[0] == 40
+        assert rows[-1] <= 30
+        assert rows == sorted(rows, reverse=True)
+        assert len(projections) == 1
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_off_no_graph_is_built_and_the_mode_is_restored(training, sharpened_model, random_sources):
+    model = sharpened_model(1).train(training)
+    seen = []
+    model.output.register_forward_hook(lambda module, _, logits: seen.append((module.training, logits.requires_grad)))
+    source = random_sources(1)
+    assert cached_beam_search(model, source, 4, 0.6, 9) == cached_beam_search(model, source, 4, 0.6, 9)
+    cached_greedy_decode(model, source, 9)
+    assert set(seen) == {(False, False)}
+    assert all(module.training is training for module in model.modules())
+    assert torch.is_grad_enabled()
+
+
+def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, random_sources):
+    """Positions that the model does not have must not be made up."""
+    model = sharpened_model(3, eos_bonus=-100.0)
+    source = random_sources(3)
+    for decode in (greedy_decode, cached_greedy_decode):
+        with pytest.raises(ValueError, match=r"25.*24"):
+            decode(model, source, 30)
+        assert model.training
+    with pytest.raises(ValueError, match=r"25.*24"):
+        cached_beam_search(model, source, 3, 0.6, 30)
+    assert cached_beam_search(model, source, 3, 0.6, 24) == beam_search(model, source, 3, 0.6, 24)
+
+
+def test_the_function_at_the_seam_is_used(sharpened_model, random_sources):
+    """Somebody who puts another attention into the model wants to see what it translates."""
+    model = sharpened_model(3)
+    source = random_sources(3)
+    usual = cached_beam_search(model, source, 4, 0.6, 12)
+
+    def unscaled(query, key, value, mask, dropout):
+        return scaled_dot_product_attention(query * query.size(-1) ** 0.5, key, value, mask, dropout)
+
+    set_attention(model, fused_attention)
+    assert cached_beam_search(model, source, 4, 0.6, 12) == usual
+    set_attention(model, unscaled)
+    assert cached_beam_search(model, source, 4, 0.6, 12) == beam_search(model, source, 4, 0.6, 12) != usual
+    assert cached_greedy_decode(model, source, 12) == greedy_decode(model, source, 12)
+
+
+def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
+    """Only names that the course fixes are read: no `n_heads` or `attend` of an attention, no positions' buffer."""
+
+    class OwnNorm(nn.Module):
+        def __init__(self, norm):
+            super().__init__()
+            self.gain, self.bias, self.tiny = norm.gain, norm.bias, norm.eps
+
+        def forward(self, x):
+            centred = x - x.mean(-1, keepdim=True)
+            return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.tiny) * self.gain + self.bias
+
+    class OwnAttention(nn.Module):
+        def __init__(self, attention):
+            super().__init__()
+            self.w_q, self.w_k, self.w_v, self.w_o = attention.w_q, attention.w_k, attention.w_v, attention.w_o
+            self.number_of_heads = attention.n_heads
+
+        def forward(self, query, key, value, mask=None):
+            q, k, v = (
+                project(x).unflatten(-1, (self.number_of_heads, -1)).transpose(1, 2)
+                for project, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+            )
+            return self.w_o(scaled_dot_product_attention(q, k, v, mask)[0].transpose(1, 2).flatten(2))
+
+    class OwnPositions(nn.Module):
+        def __init__(self, positions):
+            super().__init__()
+            self.table = nn.Embedding.from_pretrained(positions.encoding)
+
+        def forward(self, x):
+            return x + self.table(torch.arange(x.size(1)))
+
+    for norm_first in (True, False):
+        model = sharpened_model(8, norm_first=norm_first)
+        source = random_sources(8)
+        expected = beam_search(model, source, 4, 0.6, 12)
+        for layer in model.decoder.layers:
+            layer.self_attention, layer.cross_attention = (
+                OwnAttention(layer.self_attention), OwnAttention(layer.cross_attention),
+            )
+            for residual in layer.residuals:
+                residual.norm = OwnNorm(residual.norm)
+        model.positional_encoding = OwnPositions(model.positional_encoding)
+        if not norm_first:
+            del model.decoder.norm
+        assert cached_beam_search(model, source, 4, 0.6, 12) == expected
+
+
+def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
+    model = sharpened_model(0)
+    source = random_sources(0)
+    assert cached_beam_search(model, source, 4, 0.6, 0) == cached_greedy_decode(model, source, 0) == [[]] * 5
+    assert cached_beam_search(model, source[:0], 4, 0.6, 5) == cached_greedy_decode(model, source[:0], 5) == []
+
+
+def test_a_huge_beam_finds_the_best_of_all_sentences(sharpened_model, random_sources):
+    """Slots that no hypothesis can fill must not count as hypotheses."""
+    model = sharpened_model(2, target_vocab=4, sharpness=1.0).eval()
+    source = random_sources(2, batch=1)
+    going_on, max_length = [PAD, BOS, 3], 4
+    best, best_score = None, -torch.inf
+    for length in range(max_length):
+        for start in itertools.product(going_on, repeat=length):
+            for last in [EOS, *going_on] if length == max_length - 1 else [EOS]:
+                tokens = [*start, last]
+                with torch.no_grad():
+                    logits = model(source, torch.tensor([[BOS, *tokens[:-1]]]))[0]
+                gains = logits.log_softmax(-1).gather(1, torch.tensor(tokens)[:, None])
+                score = gains.sum().item() / length_penalty(len(tokens), 0.6)
+                if score > best_score:
+                    best, best_score = tokens, score
+    expected = [token for token in best if token not in (PAD, BOS, EOS)]
+    assert cached_beam_search(model, source, 500, 0.6, max_length) == [expected]
+
+
+@pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])
+@pytest.mark.parametrize("k", [1, 4, 40])
+def test_greatest_are_those_of_topk(columns, k):
+    """The groups must cover every column, also those left over, and a group may hold all k."""
+    k = min(k, columns)
+    generator = torch.Generator().manual_seed(columns + k)
+    x = torch.randn(20, columns, generator=generator)
+    x[0] = -torch.inf
+    x[1, -k:] += 100  # in the remainder
+    x[2, : k * GROUPS : GROUPS] += 100  # in one group
+    x[3] = x[3].round()  # many ties
+    chosen = greatest(x, k)
+    assert torch.equal(x.gather(1, chosen), x.topk(k).values)
+    assert all(len(set(row)) == k for row in chosen.tolist())
+
+
+def test_likeliest_tokens_of_more_rows_than_fit_at_once():
+    torch.manual_seed(0)
+    output = nn.Linear(4, 9)
+    x = torch.randn(2 * ROWS_AT_ONCE + 3, 4)
+    with torch.no_grad():
+        log_probabilities, tokens = likeliest_tokens(output, x, 3)
+        expected = output(x).double().log_softmax(-1).topk(3)
+    assert torch.equal(tokens, expected.indices)
+    # The logits are in single precision: seven digits of values around 3.
+    torch.testing.assert_close(log_probabilities, expected.values, rtol=0, atol=2e-6)

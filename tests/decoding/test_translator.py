@@ -1,0 +1,348 @@
+"""Sentences in, sentences out, in order; folders that load as they were saved; one clear line for what cannot be."""
+
+import json
+import os
+import struct
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from transformer_lab.data import BpeTokenizer
+from transformer_lab.decoding import Translator, beam_search, greedy_decode, translator
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer, TransformerConfig
+
+EOS = 2
+PAIRS = [
+    ("Ein kleiner Junge spielt im Garten.", "A little boy is playing in the garden."),
+    ("Zwei Hunde rennen durch den Schnee.", "Two dogs are running through the snow."),
+    ("Eine Frau mit rotem Hut liest ein Buch.", "A woman in a red hat is reading a book."),
+    ("Drei Männer sitzen auf einer Bank und reden.", "Three men are sitting on a bench and talking."),
+]
+SENTENCES = [
+    "Drei Hunde.",
+    "Eine kleine Frau mit rotem Hut und zwei Hunde sitzen im Schnee und reden.",
+    "Ein Junge spielt.",
+    "Zwei Männer lesen im Garten ein Buch.",
+    "Schnee!",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BpeTokenizer.train(PAIRS, vocab_size=600)
+
+
+def make_translator(tokenizer, seed=7, **sizes) -> Translator:
+    """Random weights whose translations of different sentences differ, and end."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "norm_first": True, "max_length": 80} | sizes
+    model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
+    with torch.no_grad():
+        model.output.weight.mul_(4.0)
+        model.output.weight[EOS] *= 2.0
+        model.output.bias[3:260] -= 20.0  # the bytes, which spell no text at random
+    return Translator(model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def untied(tokenizer):
+    return make_translator(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def tied(tokenizer):
+    return make_translator(tokenizer, tie=True)
+
+
+def one_line(caught) -> str:
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+class TestTranslate:
+    def test_each_sentence_gets_its_own_translation_in_its_own_place(self, untied, monkeypatch):
+        """Sorting by length mixes the sentences; batches of two here, so that order and padding both matter."""
+        monkeypatch.setattr(translator, "BATCH_CELLS", 4 * 12)
+        together = untied.translate(SENTENCES)
+        assert len(set(together)) > 2
+        assert together == [untied.translate([sentence])[0] for sentence in SENTENCES]
+        assert untied.translate(SENTENCES[::-1]) == together[::-1]
+
+    def test_is_the_plain_beam_search(self, untied):
+        for sentence, found in zip(SENTENCES, untied.translate(SENTENCES, beam_size=3, alpha=0.6), strict=True):
+            source = torch.tensor([untied.tokenizer.encode_source(sentence)])
+            expected = beam_search(untied.model, source, 3, 0.6, min(80, source.size(1) + 50))[0]
+            assert found == untied.tokenizer.decode(expected)
+
+    def test_a_beam_of_one_is_greedy(self, untied):
+        found = untied.translate(SENTENCES, beam_size=1)
+        for sentence, translation in zip(SENTENCES, found, strict=True):
+            source = torch.tensor([untied.tokenizer.encode_source(sentence)])
+            expected = greedy_decode(untied.model, source, source.size(1) + 50)[0]
+            assert translation == untied.tokenizer.decode(expected)
+
+    def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):
+        """Section 6.1. A model that never says eos would else go on to its max_length with every odd sentence."""
+        endless = make_translator(tokenizer, max_length=60)
+        with torch.no_grad():
+            endless.model.output.bias[:3] -= 100.0  # pad and bos, too: they would be left out of the count
+        counts = [len(ids) for ids in endless.search(["Schnee!", SENTENCES[1]], 2, 1.0, None)]
+        sources = [len(ids) for ids in tokenizer.encode_sources(["Schnee!", SENTENCES[1]])]
+        assert counts == [sources[0] + 50, 60]
+        assert [len(ids) for ids in endless.search(SENTENCES, 2, 1.0, 7)] == [7] * len(SENTENCES)
+
+    def test_leaves_the_model_as_it_was(self, untied):
+        """Validation translates in the middle of a training."""
+        untied.model.train()
+        first = untied.translate(SENTENCES)
+        assert untied.model.training
+        assert untied.translate(SENTENCES) == first
+        assert all(parameter.requires_grad and parameter.grad is None for parameter in untied.model.parameters())
+
+    def test_no_sentences_no_translations(self, untied):
+        assert untied.translate([]) == []
+
+    @pytest.mark.parametrize("sentence", ["😀 🎉", "مرحبا بالعالم", "\u200b", "x" * 70, "a\tb\u00a0c\r", "<eos> <pad>"])
+    def test_strange_text_is_translated(self, untied, sentence):
+        """Every text can be spelled in bytes, so there is nothing to complain about."""
+        assert isinstance(untied.translate([sentence])[0], str)
+
+    @pytest.mark.parametrize(
+        ("sentence", "named"),
+        [
+            ("", "empty"),
+            (" \t\u00a0 ", "empty"),
+            ("Ein\0Hund", "NUL byte at character 4"),
+            ("Ein \ud800 Hund", "Unicode at character 5"),
+            (None, "None"),
+        ],
+    )
+    def test_what_is_no_sentence_is_named_by_its_line(self, untied, sentence, named):
+        with pytest.raises(InputError) as caught:
+            untied.translate([*SENTENCES[:2], sentence])
+        assert "line 3" in one_line(caught)
+        assert named in str(caught.value)
+
+    def test_a_sentence_of_10000_words_names_both_lengths(self, untied):
+        """Rather than an error from the positions, after the whole file has been read."""
+        words = "Hund " * 10_000
+        with pytest.raises(InputError) as caught:
+            untied.translate(["Ein Hund.", words])
+        expected = len(untied.tokenizer.encode_source(words))
+        assert all(part in one_line(caught) for part in ("line 2", f"{expected} tokens", "at most 80"))
+
+    def test_exactly_max_length_is_translated(self, tokenizer):
+        """Eos counts; one word more does not fit."""
+        length = len(tokenizer.encode_source("Hund Hund Hund"))
+        small = make_translator(tokenizer, max_length=length)
+        assert small.translate(["Hund Hund Hund"])
+        with pytest.raises(InputError, match=f"at most {length}"):
+            small.translate(["Hund Hund Hund Hund"])
+
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [({"beam_size": 0}, "beam_size is 0"), ({"max_length": 0}, "max_length is 0"), ({"max_length": 81}, "80")],
+    )
+    def test_options_that_cannot_be(self, untied, options, named):
+        with pytest.raises(InputError) as caught:
+            untied.translate(SENTENCES, **options)
+        assert named in one_line(caught)
+
+    def test_one_string_is_no_list(self, untied):
+        """Else every letter would be translated."""
+        with pytest.raises(InputError, match="list"):
+            untied.translate("Ein Hund.")
+
+
+class TestAttention:
+    def test_rows_and_columns_carry_their_tokens(self, untied):
+        weights, source_tokens, target_tokens = untied.attention(SENTENCES[0])
+        translated = untied.tokenizer.target_tokens(untied.search(SENTENCES[:1], 4, translator.DEFAULT_ALPHA, None)[0])
+        assert source_tokens[-1] == "<eos>"
+        assert target_tokens == ["<bos>", *translated]
+        rows, columns = len(target_tokens), len(source_tokens)
+        expected = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
+        assert len(weights) == 6
+        for name, layer in weights.items():
+            kind = "cross" if name.endswith("cross_attention") else name.split(".")[0]
+            assert layer.shape == (1, 2, *expected[kind]), name
+            torch.testing.assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
+
+    def test_of_a_given_translation(self, untied):
+        """The last row is where eos is predicted, so eos itself is no row."""
+        weights, _, target_tokens = untied.attention("Zwei Hunde.", "Two dogs.")
+        assert target_tokens == untied.tokenizer.target_tokens(untied.tokenizer.encode_target("Two dogs."))[:-1]
+        assert weights["decoder.layers.0.self_attention"].triu(1).eq(0).all()
+
+    def test_is_without_dropout_and_leaves_the_model_as_it_was(self, untied):
+        untied.model.train()
+        first, second = (untied.attention(SENTENCES[2])[0] for _ in range(2))
+        assert all(torch.equal(first[name], second[name]) for name in first)
+        assert untied.model.training
+        assert not any(weights.requires_grad for weights in first.values())
+
+    @pytest.mark.parametrize(
+        ("arguments", "named"),
+        [((" ",), "empty"), (("Hund.", " "), "empty"), (("Hund " * 100,), "80"), (("Hund.", "dog " * 100), "80")],
+    )
+    def test_what_cannot_be_shown(self, untied, arguments, named):
+        with pytest.raises(InputError) as caught:
+            untied.attention(*arguments)
+        assert named in one_line(caught)
+
+
+class TestFolder:
+    @pytest.mark.parametrize("kind", ["untied", "tied"])
+    def test_loads_what_was_saved(self, kind, tmp_path, request):
+        saved = request.getfixturevalue(kind)
+        saved.save(tmp_path / "new" / "folder")
+        files = sorted(os.listdir(tmp_path / "new" / "folder"))
+        assert files == ["config.json", "tokenizer.json", "weights.safetensors"]  # and nothing half-written
+        loaded = Translator.load(tmp_path / "new" / "folder")
+        assert loaded.model.config == saved.model.config
+        assert not loaded.model.training
+        for name, tensor in saved.model.state_dict().items():
+            assert torch.equal(loaded.model.state_dict()[name], tensor), name
+        assert loaded.translate(SENTENCES) == saved.translate(SENTENCES)
+
+    def test_tied_weights_are_stored_once_and_tied_again(self, tied, untied, tmp_path):
+        """Three copies would triple the file, and let go of each other when training goes on."""
+        tied.save(tmp_path)
+        with safe_open(tmp_path / "weights.safetensors", framework="pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        assert shapes.count([tied.model.config.target_vocab, 16]) == 1
+        model = Translator.load(tmp_path).model
+        assert model.output.weight is model.target_embedding.embedding.weight
+        assert model.output.weight is model.source_embedding.embedding.weight
+
+    def test_half_precision_is_on_the_disk_alone(self, untied, tmp_path):
+        """Half-precision arithmetic on a CPU is slow, and training on from it would stall."""
+        untied.save(tmp_path / "half", half=True)
+        untied.save(tmp_path / "full")
+        sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "full")]
+        assert sizes[0] < 0.6 * sizes[1]
+        loaded = Translator.load(tmp_path / "half").model
+        assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+        assert {parameter.dtype for parameter in untied.model.parameters()} == {torch.float32}
+        for name, parameter in untied.model.state_dict().items():
+            # Half precision has 11 bits.
+            torch.testing.assert_close(loaded.state_dict()[name], parameter, rtol=2**-11, atol=1e-7)
+
+    def test_bfloat16_is_cast_too(self, untied, tmp_path):
+        untied.save(tmp_path)
+        weights = {name: tensor.bfloat16() for name, tensor in load_file(tmp_path / "weights.safetensors").items()}
+        save_file(weights, tmp_path / "weights.safetensors")
+        assert Translator.load(tmp_path).translate(SENTENCES[:1])
+
+    def test_a_full_disk_leaves_the_old_weights(self, tied, tokenizer, tmp_path, monkeypatch):
+        """Half a file in the place of a whole one would lose a night's training."""
+        tied.save(tmp_path)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+        def full(file_descriptor):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="No space left on device"):
+            make_translator(tokenizer, seed=9, tie=True).save(tmp_path)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    def test_a_folder_that_cannot_be_made(self, tied, tmp_path):
+        (tmp_path / "file").write_text("not a folder")
+        with pytest.raises(InputError) as caught:
+            tied.save(tmp_path / "file" / "model")
+        assert str(tmp_path / "file" / "model") in one_line(caught)
+
+    def test_a_folder_where_a_file_should_be(self, tied, tmp_path):
+        (tmp_path / "weights.safetensors").mkdir()
+        with pytest.raises(InputError) as caught:
+            tied.save(tmp_path)
+        assert "weights.safetensors" in one_line(caught)
+
+
+class TestDamagedFolder:
+    """Each damage is one line that names the file; none is a traceback from a library."""
+
+    @pytest.fixture
+    def folder(self, untied, tmp_path):
+        untied.save(tmp_path)
+        return tmp_path
+
+    def refusal(self, folder) -> str:
+        with pytest.raises(InputError) as caught:
+            Translator.load(folder)
+        return one_line(caught)
+
+    def change_config(self, folder, **changes):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    def change_weights(self, folder, change):
+        weights = load_file(folder / "weights.safetensors")
+        change(weights)
+        save_file(weights, folder / "weights.safetensors")
+
+    def test_no_folder(self, folder):
+        assert str(folder / "none") in self.refusal(folder / "none")
+
+    @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "weights.safetensors"])
+    def test_a_missing_file(self, folder, name):
+        (folder / name).unlink()
+        message = self.refusal(folder)
+        assert str(folder / name) in message
+        assert "None" not in message
+
+    @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "weights.safetensors"])
+    @pytest.mark.parametrize("part", [0, 0.3, 0.99])
+    def test_a_truncated_file(self, folder, name, part):
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: int(len(content) * part)])
+        assert str(folder / name) in self.refusal(folder)
+
+    def test_weights_that_claim_to_be_endless(self, folder):
+        (folder / "weights.safetensors").write_bytes(struct.pack("<Q", 2**63) + b"{}")
+        assert "weights.safetensors" in self.refusal(folder)
+
+    @pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "null", '{"d_model": 16}', '{"colour": "red"}', "\udcff"])
+    def test_a_config_that_is_none(self, folder, text):
+        (folder / "config.json").write_text(text, errors="surrogateescape")
+        assert str(folder / "config.json") in self.refusal(folder)
+
+    @pytest.mark.parametrize("changes", [{"n_heads": 3}, {"d_model": "wide"}, {"dropout": -1.0}, {"n_layers": None}])
+    def test_a_config_of_no_model(self, folder, changes):
+        self.change_config(folder, **changes)
+        assert str(folder / "config.json") in self.refusal(folder)
+
+    @pytest.mark.parametrize(
+        ("changes", "named"),
+        [
+            ({"d_model": 32}, ("source_embedding.embedding.weight", "16)", "32)")),
+            ({"d_ff": 64}, ("encoder.layers.0.feed_forward.w_1.weight", "(32, 16)", "(64, 16)")),
+            ({"n_layers": 3}, ("has no encoder.layers.2.self_attention.w_q.weight",)),
+            ({"n_layers": 1}, ("has decoder.layers.1",)),
+            ({"tie": True}, ("which the model of its config.json has not",)),
+        ],
+    )
+    def test_a_config_of_another_shape_names_the_first_tensor_that_differs(self, folder, changes, named):
+        self.change_config(folder, **changes)
+        message = self.refusal(folder)
+        assert str(folder / "weights.safetensors") in message
+        assert all(name in message for name in named)
+
+    def test_a_tensor_too_few_and_one_too_many(self, folder):
+        bias = load_file(folder / "weights.safetensors")["output.bias"]
+        self.change_weights(folder, lambda weights: weights.pop("output.bias"))
+        assert "has no output.bias" in self.refusal(folder)
+        self.change_weights(folder, lambda weights: weights.update({"output.bias": bias, "more": torch.ones(1)}))
+        assert "has more" in self.refusal(folder)
+
+    def test_a_tokenizer_of_another_size(self, folder):
+        """Ids beyond the embedding would else fail in the middle of a translation."""
+        self.change_config(folder, target_vocab=9_999)
+        message = self.refusal(folder)
+        assert "9999" in message
+        assert str(folder / "tokenizer.json") in message

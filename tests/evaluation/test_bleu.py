@@ -1,0 +1,97 @@
+"""BLEU as it is written out is BLEU as sacreBLEU computes it."""
+
+import gzip
+import math
+import random
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
+
+
+def sacrebleu_of_tokens(hypotheses, references) -> float:
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    lines = [[" ".join(tokens) for tokens in side] for side in (hypotheses, references)]
+    return metric.corpus_score(lines[0], [lines[1]]).score
+
+
+def damaged(sentence: list[str], rng: random.Random, words: list[str]) -> list[str]:
+    """What a bad translator might write: words lost, replaced, repeated and moved."""
+    result = []
+    for word in sentence:
+        chance = rng.random()
+        if chance < 0.1:
+            continue
+        result.append(rng.choice(words) if chance < 0.2 else word)
+        if chance > 0.9:
+            result.append(word)
+    if rng.random() < 0.3:
+        rng.shuffle(result)
+    return result
+
+
+def test_a_repeated_word_counts_as_often_as_the_reference_has_it():
+    """The example of Papineni et al.: without clipping, seven times "the" would be a perfect translation."""
+    hypothesis, reference = ["the"] * 7, ["the", "cat", "is", "on", "the", "mat"]
+    assert ngram_precision([hypothesis], [reference], 1) == 2 / 7
+    assert ngram_precision([hypothesis], [reference], 2) == 0.0
+
+
+def test_precision_is_one_fraction_over_the_corpus():
+    """Averaging the sentences' precisions (1 and 0) would give 1/2; counted together, 3 of 4 words are right."""
+    assert ngram_precision([list("abc"), ["x"]], [list("abc"), ["y"]], 1) == 3 / 4
+
+
+def test_a_match_in_another_sentence_does_not_count():
+    """Clipping over the corpus, instead of within a sentence, would find both words."""
+    assert ngram_precision([["a"], ["b"]], [["b"], ["a"]], 1) == 0.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_no_ngram_gives_precision_zero(n):
+    """Sentences shorter than n are legal; dividing by their zero n-grams is not."""
+    assert ngram_precision([["word"] * (n - 1), []], [["word"] * 9, ["word"]], n) == 0.0
+    assert ngram_precision([], [], n) == 0.0
+
+
+def test_brevity_penalty_punishes_the_short_alone():
+    assert brevity_penalty(12, 12) == brevity_penalty(13, 12) == 1.0
+    assert brevity_penalty(6, 12) == pytest.approx(math.exp(-1), rel=1e-15)
+    assert brevity_penalty(0, 12) == brevity_penalty(0, 0) == 0.0
+
+
+def test_sides_of_different_length_are_refused():
+    """zip without `strict` would score the sentences that happen to be first."""
+    with pytest.raises(ValueError, match="zip"):
+        bleu([["a"]], [["a"], ["b"]])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equals_sacrebleu_on_random_tokens(seed):
+    """A small alphabet gives many repeated n-grams; lengths from 0 give empty sentences and zero precisions."""
+    rng = random.Random(seed)
+    words = list("abcde")[: rng.randint(1, 5)]
+    references = [rng.choices(words, k=rng.randint(1, 12)) for _ in range(rng.randint(1, 8))]
+    hypotheses = [rng.choices(words, k=rng.randint(0, 12)) for _ in references]
+    assert bleu(hypotheses, references) == pytest.approx(sacrebleu_of_tokens(hypotheses, references), rel=1e-12)
+
+
+def test_perfect_is_100_and_one_missing_order_is_0():
+    """sacreBLEU's smooth_method="none": no 4-gram right makes the whole score 0."""
+    assert bleu([list("abcde")], [list("abcde")]) == pytest.approx(100.0, rel=1e-15)
+    assert bleu([list("abcxe")], [list("abcde")]) == sacrebleu_of_tokens([list("abcxe")], [list("abcde")]) == 0.0
+
+
+def test_equals_sacrebleu_on_real_sentences(real_data):
+    """Thousands of n-grams of real text, translations shorter and longer than their references."""
+    with gzip.open(real_data / "multi30k" / "test_2017_flickr.en.gz", "rt", encoding="utf-8") as file:
+        references = [line.split() for line in file]
+    words = sorted({word for sentence in references for word in sentence})
+    rng = random.Random(1)
+    hypotheses = [damaged(sentence, rng, words) for sentence in references]
+    shorter, longer = [tokens[:-2] for tokens in hypotheses], [[*tokens, "."] for tokens in hypotheses]
+    for chosen in (hypotheses, shorter, longer):
+        expected = sacrebleu_of_tokens(chosen, references)
+        assert 5 < expected < 95
+        assert bleu(chosen, references) == pytest.approx(expected, rel=1e-12)
