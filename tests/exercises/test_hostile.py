@@ -234,6 +234,12 @@ def test_endless_loop_is_stopped(endless):
     assert "it did not come back within 5 seconds" in text
     assert row(report, "two rows, each by itself").says == "an earlier check did not end"
     assert "line " in text.split("it did not come back")[-1]
+
+
+def test_the_next_check_works_after_an_endless_loop(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "SECONDS", 0.3)
+        assert not check("softmax", loop_swallowing).passed
     assert check(softmax).passed
 
 

@@ -23,6 +23,7 @@ from transformer_lab.exercises.observe import Crash, Observation, kept_world, ob
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 
 LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
+SMALLEST = 4  # failed checks in which a second mistake is looked for: all of them would take too long
 TIMED_OUT = "an earlier check did not end"
 
 
@@ -56,51 +57,44 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
 
 
 def _jobs(exercise: Exercise, subject: Any, seed: int) -> list[Callable[[], Observation]]:
-    inputs = drawn(exercise, seed)
-    return [
-        functools.partial(
-            observe, subject, exercise.recipe(check), inputs[check.name], exercise.check_seed(check, seed)
-        )
-        for check in exercise.checks
-    ]
+    return [functools.partial(_observation, exercise, subject, check, seed) for check in exercise.checks]
 
 
-@dataclass
+def _observation(exercise: Exercise, subject: Any, check: Probe | Property, seed: int) -> Observation:
+    inputs = drawn(exercise, seed)[check.name]
+    return observe(subject, exercise.recipe(check), inputs, exercise.check_seed(check, seed))
+
+
 class _Reference:
-    """What an exercise's own parts give with the inputs of one seed."""
+    """What an exercise's own parts give with the inputs of one seed, each found out when it is first needed.
 
-    exercise: Exercise
-    seed: int
+    This is code of the package: it needs no limits, so it needs no thread.
+    """
 
-    @functools.cached_property
-    def answer(self) -> dict[str, Observation]:
-        return self._observe([self.exercise.answer])[0]
+    def __init__(self, exercise: Exercise, seed: int) -> None:
+        self.exercise, self.seed = exercise, seed
+        self._observations: dict[tuple[Any, str], Observation] = {}
+        self._symptoms: dict[tuple[Misconception, str], bool] = {}
 
-    @functools.cached_property
-    def wrong(self) -> list[dict[str, Observation]]:
-        """What each misconception gives."""
-        return self._observe([misconception.wrong for misconception in self.exercise.misconceptions])
+    def of(self, subject: Any, check: Probe | Property) -> Observation:
+        """What the answer or a wrong implementation gives."""
+        key = subject, check.name
+        if key not in self._observations:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._observations[key] = _observation(self.exercise, subject, check, self.seed)
+        return self._observations[key]
 
-    @functools.cached_property
-    def symptoms(self) -> list[set[str]]:
-        """The checks in which each misconception gives something else than the answer."""
-        return [
-            {c.name for c in self.exercise.checks if not _same_result(self, c, wrong[c.name], self.answer[c.name])}
-            for wrong in self.wrong
-        ]
-
-    def _observe(self, subjects: list[Any]) -> list[dict[str, Observation]]:
-        """Observe code of this package: it needs no limits, so it needs no thread."""
-        names = [check.name for check in self.exercise.checks]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return [
-                dict(zip(names, [job() for job in _jobs(self.exercise, subject, self.seed)], strict=True))
-                for subject in subjects
-            ]
+    def is_symptom(self, misconception: Misconception, check: Probe | Property) -> bool:
+        """Whether this misconception gives something else than the answer there."""
+        key = misconception, check.name
+        if key not in self._symptoms:
+            wrong, right = self.of(misconception.wrong, check), self.of(self.exercise.answer, check)
+            self._symptoms[key] = not _same_result(self, check, wrong, right)
+        return self._symptoms[key]
 
 
-_reference = functools.lru_cache(maxsize=256)(_Reference)
+_reference = functools.lru_cache(maxsize=64)(_Reference)
 
 
 @contextmanager
@@ -142,7 +136,7 @@ def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 
     score = 1.0 if passed else max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
     if passed:
         return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
-    named, whole = _misconceptions(reference, observations)
+    named, whole = _misconceptions(reference, verdicts, observations)
     blocks = _explanation(reference, verdicts, observations, named, whole)
     slugs = tuple(misconception.slug for misconception in named)
     return Report(exercise.name, "failed", score, exercise.points, tuple(results), slugs, tuple(blocks), remarks)
@@ -163,7 +157,7 @@ def _verdict(reference: _Reference, check: Probe | Property, observed: Observati
     if observed.crash is not None:
         return _Verdict(check, "failed", crash_in_words(exercise, observed.crash))
     inputs = drawn(exercise, reference.seed)[check.name]
-    expected = reference.answer[check.name].value
+    expected = reference.of(exercise.answer, check).value
     if isinstance(check, Property):
         try:
             wrong = check.holds(inputs, observed.value)
@@ -227,7 +221,9 @@ def _same_result(reference: _Reference, check: Probe | Property, one: Observatio
     return (verdicts[0].state, verdicts[0].says) == (verdicts[1].state, verdicts[1].says)
 
 
-def _misconceptions(reference: _Reference, observations: dict[str, Observation]) -> tuple[list[Misconception], bool]:
+def _misconceptions(
+    reference: _Reference, verdicts: list[_Verdict], observations: dict[str, Observation]
+) -> tuple[list[Misconception], bool]:
     """The misconceptions that give what the student's object gave, best first, and whether they do so in every check.
 
     One that is the same in every check is what the student did. If none is, there may be a second mistake beside it:
@@ -235,20 +231,31 @@ def _misconceptions(reference: _Reference, observations: dict[str, Observation])
     """
     exercise = reference.exercise
     seen = [check for check in exercise.checks if check.name in observations]
-    whole: list[Misconception] = []
+
+    def same(misconception: Misconception, check: Probe | Property) -> bool:
+        wrong = reference.of(misconception.wrong, check)
+        return _same_result(reference, check, wrong, observations[check.name])
+
+    whole = [
+        misconception
+        for misconception in exercise.misconceptions
+        if all(same(misconception, check) for check in seen)  # most differ in the first
+        and any(reference.is_symptom(misconception, check) for check in seen)
+    ]
+    if whole:
+        return whole, True
+    failed = [verdict.check for verdict in verdicts if verdict.state == "failed" and verdict.check in seen]
+    looked_at = sorted(failed, key=lambda check: _size(drawn(exercise, reference.seed)[check.name]))[:SMALLEST]
     partly: list[tuple[float, Misconception]] = []
-    for misconception, wrong, symptoms in zip(
-        exercise.misconceptions, reference.wrong, reference.symptoms, strict=True
-    ):
-        shared = {c.name for c in seen if _same_result(reference, c, wrong[c.name], observations[c.name])}
-        looked_at = symptoms.intersection(check.name for check in seen)
-        shown = symptoms & shared
-        if shown and len(shared) == len(seen):
-            whole.append(misconception)
-        elif shown and 2 * len(shown) >= len(looked_at):
-            partly.append((len(shown) / len(looked_at), misconception))
+    for misconception in exercise.misconceptions:
+        if not any(same(misconception, check) for check in looked_at):
+            continue
+        symptoms = [check for check in seen if reference.is_symptom(misconception, check)]
+        shown = [check for check in symptoms if same(misconception, check)]
+        if shown and 2 * len(shown) >= len(symptoms):
+            partly.append((len(shown) / len(symptoms), misconception))
     partly.sort(key=lambda entry: -entry[0])
-    return (whole, True) if whole else ([misconception for _, misconception in partly[:2]], False)
+    return [misconception for _, misconception in partly[:2]], False
 
 
 def _explanation(

@@ -103,17 +103,20 @@ def _is_reseeded(seed: int) -> bool:
     """
     if torch.default_generator.initial_seed() != seed:
         return True
-    twin, other_twin = np.random.RandomState(seed % 2**32), random.Random(seed)
-    tables = np.random.get_state()[1].tolist(), list(random.getstate()[1][:-1])
-    twins = (lambda: twin.get_state()[1].tolist()), (lambda: list(other_twin.getstate()[1][:-1]))
-    turns = (lambda: twin.bytes(4 * 624)), (lambda: other_twin.getrandbits(32 * 624))
-    for table, current, turn in zip(tables, twins, turns, strict=True):
-        for _ in range(200):  # more numbers than that nobody draws in a check
-            if current() == table:
-                break
-            turn()
-        else:
+    numpys, pythons = np.random.RandomState(seed % 2**32), random.Random(seed)
+    return not (
+        _follows(
+            np.random.get_state()[1].tobytes(), lambda: numpys.get_state()[1].tobytes(), lambda: numpys.bytes(2496)
+        )
+        and _follows(random.getstate()[1][:-1], lambda: pythons.getstate()[1][:-1], lambda: pythons.getrandbits(19968))
+    )
+
+
+def _follows(table: Any, current: Callable[[], Any], turn_over: Callable[[], Any]) -> bool:
+    for _ in range(200):  # more than 200 times 624 numbers nobody draws in a check
+        if current() == table:
             return True
+        turn_over()
     return False
 
 
