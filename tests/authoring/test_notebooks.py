@@ -1,8 +1,8 @@
 """Without these, notebooks and solutions could drift from their text, from each other, or leak an answer."""
 
-import json
 import os
 import sys
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -190,38 +190,71 @@ def test_the_command_fails_on_drift_and_on_a_folder_without_texts(course, monkey
     assert "no text like 01_name.md" in capsys.readouterr().err
 
 
+ASSIGNMENT = """# Softmax
+
+```{code-cell} ipython3
+import numpy as np
+
+from transformer_lab import check
+```
+
+## Write it
+
+```{code-cell} ipython3
+:exercise: softmax
+```
+
+```{code-cell} ipython3
+:check: softmax
+```
+"""
+
+
 @pytest.mark.filterwarnings("ignore:Object of type")  # nbgrader's own way with its database
-def test_nbgrader_makes_the_same_exercise_and_grades_a_right_and_an_empty_submission(course, monkeypatch):
+def test_nbgrader_makes_the_same_exercise_and_grades_right_wrong_and_empty_submissions(tmp_path, monkeypatch):
     """An instructor hands the solutions to nbgrader: it must release the student's notebook and give the points."""
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import Config
 
+    from transformer_lab.exercises import exercises
+
     # nbgrader calls `alembic`, which stands beside this Python
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    build_notebooks(course, EXERCISES)
+    monkeypatch.delenv("TRANSFORMER_LAB_STRICT", raising=False)  # the instructor sets nothing
+    monkeypatch.setenv("TRANSFORMER_LAB_MINE", "off")
+    (tmp_path / "course").mkdir()
+    (tmp_path / "course" / "01_softmax.md").write_text(ASSIGNMENT, encoding="utf-8")
+    build_notebooks(tmp_path, exercises())
     config = Config()
-    config.CourseDirectory.root = str(course / "graded")
+    config.CourseDirectory.root = str(tmp_path / "graded")
     config.CourseDirectory.course_id = "lab"
-    source = course / "graded" / "source" / "week1"
+    for limit in ("timeout", "iopub_timeout", "startup_timeout"):  # a busy machine is slow, and nbgrader is not patient
+        setattr(config.Execute, limit, 600)
+    source = tmp_path / "graded" / "source" / "week1"
     source.mkdir(parents=True)
-    (source / "01_doubling.ipynb").write_text((course / "solutions" / "01_doubling.ipynb").read_text())
+    (source / "01_softmax.ipynb").write_text((tmp_path / "solutions" / "01_softmax.ipynb").read_text())
     api = NbGraderAPI(config=config)
     assert api.generate_assignment("week1")["success"]
 
-    released = nbformat.read(course / "graded" / "release" / "week1" / "01_doubling.ipynb", as_version=4)
-    student = nbformat.read(course / "notebooks" / "01_doubling.ipynb", as_version=4)
+    released = nbformat.read(tmp_path / "graded" / "release" / "week1" / "01_softmax.ipynb", as_version=4)
+    student = nbformat.read(tmp_path / "notebooks" / "01_softmax.ipynb", as_version=4)
     assert [cell.source for cell in released.cells] == [cell.source for cell in student.cells]
     assert not any(cell.get("outputs") for cell in released.cells)
 
-    answered = json.loads(nbformat.writes(released))
-    for cell in answered["cells"]:
-        cell["source"] = "".join(cell["source"]).replace("raise NotImplementedError()", "return 2 * number")
+    bodies = {
+        "right": "e = np.exp(scores - scores.max(-1, keepdims=True)); return e / e.sum(-1, keepdims=True)",
+        "wrong": "e = np.exp(scores - scores.max(0)); return e / e.sum(0)",
+        "empty": "raise NotImplementedError()",
+    }
     scores = {}
-    for student_id, submission in (("right", answered), ("empty", json.loads(nbformat.writes(released)))):
-        folder = course / "graded" / "submitted" / student_id / "week1"
+    for student_id, body in bodies.items():
+        submission = deepcopy(released)
+        for cell in submission.cells:
+            cell.source = cell.source.replace("raise NotImplementedError()", body)
+        folder = tmp_path / "graded" / "submitted" / student_id / "week1"
         folder.mkdir(parents=True)
-        (folder / "01_doubling.ipynb").write_text(json.dumps(submission))
+        nbformat.write(submission, folder / "01_softmax.ipynb")
         assert api.autograde("week1", student_id)["success"]
         with api.gradebook as gradebook:
             scores[student_id] = gradebook.find_submission("week1", student_id).score
-    assert scores == {"right": 3, "empty": 0}
+    assert scores == {"right": exercises()["softmax"].points, "wrong": 0, "empty": 0}

@@ -261,6 +261,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     client = NotebookClient(
         solution,
         timeout=CELL_TIMEOUT,
+        iopub_timeout=CELL_TIMEOUT,  # nbclient's own 4 seconds lose outputs on a busy machine, without an error
         kernel_name="python3",
         record_timing=False,
         resources={"metadata": {"path": str(path.parent)}},
