@@ -8,9 +8,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from transformer_lab.authoring import outdated_notebooks
+from transformer_lab.exercises import exercises
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOLUTIONS = sorted((ROOT / "solutions").glob("*.ipynb"))
+
+
+def test_every_built_notebook_matches_its_text():
+    assert outdated_notebooks(ROOT, exercises()) == []
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

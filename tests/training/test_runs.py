@@ -79,10 +79,10 @@ def test_the_configuration_is_written_beside_the_weights(finished_run, tiny_pres
 
 
 def test_fields_that_differ_from_the_named_preset_are_recorded(tiny_preset, tmp_path):
-    preset = replace(PRESETS["tour"], **{**asdict(tiny_preset), "name": "tour", "epochs": 1})
+    preset = replace(PRESETS["tour"], **{**asdict(tiny_preset), "name": "tour", "epochs": 2})
     record = train(preset, tmp_path / "run")
-    assert record["circumstances"]["overridden"]["epochs"] == 1
-    assert "dropout" not in record["circumstances"]["overridden"]
+    assert record["circumstances"]["overridden"]["epochs"] == 2
+    assert "clip_norm" not in record["circumstances"]["overridden"]
 
 
 def test_the_tokenizer_has_seen_the_training_pairs_alone(finished_run):
