@@ -65,7 +65,7 @@ def _observation(exercise: Exercise, subject: Any, check: Probe | Property, seed
     return observe(subject, exercise.recipe(check), inputs, exercise.check_seed(check, seed))
 
 
-class _Reference:
+class Reference:
     """What an exercise's own parts give with the inputs of one seed, each found out when it is first needed.
 
     This is code of the package: it needs no limits, so it needs no thread.
@@ -94,7 +94,7 @@ class _Reference:
         return self._symptoms[key]
 
 
-_reference = functools.lru_cache(maxsize=64)(_Reference)
+reference_of = functools.lru_cache(maxsize=64)(Reference)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 
             missing is "not checked".
         seed: As it was when the observations were made.
     """
-    reference = _reference(exercise, seed)
+    reference = reference_of(exercise, seed)
     verdicts = [_verdict(reference, check, observations.get(check.name)) for check in exercise.checks]
     _mark_followers(verdicts, observations)
     results = [CheckResult(verdict.check.name, verdict.state, verdict.says) for verdict in verdicts]
@@ -138,6 +138,7 @@ def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 
         return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
     named, whole = _misconceptions(reference, verdicts, observations)
     blocks = _explanation(reference, verdicts, observations, named, whole)
+    blocks.append(f'`hint("{exercise.name}")` gives a hint.')
     slugs = tuple(misconception.slug for misconception in named)
     return Report(exercise.name, "failed", score, exercise.points, tuple(results), slugs, tuple(blocks), remarks)
 
@@ -150,7 +151,7 @@ def _is_property(verdict: _Verdict, state: str) -> bool:
     return isinstance(verdict.check, Property) and verdict.state == state
 
 
-def _verdict(reference: _Reference, check: Probe | Property, observed: Observation | None) -> _Verdict:
+def _verdict(reference: Reference, check: Probe | Property, observed: Observation | None) -> _Verdict:
     exercise = reference.exercise
     if observed is None:
         return _Verdict(check, "not checked", TIMED_OUT)
@@ -205,7 +206,7 @@ def _place(crash: Crash) -> tuple:
     return crash.kind, crash.type, crash.line, crash.code or crash.message
 
 
-def _same_result(reference: _Reference, check: Probe | Property, one: Observation, other: Observation) -> bool:
+def _same_result(reference: Reference, check: Probe | Property, one: Observation, other: Observation) -> bool:
     """Whether two objects did the same in one check, right or wrong."""
     if one.changes != other.changes or (one.crash is None) != (other.crash is None):
         return False
@@ -222,7 +223,7 @@ def _same_result(reference: _Reference, check: Probe | Property, one: Observatio
 
 
 def _misconceptions(
-    reference: _Reference, verdicts: list[_Verdict], observations: dict[str, Observation]
+    reference: Reference, verdicts: list[_Verdict], observations: dict[str, Observation]
 ) -> tuple[list[Misconception], bool]:
     """The misconceptions that give what the student's object gave, best first, and whether they do so in every check.
 
@@ -259,7 +260,7 @@ def _misconceptions(
 
 
 def _explanation(
-    reference: _Reference,
+    reference: Reference,
     verdicts: list[_Verdict],
     observations: dict[str, Observation],
     named: list[Misconception],
