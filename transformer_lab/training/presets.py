@@ -132,6 +132,7 @@ PRESETS: dict[str, Preset] = {
             n_heads=8,
             d_ff=1024,
             dropout=0.2,
+            norm_first=True,
             epochs=40,
             peak_rate=1e-3,
             warmup_steps=1000,
