@@ -1,7 +1,9 @@
 """What you build is what you train: passed parts are kept, brought back, and replaced where they no longer pass."""
 
+import ast
 import atexit
 import importlib
+import inspect
 import os
 import textwrap
 
@@ -11,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import transformer_lab.model
-from transformer_lab.exercises import kept, progress
+from transformer_lab.exercises import exercises, kept, progress
 
 IMPORTS = """
 import math
@@ -186,6 +188,27 @@ def test_without_a_part_the_package_helps_out(notebook, capsys):
     )
 
 
+def test_what_was_left_out_is_filled_in_around_the_readers_parts(notebook, capsys):
+    """Who skipped a notebook still trains everything else: the package's part uses what the reader has written."""
+    notebook.run(SOFTMAX, "check(softmax)")
+    capsys.readouterr()
+    attention = mine("numpy_attention")
+    assert "numpy_attention: the package's (yours is kept as soon" in (told := capsys.readouterr().out)
+    assert told.endswith("with your softmax\n")
+    assert attention.__globals__["softmax"].__code__.co_filename == str(kept.folder() / "softmax.py")
+    assert transformer_lab.model.numpy_attention.__globals__["softmax"] is transformer_lab.model.softmax
+
+
+def test_parts_deep_below_one_that_was_left_out_are_used(notebook):
+    """The norm is three parts below the Transformer; none of those between is the reader's."""
+    notebook.run(*cells_of(exercises()["LayerNorm"]), "check(LayerNorm)")
+    config = transformer_lab.model.TransformerConfig(11, 11, d_model=8, n_heads=2, n_layers=1, d_ff=16)
+    model = mine("Transformer")(config)
+    norms = {type(module) for module in model.modules() if type(module).__name__ == "LayerNorm"}
+    assert len(norms) == 1
+    assert norms != {transformer_lab.model.LayerNorm}
+
+
 def test_unknown_part_is_an_import_error(notebook):
     with pytest.raises(ImportError, match="did you mean softmax"):
         mine("sofmax")
@@ -248,3 +271,16 @@ def test_parts_that_use_each_other_do_not_loop(notebook, capsys):
     )
     assert mine("softmax") is transformer_lab.model.softmax
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def cells_of(exercise) -> list[str]:
+    """The cells of a notebook in which the answer is typed in: imports of its file, then its own source."""
+    module = importlib.import_module(exercise.answer.__module__)
+    tree = ast.parse(inspect.getsource(module))
+    imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    targets = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
+    assigned = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    others = [name for name in defined + assigned if name != exercise.name]
+    beside = [f"from {module.__name__} import {', '.join(others)}"] if others else []
+    return ["\n".join(imports + beside), inspect.getsource(exercise.answer)]

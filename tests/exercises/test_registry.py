@@ -141,7 +141,7 @@ def refused(agrees, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Data of the same form in which all numbers are the same."""
+    """Data of the same form in which all numbers are the same, and all strings of one list."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)
@@ -150,6 +150,8 @@ def constant(data, number):
     if isinstance(data, dict):
         return {key: constant(value, number) for key, value in data.items()}
     if isinstance(data, list | tuple):
+        if all(isinstance(value, str) for value in data):
+            return type(data)(data[:1] * len(data))
         return type(data)(constant(value, number) for value in data)
     if isinstance(data, bool | int | float):
         return type(data)(0 if number != number else number)

@@ -59,8 +59,9 @@ Misconceptions
 Tests
     `tests/exercises/test_registry.py` tests every registered exercise from its own parts. Right answers in another
     style go to `tests/exercises/variants/variants_NN.py` as `VARIANTS = {"softmax": [function, ...]}`, at least
-    three each. While you write: `pytest tests/exercises -k softmax`; `python -m transformer_lab.exercises softmax`
-    shows reports. All checks of the course together take at most 20 s, one at most 1 s.
+    three each. While you write: `pytest tests/exercises -k softmax`, and `python -m transformer_lab.exercises softmax`
+    shows reports. In the end: `TRANSFORMER_LAB_SEEDS=20 pytest tests/exercises/test_registry.py -k softmax`, because a
+    grader's seeds are others. All checks of the course together take at most 20 s, one at most 1 s.
 """
 
 from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check

@@ -1,4 +1,4 @@
-"""`python -m transformer_lab.exercises [NAME ...]`: reports on the answer and on every misconception."""
+"""`python -m transformer_lab.exercises [NAME ...]`: reports on the answer and on every misconception, and times."""
 
 import sys
 import time
@@ -6,10 +6,16 @@ import time
 from transformer_lab.exercises.registry import exercises, find_exercise
 from transformer_lab.exercises.running import run_check
 
+taken: dict[str, float] = {}
 for name in sys.argv[1:] or exercises():
     exercise = find_exercise(name)
     for label, subject in [("the answer", exercise.answer), *((m.slug, m.wrong) for m in exercise.misconceptions)]:
         started = time.perf_counter()
         report = run_check(exercise, subject)
-        print(f"==== {name}, {label}: named {list(report.misconceptions)}, {time.perf_counter() - started:.2f} s")
-        print(f"{report}\n")
+        taken[f"{name}, {label}"] = time.perf_counter() - started
+        print(f"==== {name}, {label}: named {list(report.misconceptions)}\n{report}\n")
+
+answers = sum(seconds for label, seconds in taken.items() if label.endswith("the answer"))
+print(f"All answers together: {answers:.2f} s. The slowest checks:")
+for label, seconds in sorted(taken.items(), key=lambda entry: -entry[1])[:5]:
+    print(f"  {seconds:.2f} s  {label}")

@@ -3,6 +3,7 @@
 import inspect
 import os
 import textwrap
+from contextlib import suppress
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from transformer_lab.exercises import kept
 from transformer_lab.exercises.banned import USUAL_NAMES, library_answers
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.limits import is_checking
-from transformer_lab.exercises.observe import namespace, unwrapped
+from transformer_lab.exercises.observe import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, no_such_exercise
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.running import run_check
@@ -50,7 +51,7 @@ def check(*arguments: Any) -> Report:
     exercise, subject, remarks = _understood(arguments)
     report = run_check(exercise, subject)
     if report.passed:
-        remarks += _borrowed(exercise, subject) or kept.keep(exercise, subject)
+        remarks += _borrowed(exercise, subject) + kept.keep(exercise, subject)
     report = replace(report, remarks=(*remarks, *report.remarks))
     # nbgrader, which sets the second one, gives the points of a cell unless it raises
     strict = os.environ.get("TRANSFORMER_LAB_STRICT") == "1" or "NBGRADER_EXECUTION" in os.environ
@@ -64,12 +65,12 @@ def _borrowed(exercise: Exercise, subject: Any) -> list[str]:
     """A remark where the object is right because it is, or calls, somebody else's answer."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
-    try:
-        source = textwrap.dedent(inspect.getsource(unwrapped(subject)))
-    except (OSError, TypeError):
-        return []
+    sources = []
+    for code in codes(subject):
+        with suppress(OSError):
+            sources.append(textwrap.dedent(inspect.getsource(code)))
     modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
-    found = library_answers(source, exercise.banned, USUAL_NAMES | modules)
+    found = [use for source in sources for use in library_answers(source, exercise.banned, USUAL_NAMES | modules)]
     names = list(dict.fromkeys(name for _, name in found))
     return [f"It calls `{name}`: right, but that is a library's answer and not yours." for name in names]
 

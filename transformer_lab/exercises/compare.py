@@ -149,7 +149,7 @@ def _compare_numbers(
             differ("dtype", f"`{where}` holds {got}, expected is {wanted}")
             return
         remarks.append(
-            f"`{where}` is {got} although the inputs are {wanted}: take the inputs' dtype for what you create."
+            f"`{where}` is {got}, expected is {wanted}: what you create has the inputs' dtype, or torch's default."
         )
     one, other = to_double(expected), to_double(received)
     if wanted == "bool" or kind_of_dtype(wanted) == "whole numbers":

@@ -28,6 +28,20 @@ _MEANINGS = [
         "`view` needs the numbers to lie in memory in the order of the axes, and `transpose` has changed that: "
         "`reshape` copies where it must.",
     ),
+    (
+        r"to have the same dtype|expected scalar type",
+        "The inputs are float64 here, and something else is not: take the inputs' dtype for what you create.",
+    ),
+    (
+        r"cannot be multiplied|for batch1 to be|size mismatch",
+        "In a matrix product the last axis of the first factor is as long as the last but one of the second.",
+    ),
+    (
+        r"must match the size of tensor b|could not be broadcast",
+        "Axes are lined up from the right: each pair has to be of one size, or one of the two is 1.",
+    ),
+    (r"operator, with a bool tensor is not supported", "`~mask` turns a boolean mask round."),
+    (r"only implemented on integer and Boolean|not implemented for '(?:Float|Double)'", "Masks are boolean here."),
     (r"^RecursionError", "It calls itself without end."),
     (r"^NameError: name '(\w+)' is not defined", "Has the cell that defines or imports `{0}` been run?"),
     (r"^SystemExit|^KeyboardInterrupt", "It tried to end the program."),
@@ -89,16 +103,21 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
 
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
-    """The inputs of one check, small ones in full, and the call."""
-    arguments = inputs.get("arguments") if isinstance(exercise.answer, type) else None
-    shown = {name: value for name, value in inputs.items() if name not in ("weights",)}
+    """The inputs of one check, small ones in full, and the call as far as it can be told from their names."""
+    is_class = isinstance(exercise.answer, type)
+    arguments = inputs.get("arguments") if is_class else None
+    # a model's weights are a dictionary, and too many to read; an argument that is called so is a tensor
+    shown = {name: value for name, value in inputs.items() if name != "weights" or not isinstance(value, dict)}
     if isinstance(arguments, dict):
         del shown["arguments"]
-        settings = ", ".join(f"{name}={short(value)}" for name, value in arguments.items())
-        call = f"{exercise.name}({settings})({', '.join(shown)})"
-    elif isinstance(exercise.answer, type):
-        call = ""
-    else:
+    called = getattr(exercise.answer, "forward", None) if is_class else exercise.answer
+    known = inspect.signature(called).parameters if called else {}
+    call = ""
+    if isinstance(arguments, dict):
+        call = f"{exercise.name}({', '.join(f'{name}={short(value)}' for name, value in arguments.items())})"
+        if shown and all(name in known for name in shown):
+            call += f"({', '.join(shown)})"
+    elif not is_class and all(name in known for name in shown):  # a recipe may make the arguments from other inputs
         call = f"{exercise.name}({', '.join(shown)})"
     blocks: list[Block] = [Code(call)] if call else []
     for name, value in shown.items():
@@ -145,7 +164,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
 
 
 def _axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
-    names = exercise.axes.get(name, "").split()
+    names = exercise.axes.get(name.removeprefix("gradient of "), "").split()
     return names if len(names) == len(value.shape) else None
 
 

@@ -25,6 +25,7 @@ from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
 SMALLEST = 4  # failed checks in which a second mistake is looked for: all of them would take too long
 TIMED_OUT = "an earlier check did not end"
+WRONG_KIND = "what it returns is of the wrong kind"
 
 
 @dataclass
@@ -94,7 +95,7 @@ class Reference:
         return self._symptoms[key]
 
 
-reference_of = functools.lru_cache(maxsize=64)(Reference)
+reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
 @contextmanager
@@ -163,12 +164,12 @@ def _verdict(reference: Reference, check: Probe | Property, observed: Observatio
         try:
             wrong = check.holds(inputs, observed.value)
         except Exception:  # a value of another kind than the property speaks of, and a probe says so
-            return _Verdict(check, "not checked", "what it returns is of the wrong kind")
+            return _Verdict(check, "not checked", WRONG_KIND)
     elif check.agrees is not None:
         try:
             wrong = check.agrees(inputs, expected, observed.value)
         except Exception:
-            wrong = "what it returns is of the wrong kind"
+            wrong = WRONG_KIND
     else:
         differences, remarks = compare(expected, observed.value, exercise.returns, check.tolerance)
         state = "failed" if differences else "passed"
@@ -187,10 +188,11 @@ def _mark_followers(verdicts: list[_Verdict], observations: dict[str, Observatio
         missing = [needed for needed in verdict.check.needs if needed in failed]
         observed = observations.get(name)
         place = _place(observed.crash) if observed and observed.crash else None
-        if verdict.state != "passed":
-            failed.add(name)
         if verdict.state == "passed":
             continue
+        if verdict.says == WRONG_KIND and not failed:
+            verdict.state = "failed"
+        failed.add(name)
         if missing:
             verdict.state, verdict.says = "not checked", f"it needs “{missing[0]}”"
         elif place in crashes:
@@ -271,7 +273,7 @@ def _explanation(
         blocks.append(Heading("What happened"))
         if not whole:
             blocks.append("Some of the results are those of this mistake; there may be a second one beside it:")
-        blocks += [misconception.says for misconception in named]
+        blocks += dict.fromkeys(misconception.says for misconception in named)  # two may share a sentence
     exercise, inputs = reference.exercise, drawn(reference.exercise, reference.seed)
     failed = [verdict for verdict in verdicts if verdict.state == "failed"]
     smallest = min(failed, key=lambda v: (isinstance(v.check, Property), _size(inputs[v.check.name])), default=None)
@@ -292,9 +294,10 @@ def _explanation(
 
 
 def _size(data: Any) -> int:
-    """How many numbers some inputs hold, weights aside."""
+    """How many numbers some inputs hold, a model's weights aside."""
     if isinstance(data, dict):
-        return sum(_size(value) for name, value in data.items() if name != "weights")
+        counted = (value for name, value in data.items() if name != "weights" or not isinstance(value, dict))
+        return sum(map(_size, counted))
     if isinstance(data, list | tuple):
         return sum(map(_size, data))
     return data.numel() if hasattr(data, "numel") else getattr(data, "size", 1)

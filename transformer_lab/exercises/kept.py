@@ -248,6 +248,8 @@ def _literal(value: Any) -> str | None:
 def part(name: str) -> tuple[Any, str]:
     """The student's verified version of an exercise, or the package's, and a sentence that says which it is.
 
+    The package's own part is given with the student's parts in it, where there are any.
+
     Raises:
         InputError: there is no such exercise.
     """
@@ -256,10 +258,7 @@ def part(name: str) -> tuple[Any, str]:
         return exercise.answer, "the package's (TRANSFORMER_LAB_MINE is off)"
     text, where = _kept_text(name)
     if text is None:
-        return (
-            exercise.answer,
-            f"the package's (yours is kept as soon as its check in notebook {notebook_of(name)} passes)",
-        )
+        return _packages(exercise, f" (yours is kept as soon as its check in notebook {notebook_of(name)} passes)")
     if name in _loading:
         return exercise.answer, f"the package's, because your {' and '.join(_loading)} use each other"
     if name in _loaded and _loaded[name][0] == text:
@@ -270,21 +269,31 @@ def part(name: str) -> tuple[Any, str]:
         if not text.startswith(_stamp(exercise, _without_stamp(text))):  # edited since, or the check is a newer one
             report, _ = examine(exercise, subject)
             if not report.passed:
-                return (
-                    exercise.answer,
-                    f"the package's, because yours no longer passes its check ({where}): {_why(report)}",
-                )
+                return _packages(exercise, f", because yours no longer passes its check ({where}): {_why(report)}")
     except InputError:
         raise
     except Exception as error:
-        return (
-            exercise.answer,
-            f"the package's, because yours cannot be loaded ({where}): {type(error).__name__}: {error}",
-        )
+        return _packages(exercise, f", because yours cannot be loaded ({where}): {type(error).__name__}: {error}")
     finally:
         _loading.pop()
     _loaded[name] = text, subject
     return subject, f"yours ({where})"
+
+
+def _packages(exercise: Exercise, reason: str) -> tuple[Any, str]:
+    """The package's part, and the sentence that says so. Whatever earlier parts it uses are the student's, if kept."""
+    source = inspect.getsource(exercise.answer)
+    yours = {}
+    for name in sorted((_globals_of(source) & exercises().keys()) - {exercise.name}):
+        used, _ = part(name)
+        if used is not exercises()[name].answer:
+            yours[name] = used
+    if not yours:
+        return exercise.answer, f"the package's{reason}"
+    names = vars(sys.modules[exercise.answer.__module__]) | yours
+    file = str(inspect.getsourcefile(exercise.answer))
+    exec(compile(source, file, "exec", dont_inherit=True), names)
+    return names[exercise.name], f"the package's{reason}, with your {' and your '.join(yours)}"
 
 
 def is_outermost() -> bool:

@@ -66,6 +66,16 @@ def softmax_with_one_maximum(scores):
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
+def softmax_with_one_sum(scores):
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum()
+
+
+def softmax_less_the_mean(scores):
+    exponentials = np.exp(scores - scores.mean(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
 def softmax_in_place(scores):
     scores -= scores.max(axis=-1, keepdims=True)
     exponentials = np.exp(scores)
@@ -87,6 +97,10 @@ SOFTMAX = Exercise(
         Probe(
             "one row around 1000, one around -1000",
             lambda draw: {"scores": np.array([[1000.0], [-1000.0]]) + draw.numbers(2, 3).numpy()},
+        ),
+        Probe(
+            "from -1000 to 1000 in one row",
+            lambda draw: {"scores": np.array([-1000.0, -999.0, 999.0, 1000.0])[draw.order(4)]},
         ),
     ],
     properties=[
@@ -144,10 +158,22 @@ SOFTMAX = Exercise(
             "that underflow to 0, and 0 divided by 0 is NaN: subtract each row's own maximum.",
         ),
         Misconception(
+            "one_sum",
+            softmax_with_one_sum,
+            "All rows share one sum: `sum()` without an axis adds up the whole array. The weights of each row sum to 1 "
+            "by themselves: `sum(axis=-1, keepdims=True)`.",
+        ),
+        Misconception(
+            "not_the_greatest",
+            softmax_less_the_mean,
+            "What is subtracted is not the greatest score of the row, but its mean or its least, for example. The "
+            "greatest may stand far above that, and `exp` still overflows: only `max` leaves no exponent above 0.",
+        ),
+        Misconception(
             "in_place",
             softmax_in_place,
-            "The weights are right, but `scores -= …` writes into the caller's array, who finds other scores in it "
-            "afterwards. `scores - …` makes a new one.",
+            "`scores -= …` writes into the caller's array, who finds other scores in it afterwards. `scores - …` "
+            "makes a new one.",
         ),
     ],
     hints=[
@@ -205,6 +231,22 @@ def numpy_attention_with(scale=np.sqrt, weigh=softmax):
 
 def numpy_attention_scaled_by_length(query, key, value):
     weights = softmax(query @ key.swapaxes(-2, -1) / np.sqrt(key.shape[-2]))
+    return weights @ value, weights
+
+
+def numpy_attention_scaled_by_values(query, key, value):
+    weights = softmax(query @ key.swapaxes(-2, -1) / np.sqrt(value.shape[-1]))
+    return weights @ value, weights
+
+
+def numpy_attention_scaled_too_late(query, key, value):
+    weights = softmax(query @ key.swapaxes(-2, -1)) / np.sqrt(query.shape[-1])
+    return weights @ value, weights
+
+
+def numpy_attention_with_reshape(query, key, value):
+    batch, length, d_k = key.shape
+    weights = softmax(query @ key.reshape(batch, d_k, length) / np.sqrt(query.shape[-1]))
     return weights @ value, weights
 
 
@@ -289,6 +331,24 @@ NUMPY_ATTENTION = Exercise(
             "so it is d_k, the size of the last axis, whose root scales it (equation 1).",
         ),
         Misconception(
+            "scale_by_values",
+            numpy_attention_scaled_by_values,
+            "The root is taken of the width of the values. A score is made of a query and a key, so it is their width "
+            "that scales it, d_k; values may be wider or narrower.",
+        ),
+        Misconception(
+            "scale_after_softmax",
+            numpy_attention_scaled_too_late,
+            "The weights are divided by √d_k, after the softmax, and no longer sum to 1. Equation 1 divides the "
+            "scores, before it.",
+        ),
+        Misconception(
+            "reshape_for_transpose",
+            numpy_attention_with_reshape,
+            "`reshape` gives the keys the right shape and mixes up their numbers: it reads them in the order in which "
+            "they lie in memory. Rows and columns change places with `key.swapaxes(-2, -1)`.",
+        ),
+        Misconception(
             "softmax_over_queries",
             numpy_attention_over_queries,
             "The softmax runs over the queries: the columns of the weights sum to 1. Each query spreads its "
@@ -303,7 +363,7 @@ NUMPY_ATTENTION = Exercise(
         Misconception(
             "swapped_results",
             numpy_attention_swapped,
-            "The two results are right but in the wrong order: the output comes first, then the weights.",
+            "The two results are in the wrong order: the output comes first, then the weights.",
         ),
         Misconception(
             "output_only",
@@ -469,6 +529,36 @@ def attention_with_fixed_axes(query, key, value, mask=None, dropout=None):
     return (weights if dropout is None else dropout(weights)) @ value, weights
 
 
+def attention_scaled_by_values(query, key, value, mask=None, dropout=None):
+    correction = math.sqrt(query.size(-1) / value.size(-1))
+    return scaled_dot_product_attention(query * correction, key, value, mask, dropout)
+
+
+def attention_with_whole_transpose(query, key, value, mask=None, dropout=None):
+    scores = query @ key.permute(*reversed(range(key.dim()))) / math.sqrt(query.size(-1))
+    weights = (scores if mask is None else lowest(scores, mask)).softmax(dim=-1)
+    return (weights if dropout is None else dropout(weights)) @ value, weights
+
+
+def attention_with_reshaped_keys(query, key, value, mask=None, dropout=None):
+    mixed = key.reshape(*key.shape[:-2], key.size(-1), key.size(-2)).transpose(-2, -1)
+    return scaled_dot_product_attention(query, mixed, value, mask, dropout)
+
+
+def attention_asking_the_mask(query, key, value, mask=None, dropout=None):
+    return scaled_dot_product_attention(query, key, value, mask if mask else None, dropout)
+
+
+def attention_with_dropout_on_scores(query, key, value, mask=None, dropout=None):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
+    if mask is not None:
+        scores = lowest(scores, mask)
+    weights = (scores if dropout is None else dropout(scores)).softmax(dim=-1)
+    if mask is not None:
+        weights = zero(weights, mask)
+    return weights @ value, weights
+
+
 def attention_returning_dropped_weights(query, key, value, mask=None, dropout=None):
     _, weights = scaled_dot_product_attention(query, key, value, mask)
     weights = weights if dropout is None else dropout(weights)
@@ -559,6 +649,30 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
             "attention over the keys (section 3.2.1), so each row has to sum to 1: `dim=-1`.",
         ),
         Misconception(
+            "scale_by_values",
+            attention_scaled_by_values,
+            "The root is taken of the width of the values. A score is made of a query and a key, so it is their width "
+            "that scales it, d_k; values may be wider or narrower.",
+        ),
+        Misconception(
+            "whole_transpose",
+            attention_with_whole_transpose,
+            "`.T` turns round all axes, the batch as well. Only the last two are to be swapped: `key.transpose(-2, "
+            "-1)`.",
+        ),
+        Misconception(
+            "reshape_for_transpose",
+            attention_with_reshaped_keys,
+            "`view` and `reshape` give the keys the right shape and mix up their numbers: they read them in the order "
+            "in which they lie in memory. Rows and columns change places with `key.transpose(-2, -1)`.",
+        ),
+        Misconception(
+            "mask_as_condition",
+            attention_asking_the_mask,
+            "`if mask:` asks whether a whole tensor is true, and torch cannot say. What is to be asked is whether "
+            "there is a mask: `if mask is not None:`.",
+        ),
+        Misconception(
             "mask_inverted",
             attention_with(
                 mask_scores=lambda scores, mask: lowest(scores, ~mask),
@@ -634,6 +748,12 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
             "without a key: `dropout(weights) @ value`.",
         ),
         Misconception(
+            "dropout_on_scores",
+            attention_with_dropout_on_scores,
+            "Dropout is applied to the scores, before the softmax. A score of 0 is no small score, so such a key is "
+            "still seen. It belongs on the weights: `dropout(weights) @ value`.",
+        ),
+        Misconception(
             "dropout_ignored",
             attention_without_dropout,
             "`dropout` is never called. Where it is not None, the output is `dropout(weights) @ value`.",
@@ -641,9 +761,8 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Misconception(
             "no_gradient",
             attention_through_numpy,
-            "The numbers are right, but no gradient flows: NumPy, `.detach()`, `.item()` and `torch.tensor(…)` cut a "
-            "result off from what it was made of. The projections before it would never learn. Compute with torch "
-            "all the way.",
+            "No gradient flows: NumPy, `.detach()`, `.item()` and `torch.tensor(…)` cut a result off from what it was "
+            "made of. The projections before it would never learn. Compute with torch all the way.",
         ),
         Misconception(
             "changes_query",
@@ -778,6 +897,11 @@ class HeadReturningWeights(SingleHeadAttention):
         return scaled_dot_product_attention(self.w_q(query), self.w_k(key), self.w_v(value), mask)
 
 
+class HeadReturningWeightsAlone(SingleHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        return scaled_dot_product_attention(self.w_q(query), self.w_k(key), self.w_v(value), mask)[1]
+
+
 class HeadWithoutGradient(SingleHeadAttention):
     def forward(self, query, key, value, mask=None):
         return super().forward(query, key, value, mask).detach()
@@ -880,15 +1004,21 @@ SINGLE_HEAD_ATTENTION = Exercise(
             "other ways to them.",
         ),
         Misconception(
+            "weights_for_output",
+            HeadReturningWeightsAlone,
+            "The weights are returned in place of the output. Attention gives two results, and the output is the "
+            "first.",
+        ),
+        Misconception(
             "no_gradient",
             HeadWithoutGradient,
-            "The numbers are right, but no gradient reaches the weights, so they never learn: `.detach()`, `.data`, "
-            "NumPy and `torch.no_grad()` cut a result off from what it was made of.",
+            "No gradient reaches the weights, so they never learn: `.detach()`, `.data`, NumPy and `torch.no_grad()` "
+            "cut a result off from what it was made of.",
         ),
     ],
     hints=[
-        "In `__init__` make three layers that take d_model features to d_k, under the names of the docstring. In "
-        "`forward` each of the three inputs goes through one of them.",
+        "In `__init__` make three layers that take d_model features to d_k: `w_q`, `w_k` and `w_v`. In `forward` "
+        "each of the three inputs goes through one of them.",
         "`self.w_q = nn.Linear(d_model, d_k)`, and so on. `scaled_dot_product_attention` returns two things, and the "
         "mask goes in as it came.",
         "`output, _ = scaled_dot_product_attention(self.w_q(query), self.w_k(key), self.w_v(value), mask)`",

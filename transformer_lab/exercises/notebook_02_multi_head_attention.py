@@ -158,15 +158,14 @@ SPLIT_HEADS = Exercise(
         Misconception(
             "no_value_error",
             split_without_looking,
-            "All results are right. What is missing is the case of a width that cannot be shared out evenly: torch's "
-            "own error speaks of shapes that nobody has heard of. Raise a `ValueError` that names `d_model` and "
-            "`n_heads`.",
+            "The case of a width that cannot be shared out evenly is missing: torch's own error speaks of shapes that "
+            "nobody has heard of. Raise a `ValueError` that names `d_model` and `n_heads`.",
         ),
         Misconception(
             "assertion_for_error",
             split_with_assertion,
-            "All results are right. A wrong argument is to raise `ValueError`: an `assert` is for what cannot "
-            "happen, and `python -O` leaves it out.",
+            "A wrong argument is to raise `ValueError`: an `assert` is for what cannot happen, and `python -O` leaves "
+            "it out.",
         ),
         Misconception(
             "features_lost",
@@ -387,6 +386,7 @@ def what_attend_gets(subject, arguments, query, key, value, mask):
             {
                 "shapes": [list(tensor.shape) for tensor in given[:3]],
                 "mask": None if len(given) < 4 or given[3] is None else bool(given[3].eq(mask).all()),
+                "axes of the mask": None if len(given) < 4 or given[3] is None else given[3].dim(),
                 "drops": bool((ones == 0).any()),
                 "named": sorted(named),
             }
@@ -411,6 +411,8 @@ def attend_is_the_seam(inputs, received):
         return "`self.attend` wants query, key and value as heads `(batch, heads, length, d_k)`, by position"
     if not call["mask"]:
         return "the fourth argument of `self.attend` is not the mask"
+    if call["axes of the mask"] > inputs["mask"].dim():
+        return f"the mask has {inputs['mask'].dim()} axes, and `self.attend` gets {call['axes of the mask']}"
     if not call["drops"]:
         return "the fifth argument of `self.attend` is not a dropout that drops something in training"
     if not received["output is the bias"]:
@@ -525,6 +527,24 @@ class MultiHeadWithoutDropout(MultiHeadWith):
 class MultiHeadWithDropoutOnOutput(MultiHeadWithoutDropout):
     def forward(self, query, key, value, mask=None):
         return self.dropout(super().forward(query, key, value, mask))
+
+
+class MultiHeadWithANumberForDropout(MultiHeadWith):
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__(d_model, n_heads)
+        del self.dropout
+        self.dropout = dropout
+
+
+class MultiHeadJoiningBothResults(MultiHeadWith):
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (self.split(x, self.n_heads) for x in self.project(query, key, value))
+        return self.w_o(combine_heads(self.attend(q, k, v, mask, self.dropout)))
+
+
+class MultiHeadWithAnotherAxisOfTheMask(MultiHeadWith):
+    def see(self, mask):
+        return None if mask is None else mask.unsqueeze(1)
 
 
 class MultiHeadBesideTheSeam(MultiHeadWith):
@@ -687,10 +707,28 @@ MULTI_HEAD_ATTENTION = Exercise(
             "attention weights: hand `self.dropout` to `self.attend` as its fifth argument.",
         ),
         Misconception(
+            "number_for_dropout",
+            MultiHeadWithANumberForDropout,
+            "`self.dropout` is a number, and attention calls it like a function. Make a module of it: `self.dropout = "
+            "nn.Dropout(dropout)`.",
+        ),
+        Misconception(
+            "both_results_joined",
+            MultiHeadJoiningBothResults,
+            "`self.attend` returns two things, the output and the weights, and both were handed on together. Unpack "
+            "them: `output, _ = self.attend(…)`.",
+        ),
+        Misconception(
+            "mask_with_another_axis",
+            MultiHeadWithAnotherAxisOfTheMask,
+            "The mask gets one more axis, so it has five. It comes with an axis for the heads already, `(batch, 1, "
+            "query, key)`: hand it on as it is.",
+        ),
+        Misconception(
             "attend_not_used",
             MultiHeadBesideTheSeam,
-            "All results are right, but attention is called past `self.attend`. Heat maps and the fast kernel put "
-            "their own function there, and yours would not notice: call `self.attend(q, k, v, mask, self.dropout)`.",
+            "Attention is called past `self.attend`. Heat maps and the fast kernel put their own function there, and "
+            "yours would not notice: call `self.attend(q, k, v, mask, self.dropout)`.",
         ),
         Misconception(
             "no_bias",
@@ -719,8 +757,8 @@ MULTI_HEAD_ATTENTION = Exercise(
         Misconception(
             "assertion_for_error",
             MultiHeadWithAssertion,
-            "All results are right. A wrong argument is to raise `ValueError`: an `assert` is for what cannot "
-            "happen, and `python -O` leaves it out.",
+            "A wrong argument is to raise `ValueError`: an `assert` is for what cannot happen, and `python -O` leaves "
+            "it out.",
         ),
     ],
     hints=[

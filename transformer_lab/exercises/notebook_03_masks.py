@@ -64,6 +64,14 @@ def padding_gets_no_weight(inputs, weights):
     return None
 
 
+def padding_mask_of_one_sentence(tokens, pad_id):
+    return (tokens != pad_id)[None, None]
+
+
+def padding_mask_stretched(tokens, pad_id):
+    return (tokens != pad_id)[:, None, None, :].expand(-1, -1, tokens.size(1), -1)
+
+
 def padding_mask_inverted(tokens, pad_id):
     return (tokens == pad_id)[:, None, None, :]
 
@@ -146,6 +154,18 @@ PADDING_MASK = Exercise(
             padding_mask_of_three_axes,
             "One axis is missing. With three axes the batch is lined up with the heads: use `(batch, 1, 1, length)`, "
             "one axis of size 1 for the heads and one for the queries.",
+        ),
+        Misconception(
+            "axes_in_front",
+            padding_mask_of_one_sentence,
+            "The two axes of size 1 stand before the batch, so the sentences are lined up with the queries. The batch "
+            "stays in front, and the axes for heads and queries come behind it: `[:, None, None, :]`.",
+        ),
+        Misconception(
+            "stretched",
+            padding_mask_stretched,
+            "The mask is stretched over the queries. That is not wrong, and not needed: torch stretches an axis of "
+            "size 1 by itself, and without it the mask is smaller. `(batch, 1, 1, length)` is asked for.",
         ),
         Misconception(
             "on_the_queries",
@@ -264,6 +284,14 @@ def causal_mask_to_add(length, device=None):
     return torch.full((length, length), float("-inf"), device=device).triu(1)[None, None]
 
 
+def causal_mask_of_three_axes(length, device=None):
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None]
+
+
+def causal_mask_of_integers(length, device=None):
+    return torch.ones(length, length, dtype=torch.long, device=device).tril()[None, None]
+
+
 def causal_mask_on_the_cpu(length, device=None):
     return causal_mask(length)
 
@@ -331,8 +359,20 @@ CAUSAL_MASK = Exercise(
         Misconception(
             "two_axes",
             causal_mask_of_two_axes,
-            "The triangle is right. The axes for batch and heads are missing: `[None, None]` in front, so that it "
-            "goes together with padding masks of `(batch, 1, 1, length)` in plain sight.",
+            "The axes for batch and heads are missing: `[None, None]` in front, so that it goes together with padding "
+            "masks of `(batch, 1, 1, length)` in plain sight.",
+        ),
+        Misconception(
+            "three_axes",
+            causal_mask_of_three_axes,
+            "One axis is missing. Two axes of size 1 stand in front, one for the batch and one for the heads: `[None, "
+            "None]`.",
+        ),
+        Misconception(
+            "whole_numbers",
+            causal_mask_of_integers,
+            "The mask holds 1 and 0 in place of True and False. `~1` is -2, not 0, so `masked_fill(~mask, …)` goes "
+            "wrong: `torch.ones(…, dtype=torch.bool)`.",
         ),
         Misconception(
             "floats",
@@ -349,7 +389,7 @@ CAUSAL_MASK = Exercise(
         Misconception(
             "device_ignored",
             causal_mask_on_the_cpu,
-            "The mask is right, but always made on the CPU. On a GPU, scores and mask would lie on different "
+            "The mask is always made on the CPU. On a GPU, scores and mask would lie on different "
             "devices: hand `device=device` to the function that creates it.",
         ),
     ],
@@ -383,8 +423,62 @@ def words_see_themselves(inputs, mask):
     return None
 
 
+def made_on_the_cpu(subject, tokens, pad_id):
+    """Say that the tokens lie on a device of their own, and see whether a tensor is made without asking for it."""
+    from torch.overrides import TorchFunctionMode
+
+    makers = {torch.ones, torch.zeros, torch.full, torch.empty, torch.eye, torch.arange, torch.tensor}
+
+    class Watch(TorchFunctionMode):
+        made = followed = False
+
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function == torch.Tensor.device.__get__:
+                return torch.device("meta")
+            named = kwargs or {}
+            self.made |= function in makers and str(named.get("device")) != "meta"
+            self.followed |= function in (torch.Tensor.to, torch.Tensor.type_as)
+            return function(*map(self.on_cpu, args), **{name: self.on_cpu(arg) for name, arg in named.items()})
+
+        def on_cpu(self, argument):
+            is_device = isinstance(argument, torch.device | str) and str(argument) == "meta"
+            return torch.device("cpu") if is_device else argument
+
+    with Watch() as watch:
+        subject(tokens, pad_id)
+    return watch.made and not watch.followed
+
+
+def mask_lies_beside_its_tokens(inputs, received):
+    return "a mask is made on the CPU, wherever the tokens lie: on a GPU that is an error" if received else None
+
+
+def future_hidden(tokens: Tensor) -> Tensor:
+    return causal_mask(tokens.size(1), tokens.device)
+
+
 def target_mask_without_padding(tokens, pad_id):
-    return causal_mask(tokens.size(1)).expand(tokens.size(0), 1, -1, -1)
+    return future_hidden(tokens).expand(tokens.size(0), 1, -1, -1)
+
+
+def target_mask_of_the_future_alone(tokens, pad_id):
+    return future_hidden(tokens)
+
+
+def target_mask_of_padding_alone(tokens, pad_id):
+    return padding_mask(tokens, pad_id)
+
+
+def target_mask_by_word(tokens, pad_id):
+    return padding_mask(tokens, pad_id) and future_hidden(tokens)
+
+
+def target_mask_as_long_as_the_batch(tokens, pad_id):
+    return padding_mask(tokens, pad_id) & causal_mask(tokens.size(0), tokens.device)
+
+
+def target_mask_on_the_cpu(tokens, pad_id):
+    return padding_mask(tokens, pad_id) & causal_mask(tokens.size(1))
 
 
 def target_mask_without_future(tokens, pad_id):
@@ -392,7 +486,7 @@ def target_mask_without_future(tokens, pad_id):
 
 
 def target_mask_by_or(tokens, pad_id):
-    return padding_mask(tokens, pad_id) | causal_mask(tokens.size(1))
+    return padding_mask(tokens, pad_id) | future_hidden(tokens)
 
 
 def target_mask_for_zero(tokens, pad_id):
@@ -400,7 +494,7 @@ def target_mask_for_zero(tokens, pad_id):
 
 
 def target_mask_on_queries(tokens, pad_id):
-    return padding_mask(tokens, pad_id).transpose(-2, -1) & causal_mask(tokens.size(1))
+    return padding_mask(tokens, pad_id).transpose(-2, -1) & future_hidden(tokens)
 
 
 def target_mask_on_queries_and_keys(tokens, pad_id):
@@ -408,15 +502,15 @@ def target_mask_on_queries_and_keys(tokens, pad_id):
 
 
 def target_mask_without_itself(tokens, pad_id):
-    return padding_mask(tokens, pad_id) & causal_mask_without_itself(tokens.size(1))
+    return padding_mask(tokens, pad_id) & causal_mask_without_itself(tokens.size(1), tokens.device)
 
 
 def target_mask_of_floats(tokens, pad_id):
-    return padding_mask(tokens, pad_id) & causal_mask(tokens.size(1)).float()
+    return padding_mask(tokens, pad_id) & future_hidden(tokens).float()
 
 
 def target_mask_by_product(tokens, pad_id):
-    return padding_mask(tokens, pad_id).float() * causal_mask(tokens.size(1)).float()
+    return padding_mask(tokens, pad_id).float() * future_hidden(tokens).float()
 
 
 def target_mask_inverted(tokens, pad_id):
@@ -424,7 +518,7 @@ def target_mask_inverted(tokens, pad_id):
 
 
 def target_mask_of_half_inverted(tokens, pad_id):
-    return padding_mask(tokens, pad_id) & causal_mask_inverted(tokens.size(1))
+    return padding_mask(tokens, pad_id) & causal_mask_inverted(tokens.size(1), tokens.device)
 
 
 TARGET_MASK = Exercise(
@@ -448,6 +542,12 @@ TARGET_MASK = Exercise(
         ),
         Property("nobody sees the future", lambda draw: sentences(draw, 3, 5), no_look_ahead),
         Property("every word sees itself", lambda draw: sentences(draw, 3, 5), words_see_themselves),
+        Property(
+            "it lies on the device of its tokens",
+            lambda draw: sentences(draw, 2, 4),
+            mask_lies_beside_its_tokens,
+            made_on_the_cpu,
+        ),
     ],
     misconceptions=[
         Misconception(
@@ -461,6 +561,35 @@ TARGET_MASK = Exercise(
             target_mask_without_future,
             "Only padding is hidden. The decoder then sees the word it has to predict (section 3.2.3), learns to "
             "copy it, and cannot translate. Both masks together: `&`.",
+        ),
+        Misconception(
+            "future_alone",
+            target_mask_of_the_future_alone,
+            "This is the triangle alone, the same for all sentences. Target sentences are padded as well: join it "
+            "with `padding_mask(tokens, pad_id)` by `&`.",
+        ),
+        Misconception(
+            "padding_alone",
+            target_mask_of_padding_alone,
+            "This is the padding mask alone. The decoder then sees the word it has to predict (section 3.2.3), learns "
+            "to copy it, and cannot translate: join it with the triangle by `&`.",
+        ),
+        Misconception(
+            "word_and",
+            target_mask_by_word,
+            "`and` asks whether a whole tensor is true, and torch cannot say. `&` joins two masks place by place.",
+        ),
+        Misconception(
+            "as_long_as_the_batch",
+            target_mask_as_long_as_the_batch,
+            "The triangle is as long as there are sentences: `len(tokens)` and `tokens.size(0)` are the batch. The "
+            "number of words is `tokens.size(1)`.",
+        ),
+        Misconception(
+            "device_ignored",
+            target_mask_on_the_cpu,
+            "The triangle is always made on the CPU. On a GPU, it and the tokens would lie on different devices: "
+            "`causal_mask(tokens.size(1), tokens.device)`.",
         ),
         Misconception(
             "or_for_and",
@@ -501,8 +630,8 @@ TARGET_MASK = Exercise(
         Misconception(
             "product_of_floats",
             target_mask_by_product,
-            "The masks are multiplied as floats. The triangle is right, but `~mask` fails on floats: let both be "
-            "boolean and join them by `&`.",
+            "The masks are multiplied as floats, and `~mask` fails on floats: let both be boolean and join them by "
+            "`&`.",
         ),
         Misconception(
             "inverted",

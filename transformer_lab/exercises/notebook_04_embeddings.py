@@ -100,6 +100,12 @@ class EmbeddingWithoutPadding(TokenEmbedding):
         self.embedding = nn.Embedding(vocab_size, d_model)
 
 
+class EmbeddingWithPaddingOnlyZeroed(EmbeddingWithoutPadding):
+    def __init__(self, vocab_size, d_model, pad_id):
+        super().__init__(vocab_size, d_model, pad_id)
+        nn.init.zeros_(self.embedding.weight[pad_id])
+
+
 class EmbeddingWithPaddingZero(TokenEmbedding):
     def __init__(self, vocab_size, d_model, pad_id):
         super().__init__(vocab_size, d_model, pad_id)
@@ -202,6 +208,12 @@ TOKEN_EMBEDDING = Exercise(
             "nothing: `padding_idx=pad_id` lets its vector start at zero and gives it no gradient.",
         ),
         Misconception(
+            "padding_only_zeroed",
+            EmbeddingWithPaddingOnlyZeroed,
+            "The vector of padding starts at zero, but it gets a gradient, so the first step of training moves it. "
+            "`padding_idx=pad_id` does both: it sets the vector to zero and keeps the gradient away.",
+        ),
+        Misconception(
             "padding_is_zero",
             EmbeddingWithPaddingZero,
             "Token 0 is treated as padding, whatever `pad_id` says. With another `pad_id` a real word never learns, "
@@ -235,7 +247,7 @@ TOKEN_EMBEDDING = Exercise(
         Misconception(
             "no_gradient",
             EmbeddingWithoutGradient,
-            "The numbers are right, but no gradient reaches the table, so it never learns: `.data`, `.detach()`, NumPy "
+            "No gradient reaches the table, so it never learns, whatever the numbers are: `.data`, `.detach()`, NumPy "
             "and `torch.no_grad()` cut a result off from what it was made of. Call `self.embedding(tokens)`.",
         ),
     ],
@@ -277,7 +289,14 @@ def longer_table_begins_with_shorter(inputs, received):
     return None
 
 
+def refuse_other_shapes(inputs, table):
+    """The two rules that follow speak of rows and columns, and would say something untrue of another table."""
+    if table.shape != (inputs["length"], inputs["d_model"]):
+        raise ValueError(f"a table of shape {tuple(table.shape)}")
+
+
 def distance_decides_likeness(inputs, table):
+    refuse_other_shapes(inputs, table)
     likeness = table @ table.mT  # (length, length)
     for distance in range(inputs["length"]):
         diagonal = likeness.diagonal(distance)
@@ -287,9 +306,10 @@ def distance_decides_likeness(inputs, table):
 
 
 def pairs_lie_on_a_circle(inputs, table):
+    refuse_other_shapes(inputs, table)
     radius = table[:, 0::2] ** 2 + table[:, 1::2] ** 2
     if not (radius - 1).abs().max() < 1e-5:
-        return "features 2i and 2i + 1 are not sine and cosine of one angle: their squares do not sum to 1"
+        return "their squares do not sum to 1"
     return None
 
 
@@ -503,8 +523,11 @@ def longest_sentence_inputs(draw: Draw) -> dict:
 
 def longest_sentence(subject, arguments, weights, x):
     module = build(subject, arguments, weights)
-    exact = x[:, : arguments["max_length"]]
-    return {"with max_length tokens": module(exact.clone()), "with one token more": raised(module, x)}
+    try:
+        longest = module(x[:, : arguments["max_length"]].clone())
+    except ValueError as error:  # as a value: its text is the student's own, and says nothing of the mistake
+        longest = type(error).__name__
+    return {"with max_length tokens": longest, "with one token more": raised(module, x)}
 
 
 def position_dropout(subject, arguments, weights, x):
@@ -519,12 +542,12 @@ def position_dropout(subject, arguments, weights, x):
     }
 
 
-def position_parameters(subject, arguments):
-    return list(dict(subject(*arguments.values()).named_parameters()))
+def trained_parameters(subject, arguments):
+    return [parameter.numel() for parameter in subject(*arguments.values()).parameters() if parameter.requires_grad]
 
 
 def nothing_is_trained(inputs, received):
-    return f"it has a parameter `{received[0]}`, which training would change" if received else None
+    return "it has a parameter, which training would change" if received else None
 
 
 def table_after_a_move(subject, arguments, x):
@@ -612,6 +635,11 @@ class PositionsWithoutLimit(PositionalEncoding):
         return self.dropout(x + self.encoding[: x.size(1)])
 
 
+class PositionsOfTheWholeTable(PositionalEncoding):
+    def forward(self, x):
+        return self.dropout(x + self.encoding)
+
+
 class PositionsCuttingOff(PositionalEncoding):
     def forward(self, x):
         return super().forward(x[:, : self.encoding.size(0)])
@@ -653,8 +681,9 @@ class PositionsWithoutDropout(PositionalEncoding):
 
 class PositionsDroppedOut(PositionalEncoding):
     def forward(self, x):
-        positions = super().forward(torch.zeros_like(x))
-        return x + positions
+        if x.size(1) > self.encoding.size(0):
+            raise ValueError("too long")
+        return x + self.dropout(self.encoding[: x.size(1)])
 
 
 class EmbeddingsDroppedOut(PositionalEncoding):
@@ -713,7 +742,7 @@ POSITIONAL_ENCODING = Exercise(
             "nothing in it is trained",
             lambda draw: {"arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5}},
             nothing_is_trained,
-            position_parameters,
+            trained_parameters,
         ),
         Property(
             "its table moves to another device with the model",
@@ -773,6 +802,12 @@ POSITIONAL_ENCODING = Exercise(
             "A sentence longer than `max_length` is not looked for, and adding stops with an error of torch about "
             "sizes that do not match. Raise a `ValueError` with both numbers, which says what is wrong and what to "
             "change.",
+        ),
+        Misconception(
+            "whole_table",
+            PositionsOfTheWholeTable,
+            "The whole table is added, all its `max_length` rows, and it fits no shorter sentence. Take as many rows "
+            "as the sentence has tokens: `self.encoding[: x.size(1)]`.",
         ),
         Misconception(
             "cut_off",

@@ -298,6 +298,18 @@ LAYER_NORM = Exercise(
             "would then depend on those that happen to be beside it. Take them along the last axis.",
         ),
         Misconception(
+            "along_the_sentence",
+            norm_by(normalised_over(1)),
+            "Mean and variance are taken along axis 1: with x `(batch, length, d_model)` that is each feature over the "
+            "words of the sentence. Here each position has its own, over its features: `dim=-1`.",
+        ),
+        Misconception(
+            "over_everything",
+            norm_by(lambda x, g, b, eps: g * (x - x.mean()) / torch.sqrt(x.var(unbiased=False) + eps) + b),
+            "There is one mean and one variance for all numbers of the batch. Each position has its own, over its "
+            "d_model features: `x.mean(dim=-1, keepdim=True)`, and the variance likewise.",
+        ),
+        Misconception(
             "over_the_sentence",
             norm_by(normalised_over(-2, -1)),
             "Mean and variance are taken over all positions of a sentence together. A word would then depend on later "
@@ -587,7 +599,7 @@ FEED_FORWARD = Exercise(
         Misconception(
             "no_gradient",
             FeedForwardWithoutGradient,
-            "The numbers are right, but no gradient reaches the weights, so they never learn: `.detach()`, `.data`, "
+            "No gradient reaches the weights, so they never learn, whatever the numbers are: `.detach()`, `.data`, "
             "NumPy and `torch.no_grad()` cut a result off from what it was made of.",
         ),
     ],
@@ -634,21 +646,25 @@ def residual_with_linear_sublayer(subject, arguments, weights, x, sublayer, matr
 
 
 def residual_calls(subject, arguments, weights, x, sublayer, matrix, shift):
-    module = build(subject, arguments, weights)
-    calls = []
+    calls = {}
+    for name, norm_first in (("post-norm", False), ("pre-norm", True)):
+        module = build(subject, arguments | {"norm_first": norm_first}, weights)
+        given = []
 
-    def linear(y):
-        calls.append(1)
-        return y @ matrix + shift
+        def linear(y, given=given):
+            given.append(y)
+            return y @ matrix + shift
 
-    module(x, linear)
-    return {"calls": len(calls)}
+        module(x.clone(), linear)
+        calls[name] = len(given)
+    return calls
 
 
 def called_once(inputs, received):
-    if received["calls"] == 1:
-        return None
-    return f"the sublayer is called {received['calls']} times, expected is once"
+    for name, calls in received.items():
+        if calls != 1:
+            return f"in {name} the sublayer is called {calls} times, expected is once"
+    return None
 
 
 def residual_gradients(subject, arguments, weights, x, sublayer, matrix, shift):

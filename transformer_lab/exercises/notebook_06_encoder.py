@@ -166,6 +166,15 @@ def with_feed_forward_first(layer, x, mask):
     return attended(layer, layer.residuals[1](x, layer.feed_forward), mask)
 
 
+def with_feed_forward_first_in_order(layer, x, mask):
+    x = layer.residuals[0](x, layer.feed_forward)
+    return layer.residuals[1](x, lambda x: layer.self_attention(x, x, x, mask))
+
+
+def with_feed_forward_bare(layer, x, mask):
+    return layer.feed_forward(attended(layer, x, mask))
+
+
 def with_residuals_swapped(layer, x, mask):
     x = layer.residuals[1](x, lambda x: layer.self_attention(x, x, x, mask))
     return layer.residuals[0](x, layer.feed_forward)
@@ -220,6 +229,12 @@ def encoder_layer_of(attention=0.0, feed_forward=0.0, residual=0.0, norm_first=l
             )
 
     return Layer
+
+
+class EncoderLayerWithFlagForDropout(EncoderLayer):
+    def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
+        super().__init__(d_model, n_heads, d_ff, dropout)
+        self.residuals = nn.ModuleList(ResidualConnection(d_model, norm_first) for _ in range(2))
 
 
 class EncoderLayerDroppedTwice(EncoderLayer):
@@ -341,6 +356,18 @@ ENCODER_LAYER = Exercise(
             "then each works on what it has seen.",
         ),
         Misconception(
+            "feed_forward_first_in_order",
+            encoder_layer_by(with_feed_forward_first_in_order),
+            "The feed-forward comes before attention. In figure 1 self-attention comes first, in `residuals[0]`: the "
+            "words look around, then each works on what it has seen.",
+        ),
+        Misconception(
+            "feed_forward_without_residual",
+            encoder_layer_by(with_feed_forward_bare),
+            "The feed-forward stands without a residual connection, and `residuals[1]` is never used. Section 3.1 puts "
+            "one around each of the two sublayers: `self.residuals[1](x, self.feed_forward)`.",
+        ),
+        Misconception(
             "attention_thrown_away",
             encoder_layer_by(with_attention_thrown_away),
             "Attention has no effect: its result is not assigned, so the feed-forward gets the x from before. Write "
@@ -395,6 +422,12 @@ ENCODER_LAYER = Exercise(
             encoder_layer_of(1, 1, 1, norm_first=lambda flag: True),
             "The layer is pre-norm in any case. The paper's layers are post-norm (section 3.1), and so must these be "
             "unless `norm_first` is True.",
+        ),
+        Misconception(
+            "flag_for_dropout",
+            EncoderLayerWithFlagForDropout,
+            "`norm_first` stands where the residual connections expect `dropout`, so they are post-norm in any case. "
+            "Hand both on: `ResidualConnection(d_model, dropout, norm_first)`.",
         ),
         Misconception(
             "no_dropout",
@@ -511,6 +544,14 @@ def with_first_layer_only(encoder, x, mask):
     return encoder.norm(x)
 
 
+def with_return_in_loop(encoder, x, mask):
+    return encoder.norm(encoder.layers[0](x, mask))
+
+
+def with_layers_as_a_function(encoder, x, mask):
+    return encoder.norm(nn.Sequential(*encoder.layers)(x, mask))
+
+
 def with_every_layer_on_x(encoder, x, mask):
     for layer in encoder.layers:
         output = layer(x, mask)
@@ -569,6 +610,17 @@ def always_build_six(encoder, arguments):
 
 def always_add_norm(encoder, arguments):
     encoder.norm = LayerNorm(arguments[1])
+
+
+class EncoderWithIdleNorm(Encoder):
+    def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
+        super().__init__(n_layers, d_model, n_heads, d_ff, dropout, norm_first)
+        self.norm, self.norm_first = LayerNorm(d_model), norm_first
+
+    def forward(self, x, source_mask=None):
+        for layer in self.layers:
+            x = layer(x, source_mask)
+        return self.norm(x) if self.norm_first else x
 
 
 def never_add_norm(encoder, arguments):
@@ -652,6 +704,18 @@ ENCODER = Exercise(
             "`for layer in self.layers: x = layer(x, source_mask)`.",
         ),
         Misconception(
+            "return_in_loop",
+            encoder_by(with_return_in_loop),
+            "The `return` stands inside the loop, so the first layer is also the last. Move it out: one level to the "
+            "left.",
+        ),
+        Misconception(
+            "sequential",
+            encoder_by(with_layers_as_a_function),
+            "`nn.Sequential` hands one tensor from layer to layer, and has no room for the mask. Use `nn.ModuleList` "
+            "and a loop: `x = layer(x, source_mask)`.",
+        ),
+        Misconception(
             "every_layer_reads_the_input",
             encoder_by(with_every_layer_on_x),
             "Every layer reads the input of the stack, and only what the last one makes of it is returned. A layer "
@@ -681,6 +745,12 @@ ENCODER = Exercise(
             "There is a last norm without `norm_first` too, as in `nn.Transformer`. In the paper each layer ends in a "
             "norm (section 3.1), so another one right behind it has nothing to do: only with `norm_first` does the "
             "stack have one.",
+        ),
+        Misconception(
+            "norm_idle",
+            EncoderWithIdleNorm,
+            "The last norm is made without `norm_first` too, and then never used: weights that are saved and never "
+            "learn. Make it with `norm_first` only: `LayerNorm(d_model) if norm_first else nn.Identity()`.",
         ),
         Misconception(
             "no_norm",

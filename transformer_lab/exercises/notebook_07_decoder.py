@@ -185,6 +185,10 @@ def inverted(mask: Tensor | None) -> Tensor | None:
     return None if mask is None else ~mask
 
 
+def with_own_causal_mask(layer, x, memory, source_mask, target_mask):
+    return DecoderLayer.forward(layer, x, memory, source_mask, causal_of(x.size(1)))
+
+
 def with_arguments_unused(layer, x, memory, source_mask, target_mask):
     attended = layer.residuals[0](x, lambda y: layer.self_attention(x, x, x, target_mask))
     seen = layer.residuals[1](attended, lambda y: layer.cross_attention(attended, memory, memory, source_mask))
@@ -234,6 +238,14 @@ class DecoderLayerWithOneResidual(DecoderLayer):
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__(d_model, n_heads, d_ff, dropout, norm_first)
         self.residuals = nn.ModuleList([ResidualConnection(d_model, dropout, norm_first)] * 3)
+
+
+class DecoderLayerWithPlainList(DecoderLayer):
+    def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
+        super().__init__(d_model, n_heads, d_ff, dropout, norm_first)
+        residuals = list(self.residuals)
+        del self.residuals
+        self.residuals = residuals
 
 
 class DecoderLayerWithTwoResiduals(DecoderLayer):
@@ -367,6 +379,12 @@ DECODER_LAYER = Exercise(
             "then, knowing that, asks the source.",
         ),
         Misconception(
+            "cross_attention_in_first_residual",
+            decoder_layer_with(order=(1, 0, 2), around=(1, 0, 2)),
+            "Cross-attention comes first, in `residuals[0]`, and self-attention second. In figure 1 a word first looks "
+            "at what has been written, and then, knowing that, asks the source.",
+        ),
+        Misconception(
             "cross_attention_last",
             decoder_layer_with(order=(0, 2, 1)),
             "The feed-forward comes before cross-attention. In figure 1 it is the last of the three: it works on what "
@@ -392,6 +410,12 @@ DECODER_LAYER = Exercise(
             "is translated differently in another batch.",
         ),
         Misconception(
+            "own_causal_mask",
+            decoder_layer_by(with_own_causal_mask),
+            "The layer hides the future by a mask of its own making. What is hidden is for the caller to say: hand "
+            "`target_mask` on as it comes, also where it is None.",
+        ),
+        Misconception(
             "target_mask_in_both",
             decoder_layer_with(masks=lambda source, target: (target, target)),
             "Cross-attention gets the target mask. The source may be seen whole, first word to last; only its padding "
@@ -412,7 +436,7 @@ DECODER_LAYER = Exercise(
         Misconception(
             "memory_detached",
             decoder_layer_with(reading_detached_memory),
-            "The numbers are right, but no gradient goes back through `memory`, and that is the encoder's only way to "
+            "No gradient goes back through `memory`, whatever the numbers are, and that is the encoder's only way to "
             "learn. Leave out `.detach()`, `.data` and `torch.no_grad()`.",
         ),
         Misconception(
@@ -458,6 +482,18 @@ DECODER_LAYER = Exercise(
             decoder_layer_with(around=(0, 1, 1)),
             "`residuals[1]` surrounds cross-attention and feed-forward, and `residuals[2]` is never used: its norm "
             "would never learn.",
+        ),
+        Misconception(
+            "residual_used_thrice",
+            decoder_layer_with(around=(0, 0, 0)),
+            "`residuals[0]` surrounds all three sublayers, and the other two are never used: their norms would never "
+            "learn. The three sublayers go into `residuals[0]`, `[1]` and `[2]`.",
+        ),
+        Misconception(
+            "plain_list",
+            DecoderLayerWithPlainList,
+            "`residuals` is a plain Python list, so torch does not know what is in it: no optimizer finds these "
+            "weights, and they are neither saved nor moved to a GPU. `nn.ModuleList` is a list that torch knows.",
         ),
         Misconception(
             "norm_first_ignored",
@@ -570,6 +606,18 @@ def with_memory_replaced(decoder, x, memory, source_mask, target_mask):
     return decoder.norm(x)
 
 
+def with_memory_replaced_too(decoder, x, memory, source_mask, target_mask):
+    for layer in decoder.layers:
+        x = memory = layer(x, memory, source_mask, target_mask)
+    return decoder.norm(x)
+
+
+def with_residuals_around_layers(decoder, x, memory, source_mask, target_mask):
+    for layer in decoder.layers:
+        x = x + layer(x, memory, source_mask, target_mask)
+    return decoder.norm(x)
+
+
 def with_memory_of_x(decoder, x, memory, source_mask, target_mask):
     for layer in decoder.layers:
         x = layer(x, x, source_mask, target_mask)
@@ -621,8 +669,13 @@ def put_layers_in_plain_list(decoder, arguments):
     decoder.layers = [DecoderLayer(*sizes) for _ in range(n_layers)]
 
 
-def always_build_six(decoder, arguments):
-    decoder.layers = nn.ModuleList(DecoderLayer(*arguments[1:]) for _ in range(6))
+class DecoderOfSix(Decoder):
+    """Nothing else is built: the layers that no weights are given for have to draw what a student's would."""
+
+    def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
+        nn.Module.__init__(self)
+        self.layers = nn.ModuleList(DecoderLayer(d_model, n_heads, d_ff, dropout, norm_first) for _ in range(6))
+        self.norm = LayerNorm(d_model) if norm_first else nn.Identity()
 
 
 def always_add_norm(decoder, arguments):
@@ -636,6 +689,11 @@ def never_add_norm(decoder, arguments):
 def forget_norm_first(decoder, arguments):
     n_layers, *sizes, _ = arguments
     decoder.layers = nn.ModuleList(DecoderLayer(*sizes) for _ in range(n_layers))
+
+
+def swap_dropout_and_norm_first(decoder, arguments):
+    n_layers, d_model, n_heads, d_ff, dropout, norm_first = arguments
+    decoder.layers = nn.ModuleList(DecoderLayer(d_model, n_heads, d_ff, norm_first, dropout) for _ in range(n_layers))
 
 
 def forget_dropout(decoder, arguments):
@@ -699,6 +757,12 @@ DECODER = Exercise(
             "of the decoder looks at the same memory, the encoder's output (section 3.1).",
         ),
         Misconception(
+            "memory_replaced_masks_kept",
+            decoder_by(with_memory_replaced_too),
+            "Only the first layer reads the memory: `memory` is overwritten with what the layer gives. Every layer of "
+            "the decoder looks at the same memory, the encoder's output (section 3.1): only x is new in each turn.",
+        ),
+        Misconception(
             "memory_not_handed_on",
             decoder_by(with_memory_of_x),
             "The layers get x in the place of the memory, so the source sentence never arrives: "
@@ -753,6 +817,12 @@ DECODER = Exercise(
             "builds on the one below (section 3.1): `x = layer(x, …)`.",
         ),
         Misconception(
+            "residual_around_layers",
+            decoder_by(with_residuals_around_layers),
+            "Each layer's input is added to its output. The residual connections are inside of the layer, one around "
+            "each sublayer (section 3.1); the stack adds nothing: `x = layer(x, …)`.",
+        ),
+        Misconception(
             "norm_always",
             decoder_built_by(always_add_norm),
             "There is a last norm without `norm_first` too, as in `nn.Transformer`. In the paper each layer ends in a "
@@ -790,6 +860,13 @@ DECODER = Exercise(
             "`DecoderLayer(d_model, n_heads, d_ff, dropout, norm_first)`.",
         ),
         Misconception(
+            "dropout_and_norm_first_swapped",
+            decoder_built_by(swap_dropout_and_norm_first),
+            "`dropout` and `norm_first` have changed places on their way to the layers. A bool is a number and a "
+            "number can be asked for its truth, so nothing stops: `DecoderLayer(d_model, n_heads, d_ff, dropout, "
+            "norm_first)`.",
+        ),
+        Misconception(
             "plain_list",
             decoder_built_by(put_layers_in_plain_list),
             "`layers` is a plain Python list, so torch does not know what is in it: no optimizer finds these weights, "
@@ -797,7 +874,7 @@ DECODER = Exercise(
         ),
         Misconception(
             "always_six",
-            decoder_built_by(always_build_six),
+            DecoderOfSix,
             "There are always six layers, as in the paper's base model. Their number is `n_layers`.",
         ),
     ],

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lab.exercises.draw import Draw
-from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property
+from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
 from transformer_lab.exercises.notebook_06_encoder import lively_weights
 from transformer_lab.exercises.recipes import gradients, load_weights, raised
 from transformer_lab.model import (
@@ -169,6 +169,13 @@ def every_bias_exists(model):
                 nn.init.zeros_(module.weight[module.padding_idx])
 
 
+def padding_row_in_place(model):
+    first_values(padding=False)(model)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            module.weight[module.padding_idx] = 0
+
+
 def children_only(model):
     for module in model.children():
         if not len(list(module.children())):
@@ -270,6 +277,12 @@ INITIALIZE_PARAMETERS = Exercise(
             first_values(padding=False),
             "The vector of the padding token is drawn like the others. `nn.Embedding` had set it to zero and gives it "
             "no gradient, so it would keep these numbers: set the row `padding_idx` back to zero.",
+        ),
+        Misconception(
+            "padding_in_place",
+            padding_row_in_place,
+            "The row of the padding token is changed while torch records what happens to the weight, and torch refuses "
+            "that. Do it inside of `with torch.no_grad():`, or by `nn.init.zeros_(…)`, which brings that along.",
         ),
         Misconception(
             "norms_zeroed",
@@ -413,6 +426,16 @@ def share_storage(source, target, output):
     output.weight.data = target.weight.data
 
 
+def wrap_for_output(source, target, output):
+    source.weight = target.weight
+    output.weight = nn.Parameter(target.weight)
+
+
+def leave_output_without_bias(source, target, output):
+    source.weight = output.weight = target.weight
+    output.bias = None
+
+
 def tie_embeddings_only(source, target, output):
     source.weight = target.weight
 
@@ -494,9 +517,22 @@ TIE_EMBEDDINGS = Exercise(
         Misconception(
             "shared_storage",
             tied_by(share_storage),
-            "`.data` makes three parameters with one memory. Each has a gradient of its own, and an optimizer moves "
-            "the same numbers three times; saving them fails or stores them three times. Assign the parameter itself: "
-            "`model.output.weight = target.weight`.",
+            "`.data`, or `nn.Parameter(…)` around a weight, makes three parameters with one memory. Each has a "
+            "gradient of its own, and an optimizer moves the same numbers three times; saving them fails or stores "
+            "them three times. Assign the parameter itself: `model.output.weight = target.weight`.",
+        ),
+        Misconception(
+            "output_wrapped",
+            tied_by(wrap_for_output),
+            "The output layer has a parameter of its own that shares only the memory: `.data` and `nn.Parameter(…)` "
+            "around a weight do that. It has a gradient of its own, and an optimizer moves the same numbers twice. "
+            "Assign the parameter itself: `model.output.weight = target.weight`.",
+        ),
+        Misconception(
+            "bias_removed",
+            tied_by(leave_output_without_bias),
+            "The output layer has lost its bias. Only the weight is shared; the bias, one number for each word, "
+            "stays: assign to `model.output.weight` and leave the layer as it is.",
         ),
         Misconception(
             "output_left_out",
@@ -537,7 +573,7 @@ TIE_EMBEDDINGS = Exercise(
         Misconception(
             "assertion_for_error",
             tie_with_assertion,
-            "All results are right. A wrong argument is to raise `ValueError`: an `assert` is for what cannot "
+            "A wrong argument is to raise `ValueError`: an `assert` is for what cannot "
             "happen, and `python -O` leaves it out.",
         ),
     ],
@@ -738,6 +774,37 @@ def config_holds(inputs, received):
     return None if received["config is kept"] else "`model.config` is not the configuration it was built from"
 
 
+def first_values_of_model(subject, config):
+    from transformer_lab.model import TransformerConfig
+
+    model = subject(TransformerConfig(**config))
+    tables = model.source_embedding.embedding.weight, model.target_embedding.embedding.weight
+    words = torch.arange(config["source_vocab"]) != config["pad_id"]
+    matrices = [weight for name, weight in model.encoder.named_parameters() if weight.dim() == 2]
+    # Xavier's variance is 2 / (inputs + outputs), so these numbers have a deviation of 1
+    scaled = [weight.flatten() * (sum(weight.shape) / 2) ** 0.5 for weight in matrices]
+    return {
+        "embeddings": [(table[words] * config["d_model"] ** 0.5).std().item() for table in tables],
+        "padding": all(bool((table[config["pad_id"]] == 0).all()) for table in tables),
+        "matrices": torch.cat(scaled).std().item(),
+        "bias": bool((model.output.bias == 0).all()),
+    }
+
+
+def first_values_are_filled_in(inputs, received):
+    as_meant = [abs(deviation - 1) < 0.1 for deviation in (*received["embeddings"], received["matrices"])]
+    if all(as_meant) and received["padding"] and received["bias"]:
+        return None
+    if not any(as_meant):
+        return Remark(
+            "Its weights start as torch makes them. The embeddings, multiplied by √d_model, then drown the positions: "
+            "call `initialize_parameters(self)` at the end of `__init__`."
+        )
+    return Remark(
+        "Some of its weights do not start as `initialize_parameters` fills them: call it at the end of `__init__`."
+    )
+
+
 def transformer_by(encode=None, decode=None, forward=None):
     """A Transformer with other methods: `encode(model, source)` and so on."""
 
@@ -784,6 +851,11 @@ def decode_with(embed=lambda model, target: model.positional_encoding(model.targ
     return decode
 
 
+def decode_with_memory_first(model, target, memory, source_mask):
+    x = model.positional_encoding(model.target_embedding(target))
+    return model.output(model.decoder(memory, x, source_mask, target_mask(target, model.config.pad_id)))
+
+
 def scaled(embedding):
     """The embedding again times √d_model."""
     return lambda model, tokens: model.positional_encoding(
@@ -816,6 +888,7 @@ def drop_no_embeddings(model, config):
 def forget_norm_first(model, config):
     sizes = (config.n_layers, config.d_model, config.n_heads, config.d_ff, config.dropout)
     model.encoder, model.decoder = Encoder(*sizes), Decoder(*sizes)
+    initialize_parameters(model)
 
 
 def forget_max_length(model, config):
@@ -824,10 +897,12 @@ def forget_max_length(model, config):
 
 def forget_bias(model, config):
     model.output = nn.Linear(config.d_model, config.target_vocab, bias=False)
+    initialize_parameters(model)
 
 
 def predict_source_words(model, config):
     model.output = nn.Linear(config.d_model, config.source_vocab)
+    initialize_parameters(model)
 
 
 def share_table_always(model, config):
@@ -842,6 +917,7 @@ def untie(model, config):
     if config.tie:
         model.target_embedding = TokenEmbedding(config.target_vocab, config.d_model, config.pad_id)
         model.output = nn.Linear(config.d_model, config.target_vocab)
+        initialize_parameters(model)
 
 
 def tie_by_copy(model, config):
@@ -871,6 +947,7 @@ class TransformerTiedWithoutLooking(Transformer):
         self.output = nn.Linear(config.d_model, config.target_vocab)
         if config.tie:
             tie_without_looking(self)
+        initialize_parameters(self)
 
 
 class TransformerWithoutConfig(Transformer):
@@ -948,6 +1025,15 @@ TRANSFORMER = Exercise(
             costs=0.5,
         ),
         Property(
+            "its first values: any are accepted",
+            lambda draw: {
+                "config": config_of(source_vocab=90, target_vocab=90, d_model=32, d_ff=64, pad_id=draw.integer(1, 9))
+            },
+            first_values_are_filled_in,
+            first_values_of_model,
+            costs=0.5,
+        ),
+        Property(
             "it keeps its configuration; sentences longer than `max_length` raise ValueError",
             lambda draw: {"config": config_of(), "longest": 6},
             config_holds,
@@ -967,6 +1053,11 @@ TRANSFORMER = Exercise(
             "target_without_positions",
             transformer_by(decode=decode_with(lambda model, target: model.target_embedding(target))),
             "The target gets no positions. Section 3.5 adds them at the bottom of both stacks.",
+        ),
+        Misconception(
+            "source_without_positions",
+            transformer_by(encode_with(lambda model, source: model.source_embedding(source))),
+            "The source gets no positions. Section 3.5 adds them at the bottom of both stacks.",
         ),
         Misconception(
             "scaled_twice",
@@ -1010,6 +1101,12 @@ TRANSFORMER = Exercise(
             "source_mask, mask)`.",
         ),
         Misconception(
+            "x_and_memory_swapped",
+            transformer_by(decode=decode_with_memory_first),
+            "x and memory have changed places on their way to the decoder. The target is what asks, and comes first: "
+            "`self.decoder(x, memory, source_mask, mask)`.",
+        ),
+        Misconception(
             "pad_is_always_zero",
             transformer_by(encode_with(mask=lambda model, source: padding_mask(source, 0)),
                            decode_with(mask=lambda model, target: target_mask(target, 0))),
@@ -1033,6 +1130,12 @@ TRANSFORMER = Exercise(
             transformer_by(decode=decode_with(finish=lambda logits: logits.log_softmax(-1))),
             "Logarithms of probabilities are returned. Logits are meant, the numbers that `output` gives: the loss of "
             "notebook 10 takes their softmax itself.",
+        ),
+        Misconception(
+            "last_word_only",
+            transformer_by(decode=decode_with(finish=lambda logits: logits[:, -1])),
+            "Only the logits of the last position are returned. Training needs those of every position at once; "
+            "whoever translates takes the last ones from them.",
         ),
         Misconception(
             "shifts_the_target",
@@ -1269,6 +1372,12 @@ COUNT_PARAMETERS = Exercise(
             "around it (section 3.1).",
         ),
         Misconception(
+            "cross_attention_forgotten",
+            count_with(attentions=(1, 1)),
+            "The decoder's layers are counted with one attention. They have two, self-attention and cross-attention "
+            "(section 3.1).",
+        ),
+        Misconception(
             "third_norm_forgotten",
             count_with(norms=(2, 2)),
             "The decoder's layers are counted with two norms. They have three sublayers, and each has a norm (section "
@@ -1284,6 +1393,11 @@ COUNT_PARAMETERS = Exercise(
             "final_norms_forgotten",
             count_with(final=lambda config: 0),
             "The last norms are not counted: with `norm_first` encoder and decoder each have one more.",
+        ),
+        Misconception(
+            "one_final_norm",
+            count_with(final=lambda config: 1 if config.norm_first else 0),
+            "With `norm_first` one last norm is counted. There are two: the encoder has one, and so has the decoder.",
         ),
         Misconception(
             "final_norms_always",
@@ -1321,6 +1435,12 @@ COUNT_PARAMETERS = Exercise(
                 more=lambda config: 0 if config.tie else -config.target_vocab * config.d_model,
             ),
             "The matrix of the output layer is not counted: d_model · target_vocab more, unless it is tied.",
+        ),
+        Misconception(
+            "output_layer_with_bias_forgotten",
+            count_with(bias=False, more=lambda config: 0 if config.tie else -config.target_vocab * config.d_model),
+            "The output layer is not counted, neither its matrix nor its bias: d_model · target_vocab + target_vocab "
+            "more. With `tie` the matrix is shared, and the bias still counts.",
         ),
         Misconception(
             "positions_counted",

@@ -6,6 +6,7 @@ self-contained: it knows its arguments, the names in `RECIPE_NAMES`, and what it
 
 import __future__
 
+import functools
 import inspect
 import math
 import textwrap
@@ -47,8 +48,9 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, weight in weights.items():
         if name not in parameters:
-            others = ", ".join(f"`{other}`" for other in parameters) or "no parameters at all"
-            raise ParameterError(f"there is no parameter `{name}`; there are {others}")
+            others = ", ".join(f"`{other}`" for other in parameters if other not in weights)
+            there_are = f"; there are {others}" if others else "" if parameters else "; there are no parameters at all"
+            raise ParameterError(f"there is no parameter `{name}`{there_are}")
         if parameters[name].shape != weight.shape:
             raise ParameterError(
                 f"the parameter `{name}` has shape {tuple(parameters[name].shape)}, expected {tuple(weight.shape)}"
@@ -91,6 +93,7 @@ RECIPE_NAMES = {
 }
 
 
+@functools.cache  # the file may be another one by the time it is asked for again
 def recipe_source(recipe: Callable) -> str:
     """The text of a recipe, for a process that has the engine but not the file in which the recipe stands."""
     return textwrap.dedent(inspect.getsource(recipe))
