@@ -1,0 +1,132 @@
+"""Submissions made from the notebooks of the course, and a grader that reads marks instead of running code."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom.assemble import Assembled
+from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.gradebook import Entry
+from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
+from transformer_lab.exercises import exercises
+
+
+class MarkReader:
+    """A stand-in for `running.Grader`: it gives what a comment in the student's cell says, such as `# passed`.
+
+    `# failed SLUG` fails with a misconception, `# timed out` and the like are states; a stub was not attempted.
+    """
+
+    def __init__(self, sandboxed=True, dies_after=None, signal=None, forgets=(), twice=False, overrides=None):
+        self.sandboxed, self.dies_after, self.signal = sandboxed, dies_after, signal
+        self.forgets, self.twice, self.overrides = set(forgets), twice, overrides or {}
+        self.graded: list[tuple[str, str]] = []
+        self.seeds: list[int] = []
+
+    def __call__(self, seed: int, course: Course) -> "MarkReader":
+        self.seeds.append(seed)
+        self.course = course
+        return self
+
+    def __enter__(self) -> "MarkReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
+        for one in assembled:
+            if len(self.graded) == self.dies_after:
+                if self.signal:
+                    os.kill(os.getpid(), self.signal)
+                raise KeyboardInterrupt
+            self.graded.append((one.student, one.name))
+            if one.student not in self.forgets:
+                yield from [self.result(one, only)] * (2 if self.twice else 1)
+
+    def result(self, one: Assembled, only: str | None) -> SubmissionResult:
+        found = [
+            self.read(exercise.name, one.sources.get(exercise.name, "")) for exercise in self.course.exercises(one.name)
+        ]
+        scored = tuple(result for result in found if only in (None, result.exercise))
+        return SubmissionResult(one.student, one.name, "", scored, one.remarks, junit=JUNIT)
+
+    def read(self, name: str, source: str) -> ExerciseResult:
+        marked = source.rpartition("# ")[2].strip() if "return 1" in source else "not attempted"
+        mark = self.overrides.get(name, marked)
+        state, slug = ("failed", mark.removeprefix("failed").strip()) if mark.startswith("failed") else (mark, "")
+        points = exercises()[name].points
+        earned, slugs = points if state == "passed" else 0.0, (slug,) if slug else ()
+        return ExerciseResult(name, state, earned, points, slugs, source=source, cell_id=f"exercise-{name}")
+
+
+JUNIT = (
+    '<?xml version="1.0"?><testsuites><testsuite name="pytest"><testcase classname="nb" name="Cell 0" time="0.1"/>'
+    '<testcase classname="nb" name="padding_mask"><properties><property name="points" value="9"/></properties>'
+    "</testcase>"
+    "</testsuite></testsuites>"
+)
+
+
+@pytest.fixture(scope="session")
+def course() -> Course:
+    return Course.find()
+
+
+@pytest.fixture
+def mark_reader() -> type[MarkReader]:
+    return MarkReader
+
+
+@pytest.fixture(scope="session")
+def notebook_with(course):
+    """The text of a notebook in which exercises are answered: `notebook_with("03_masks", causal_mask="# passed")`."""
+
+    def write(name: str, **sources: str) -> str:
+        notebook = course.notebook(name)
+        for cell in notebook.cells:
+            exercise = exercise_of(cell)
+            if exercise in sources:
+                cell.source = f"def {exercise}(*anything):\n    return 1  {sources[exercise]}"
+        return json.dumps(notebook)
+
+    return write
+
+
+@pytest.fixture
+def hand_in(tmp_path, notebook_with):
+    """Puts a notebook into `handed_in/STUDENT/NAME.ipynb`, with these answers, and gives the folder of all."""
+
+    def write(student: str, name: str = "03_masks", **sources: str) -> Path:
+        path = tmp_path / "handed_in" / student / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(notebook_with(name, **sources), encoding="utf-8")
+        return tmp_path / "handed_in"
+
+    return write
+
+
+@pytest.fixture
+def entry():
+    """An entry of the gradebook: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
+
+    def make(student, notebook="03_masks", path="ada.ipynb", sandboxed=True, remarks=(), problem="", **states) -> Entry:
+        results = []
+        for name, given in states.items():
+            fields = given if isinstance(given, dict) else {"state": given}
+            points = exercises()[name].points
+            earned = points if fields["state"] == "passed" else 0.0
+            results.append(ExerciseResult(**{"exercise": name, "earned": earned, "possible": points, **fields}))
+        result = SubmissionResult(student, notebook, "digest", tuple(results), tuple(remarks), problem, 1.5, JUNIT)
+        return Entry(result, path, sandboxed, "sources")
+
+    return make
+
+
+@pytest.fixture
+def without_charts(monkeypatch):
+    """The pages have the words of the charts alone: to draw them takes most of the time, and other tests do."""
+    monkeypatch.setattr("transformer_lab.classroom.summary.chart", lambda words, draw, height: f"<p>{words}</p>")

@@ -1,0 +1,715 @@
+"""Without these, a right answer would be lost for an odd file, or a submission would reach beyond its own answers."""
+
+import copy
+import json
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbval.plugin import comment_markers as nbval_markers
+from nbval.plugin import find_comment_markers
+
+from transformer_lab.classroom.assemble import SKIP, Assembled, NotGradable, assemble
+from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.submissions import Submission
+
+ROOT = Path(__file__).resolve().parents[2]
+COURSE = Course.find()
+NAME = "01_attention"
+EXERCISES = [exercise.name for exercise in COURSE.exercises(NAME)]
+SOLVED = json.loads((ROOT / "solutions" / f"{NAME}.ipynb").read_text(encoding="utf-8"))
+for cell in SOLVED["cells"]:
+    cell["source"] = "".join(cell["source"])
+ANSWERS = {
+    name: next(cell["source"] for cell in SOLVED["cells"] if cell["id"] == f"exercise-{name}") for name in EXERCISES
+}
+
+
+def solved() -> dict[str, Any]:
+    return copy.deepcopy(SOLVED)
+
+
+def untouched() -> dict[str, Any]:
+    return json.loads(json.dumps(COURSE.notebook(NAME)))
+
+
+def handed_in(notebook: Any, path: str = "work.ipynb") -> Assembled:
+    content = notebook if isinstance(notebook, bytes) else json.dumps(notebook).encode()
+    assembled = assemble(Submission("ada", path, content), COURSE)
+    nbformat.validate(assembled.notebook)
+    written = nbformat.writes(assembled.notebook).encode("utf-8")  # no lone surrogate is left
+    assert nbformat.reads(written.decode(), as_version=4) == assembled.notebook
+    exercises = [exercise.name for exercise in COURSE.exercises(assembled.name)]
+    cells = {cell.id: cell for cell in assembled.notebook.cells}
+    for name in exercises:
+        check = cells[f"check-{name}"]
+        assert check.source == f"# NBVAL_CHECK_OUTPUT\ncheck({name})"
+        assert [output.text for output in check.outputs] == [f"handed in: {name}\n"]
+        assert check.execution_count
+        assert check.metadata == {"transformer_lab": {"check": name}}
+        assert cells[f"exercise-{name}"].metadata.transformer_lab["exercise"] == name
+    course = {cell.id for cell in COURSE.notebook(assembled.name).cells}
+    assert course <= set(cells)
+    for cell in assembled.notebook.cells:
+        students = cell.metadata.get("transformer_lab", {}).get("student", False)
+        assert students == (cell.id not in course or (students and cell.id.startswith("exercise-")))
+        if students:
+            assert set(cell.metadata) == {"transformer_lab"}
+            assert cell.outputs == []
+    assert set(assembled.sources) <= set(exercises)
+    assert all("\n" not in remark and remark.isprintable() for remark in assembled.remarks)
+    return assembled
+
+
+def cell_of(notebook: dict[str, Any], cell_id: str) -> dict[str, Any]:
+    return next(cell for cell in notebook["cells"] if cell.get("id") == cell_id)
+
+
+def place_of(notebook: dict[str, Any], cell_id: str) -> int:
+    return notebook["cells"].index(cell_of(notebook, cell_id))
+
+
+def code(source: str, **fields: Any) -> dict[str, Any]:
+    return {"cell_type": "code", "metadata": {}, "source": source, "outputs": [], "execution_count": None, **fields}
+
+
+def order(assembled: Assembled) -> list[str]:
+    """The sources of the cells that run, in their order."""
+    return [cell.source for cell in assembled.notebook.cells if cell.cell_type == "code" and SKIP not in tags(cell)]
+
+
+def tags(cell: Any) -> list[str]:
+    return cell.metadata.get("tags", [])
+
+
+# --- as it should be -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()])
+def test_a_solution(name):
+    """Every answer in its place, nothing to remark upon; only what the answers need is run."""
+    assembled = handed_in((ROOT / "solutions" / f"{name}.ipynb").read_bytes())
+    assert assembled.name == name
+    assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
+    assert assembled.remarks == ()
+    skipped = [cell for cell in assembled.notebook.cells if SKIP in tags(cell)]
+    assert len(skipped) >= 4
+    assert not any(cell.metadata.get("transformer_lab") for cell in skipped)
+
+
+def test_an_untouched_notebook():
+    """Nobody has done anything yet: the stubs, and no word about them."""
+    assembled = handed_in(untouched())
+    assert list(assembled.sources) == EXERCISES
+    assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
+    assert assembled.remarks == ()
+
+
+def test_nothing_but_sources_is_taken_over():
+    """Forged outputs, tags and metadata of a submission have no effect, nor has what was done to the course's cells."""
+    notebook = solved()
+    notebook["metadata"] = {"kernelspec": {"name": "evil", "display_name": "x"}, "widgets": {}, "nbval": 1}
+    for cell in notebook["cells"]:
+        cell["metadata"]["tags"] = ["nbval-skip", "raises-exception", "nbval-ignore-output"]
+        cell["metadata"]["transformer_lab"] = {"student": False}
+        if cell["cell_type"] == "code":
+            cell["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "✓ passed, 3 of 3 points"}]
+            cell["execution_count"] = 99
+    for name in EXERCISES:
+        cell_of(notebook, f"check-{name}")["source"] = f"print('handed in: {name}')"
+    cell_of(notebook, "attention-2")["source"] += "\ncheck = print\nimport os\nos._exit(0)"
+    assembled = handed_in(notebook)
+    assert assembled.notebook == handed_in(solved()).notebook
+
+
+# --- how an answer is found ------------------------------------------------------------------------------------------
+
+
+def by_nbgrader(notebook: dict[str, Any]) -> None:
+    for cell in notebook["cells"]:
+        del cell["id"]
+
+
+def by_our_metadata(notebook: dict[str, Any]) -> None:
+    for cell in notebook["cells"]:
+        name = cell.pop("id").removeprefix("exercise-")
+        cell["metadata"] = {"transformer_lab": {"exercise": name}} if name in EXERCISES else {}
+
+
+def by_name(notebook: dict[str, Any]) -> None:
+    for cell in notebook["cells"]:
+        cell.update(id=f"{random.Random(cell['id']).getrandbits(32):08x}", metadata={})
+
+
+def without_anything(notebook: dict[str, Any]) -> None:
+    for cell in notebook["cells"]:
+        del cell["id"], cell["metadata"]
+    del notebook["metadata"], notebook["nbformat"], notebook["nbformat_minor"]
+
+
+def only_answers(notebook: dict[str, Any]) -> None:
+    notebook["cells"] = [code("\n\n".join(ANSWERS[name] for name in EXERCISES))]
+
+
+def version_3(notebook: dict[str, Any]) -> None:
+    cells = [
+        {"cell_type": "code", "language": "python", "input": cell["source"].splitlines(keepends=True), "outputs": []}
+        if cell["cell_type"] == "code"
+        else {"cell_type": "markdown", "source": [cell["source"]]}
+        for cell in notebook["cells"]
+    ]
+    notebook.update(nbformat=3, nbformat_minor=0, worksheets=[{"cells": cells[:9]}, {"cells": cells[9:]}])
+    del notebook["cells"]
+
+
+def windows(notebook: dict[str, Any]) -> None:
+    for cell in notebook["cells"]:
+        cell["source"] = cell["source"].replace("\n", "\r\n").splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
+)
+def test_where_an_answer_is_found(change):
+    """By the id, by nbgrader's or our metadata, by the name it defines; in old notebooks, and in bare ones."""
+    notebook = solved()
+    change(notebook)
+    assembled = handed_in(notebook)
+    assert assembled.name == NAME
+    for name in EXERCISES:
+        assert ANSWERS[name] in assembled.sources[name]
+        assert sum(ANSWERS[name] in source for source in order(assembled)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "softmax = lambda scores: scores",
+        "softmax: object = functools.partial(print)",
+        "@functools.cache\ndef softmax(scores):\n    return scores",
+        "class Softmax:\n    def __call__(self, scores): return scores\n\nsoftmax = Softmax()",
+        "a = softmax = max",
+        "(softmax, other) = max, min",
+        "if True:\n    def softmax(scores):\n        return scores",
+        "from numpy import max as softmax",
+        "with open('x') as softmax: pass",
+        "def f():\n    global softmax\n    softmax = max\nf()",
+        "(softmax := max)",
+        "    def softmax(scores):\n        return scores",
+        "def softmax(scores)\n    return scores",
+        "softmax = lambda scores: scores)",
+        "!pip install numpy\nfiles = !ls\n%matplotlib inline\nnp.exp?\ndef softmax(scores):\n    return scores",
+        "%%time\ndef softmax(scores):\n    return scores",
+        "def softmax(scores):\n    return '\\d' is scores",
+        "def softmax(scores): return scores\nraise SystemExit",
+        "return\ndef softmax(scores): return scores",
+        "await x\ndef softmax(scores): return scores",
+    ],
+)
+def test_however_the_name_is_bound(source):
+    """In a cell that nothing marks; with IPython's own lines, with a syntax error, and with no warning of ours."""
+    notebook = untouched()
+    notebook["cells"].insert(place_of(notebook, "check-softmax"), code(source, id="mine"))
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"] == source
+    assert next(cell for cell in assembled.notebook.cells if cell.id == "exercise-softmax").source == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "%%bash\ndef softmax(scores)",
+        "%%writefile x.py\nsoftmax = 1",
+        "def f():\n    softmax = 1",
+        "print(softmax(3))",
+        "softmax.name = 1",
+        "# softmax = 1",
+        "class A:\n    softmax = 1",
+        "'''\ndef softmax(): pass\n'''",
+    ],
+)
+def test_what_does_not_bind_the_name(source):
+    """A cell that only uses it is no answer."""
+    notebook = untouched()
+    notebook["cells"].insert(place_of(notebook, "check-softmax"), code(source))
+    assert "NotImplementedError" in handed_in(notebook).sources["softmax"]
+
+
+def test_defined_twice():
+    """The last counts, and the first stays before it: it may define what the last one uses."""
+    notebook = solved()
+    mine = code("old = softmax\ndef softmax(scores):\n    return old(scores)", id="mine")
+    notebook["cells"].insert(place_of(notebook, "check-softmax"), mine)
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"] == mine["source"]
+    assert "`softmax` is defined in 2 cells: the last one counts." in assembled.remarks
+    run = order(assembled)
+    assert run.index(ANSWERS["softmax"]) + 1 == run.index(mine["source"])
+
+
+def test_an_earlier_definition_never_comes_last():
+    """Wherever it stood: an attempt below another exercise, and the last word further down."""
+    notebook = solved()
+    attempt, last_word = code("def softmax(scores):\n    return 1"), code("def softmax(scores):\n    return 2")
+    notebook["cells"].insert(place_of(notebook, "check-numpy_attention"), attempt)
+    notebook["cells"].insert(place_of(notebook, "check-scaled_dot_product_attention"), last_word)
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"] == last_word["source"]
+    run = order(assembled)
+    assert run.index(attempt["source"]) < run.index(last_word["source"])
+    assert run.index(ANSWERS["softmax"]) < run.index(last_word["source"])
+
+
+def test_a_copied_cell():
+    """Two cells with one id are no valid notebook; Jupyter's copy keeps nbgrader's metadata."""
+    notebook = solved()
+    second = copy.deepcopy(cell_of(notebook, "exercise-softmax"))
+    second["source"] = second["source"].replace("exponentials", "e")
+    notebook["cells"].insert(place_of(notebook, "check-softmax"), second)
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"] == second["source"]
+    assert any("2 cells" in remark for remark in assembled.remarks)
+
+
+def test_a_stub_that_was_left_behind_counts_for_nothing():
+    """Written above the exercise, in one cell with another answer, or after it: the untouched stub is no last word."""
+    notebook = untouched()
+    both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
+    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), both)
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"] == assembled.sources["numpy_attention"] == both["source"]
+    assert order(assembled).count(both["source"]) == 1
+    stub = cell_of(untouched(), "exercise-softmax")["source"]
+    assert stub not in order(assembled)
+    assert cell_of(untouched(), "exercise-numpy_attention")["source"] not in order(assembled)
+
+
+def test_answers_in_each_others_cells():
+    notebook = solved()
+    one, other = cell_of(notebook, "exercise-softmax"), cell_of(notebook, "exercise-numpy_attention")
+    one["source"], other["source"] = other["source"], one["source"]
+    assert handed_in(notebook).sources == ANSWERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "fence"),
+    [
+        ("markdown", "{}"),
+        ("markdown", "```python\n{}\n```"),
+        ("markdown", "```\n{}```\n"),
+        ("raw", "{}"),
+        ("heading", "{}"),
+        ("nonsense", "{}"),
+        (None, "{}"),
+    ],
+)
+def test_a_cell_turned_to_text(kind, fence):
+    """One key in Jupyter does it, and nobody sees it in the file."""
+    notebook = solved()
+    cell = cell_of(notebook, "exercise-softmax")
+    cell.update(cell_type=kind, source=fence.format(cell["source"]))
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"].strip() == ANSWERS["softmax"].strip()
+    assert "The cell of `softmax` had been turned to text: it was run as code." in assembled.remarks
+
+
+def test_a_cell_turned_to_text_in_a_notebook_without_ids():
+    """Only its text says what it is. Notes about an exercise are no answer where there is one."""
+    notebook = solved()
+    cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
+    without_anything(notebook)
+    notebook["cells"].append({"cell_type": "markdown", "source": "```python\ndef numpy_attention(): pass\n```"})
+    notebook["cells"].append({"cell_type": "markdown", "source": "class SingleHeadAttention is easy"})
+    assembled = handed_in(notebook)
+    assert assembled.sources == ANSWERS
+    assert "The cell of `softmax` had been turned to text: it was run as code." in assembled.remarks
+
+
+def test_prose_is_no_answer():
+    """A line of a formula looks like an assignment."""
+    notebook = solved()
+    notebook["cells"].remove(cell_of(notebook, "exercise-softmax"))
+    notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
+    assert "softmax" not in handed_in(notebook).sources
+
+
+def test_an_old_version_that_was_kept_as_text_does_not_count():
+    notebook = solved()
+    cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
+    mine = code("def softmax(scores):\n    return scores")
+    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), mine)
+    assert handed_in(notebook).sources["softmax"] == mine["source"]
+
+
+def test_a_missing_cell():
+    """The exercise is not attempted; the others are graded."""
+    notebook = solved()
+    notebook["cells"].remove(cell_of(notebook, "exercise-softmax"))
+    notebook["cells"].remove(cell_of(notebook, "check-softmax"))
+    assembled = handed_in(notebook)
+    assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
+    assert "The cell of `softmax` is missing." in assembled.remarks
+    assert "1 cell of the course had been taken out: it was put back." in assembled.remarks
+
+
+def test_moved_cells():
+    """They are run in the order of the course, each helper before the answer that it stood before."""
+    notebook = solved()
+    answers = [
+        code(f"helper_of_{name} = 1") if i % 2 == 0 else cell_of(notebook, f"exercise-{name}")
+        for name in EXERCISES
+        for i in range(2)
+    ]
+    rest = [cell for cell in notebook["cells"] if cell["id"].removeprefix("exercise-") not in EXERCISES]
+    for seed in range(5):
+        pairs = [answers[start : start + 2] for start in range(0, len(answers), 2)]
+        random.Random(seed).shuffle(pairs)
+        notebook["cells"] = [*rest, *(cell for pair in pairs for cell in pair)]
+        assembled = handed_in(notebook)
+        run = order(assembled)
+        assert [source for source in run if source in ANSWERS.values()] == [ANSWERS[name] for name in EXERCISES]
+        for name in EXERCISES:
+            assert run.index(f"helper_of_{name} = 1") < run.index(ANSWERS[name])
+        assert "Cells had been moved: they were run in the order of the course." in assembled.remarks
+
+
+# --- what comes along ------------------------------------------------------------------------------------------------
+
+
+def test_cells_of_their_own_stand_where_they_stood():
+    """After the cell of the course that they follow, before the exercise that follows them."""
+    notebook = solved()
+    for number, cell_id in enumerate(["attention-2", "check-softmax", "exercise-numpy_attention"]):
+        notebook["cells"].insert(place_of(notebook, cell_id) + 1, code(f"own_{number} = 1\nfirst = {number}"))
+    notebook["cells"].insert(0, code("own_top = 1"))
+    notebook["cells"].insert(3, {"cell_type": "markdown", "metadata": {}, "source": "my notes"})
+    assembled = handed_in(notebook)
+    ids = [cell.id for cell in assembled.notebook.cells]
+    for number, cell_id in enumerate(["attention-2", "check-softmax", "exercise-numpy_attention"], start=2):
+        assert ids.index(f"student-{number}") == ids.index(cell_id) + 1
+    assert ids[0] == "student-1"
+    assert "4 cells of your own came along." in assembled.remarks
+    assert not any("my notes" in cell.source for cell in assembled.notebook.cells)
+
+
+def test_what_stands_behind_the_last_exercise_comes_along_only_if_it_is_needed():
+    """A training of an hour at the end must not take the points away; a helper that was written too late must count."""
+    notebook = solved()
+    cell_of(notebook, "exercise-SingleHeadAttention")["source"] += "\n\ndef used():\n    return written_late()"
+    notebook["cells"] += [
+        code("the_last = 0"),
+        code("import time\ntime.sleep(3600)"),
+        code("def written_late():\n    return even_later"),
+        code("even_later = the_last"),
+        code("the_last = 1"),
+        code("unused = 1"),
+    ]
+    run = order(handed_in(notebook))
+    assert [source for source in run if "the_last" in source] == [
+        "the_last = 0",
+        "even_later = the_last",
+        "the_last = 1",
+    ]
+    assert "def written_late():\n    return even_later" in run
+    assert "unused = 1" not in run
+    assert not any("3600" in source for source in run)
+
+
+def test_an_import_that_was_added_to_a_cell_of_the_course():
+    """Everybody adds an import to the first cell. Without it a right answer fails."""
+    notebook = solved()
+    cell_of(notebook, "attention-2")["source"] += "\nimport torch.nn.functional as F\nunused = 1"
+    answer = ANSWERS["scaled_dot_product_attention"].replace("scores.softmax(dim=-1)", "F.softmax(scores, dim=-1)")
+    assert "F.softmax" in answer
+    cell_of(notebook, "exercise-scaled_dot_product_attention")["source"] = answer
+    assembled = handed_in(notebook)
+    run = order(assembled)
+    assert run[1] == cell_of(notebook, "attention-2")["source"]
+    assert any("that your code needs" in remark for remark in assembled.remarks)
+
+
+def test_cells_of_the_course_that_an_answer_uses_are_run():
+    """A table that a demonstration makes may be used by an answer; what that cell uses itself is needed then too."""
+    notebook = solved()
+    cell_of(notebook, "exercise-scaled_dot_product_attention")["source"] += "\nprint(exponentials)"
+    by_hand = next(c["source"] for c in notebook["cells"] if c["id"] == "how-much-of-each_by-hand-2")
+    assert by_hand in order(handed_in(notebook))
+    assert by_hand not in order(handed_in(solved()))
+
+
+def test_what_was_only_tried_out_brings_no_demonstration_back():
+    """A cell that prints what a training gave would cost the training. A helper of an answer has what it needs."""
+    by_hand = cell_of(solved(), "how-much-of-each_by-hand-2")["source"]
+    notebook = solved()
+    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), code("print(exponentials)"))
+    run = order(handed_in(notebook))
+    assert "print(exponentials)" in run
+    assert by_hand not in run
+    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), code("table = exponentials"))
+    cell_of(notebook, "exercise-softmax")["source"] += "\nprint(table)"
+    assert by_hand in order(handed_in(notebook))
+
+
+def test_an_answer_in_a_check_cell():
+    """Two cells were merged, or the wrong one was used. What it defines counts; what it checks does not."""
+    notebook = untouched()
+    merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
+    cell_of(notebook, "check-softmax")["source"] = merged
+    assembled = handed_in(notebook)
+    assert assembled.sources["softmax"] == merged
+
+
+def test_a_name_that_is_not_defined_is_remarked_upon():
+    notebook = solved()
+    cell_of(notebook, "exercise-softmax")["source"] = ANSWERS["softmax"].replace("def softmax", "def soft_max")
+    assembled = handed_in(notebook)
+    assert "The cell of `softmax` does not define `softmax`." in assembled.remarks
+    assert "def soft_max" in assembled.sources["softmax"]
+
+
+# --- markers ---------------------------------------------------------------------------------------------------------
+
+
+LINES = ["# {}", "   ###   {}  ", "x = 1\x0c# {}", "x = 1\u2028#{}", "\x1c#{}", "'''\n# {}\n'''"]
+
+
+@pytest.mark.parametrize("marker", nbval_markers)
+def test_nbvals_markers_have_no_effect(marker):
+    """nbval looks for them itself; what it finds in a student's cell it must not obey."""
+    notebook = solved()
+    texts = [line.format(marker) for line in LINES]
+    assert all(list(find_comment_markers(text)) for text in texts)
+    cell_of(notebook, "exercise-softmax")["source"] = "\n".join([*texts, ANSWERS["softmax"], *texts])
+    notebook["cells"] = [*map(code, texts), *notebook["cells"]]
+    assembled = handed_in(notebook)
+    students = [cell for cell in assembled.notebook.cells if cell.metadata.get("transformer_lab", {}).get("student")]
+    assert len(students) == len(EXERCISES) + len(LINES)
+    assert not any(list(find_comment_markers(cell.source)) for cell in students)
+    assert marker in assembled.sources["softmax"]  # the page shows what was written
+
+
+# --- what cannot be graded -------------------------------------------------------------------------------------------
+
+WHOLE = json.dumps(SOLVED).encode()
+UNREADABLE = {
+    "empty": (b"", "the file is empty"),
+    "white space": (b" \n\t", "the file is empty"),
+    "truncated": (WHOLE[: len(WHOLE) // 2], "the file is not whole"),
+    "truncated at the end": (WHOLE[:-1], "the file is not whole"),
+    "text": (b"def softmax(): pass", "no valid JSON (line 1, column 1)"),
+    "a page": (b"<!DOCTYPE html><html>", "no valid JSON"),
+    "two notebooks": (WHOLE + WHOLE, "no valid JSON"),
+    "latin-1": (
+        WHOLE.decode("unicode_escape", "ignore").encode("latin-1", "replace") + b"\xe4",
+        "not encoded as UTF-8",
+    ),
+    "utf-16": (json.dumps(SOLVED).encode("utf-16"), "UTF-16"),
+    "a zip": (b"PK\x03\x04...", "a zip that was renamed"),
+    "null": (b"null", "no list of cells"),
+    "a list": (b"[1, 2]", "no list of cells"),
+    "a text": (b'"cells"', "no list of cells"),
+    "no cells": (b'{"nbformat": 4}', "no list of cells"),
+    "cells are no list": (b'{"cells": {"0": 1}}', "no list of cells"),
+    "no cell": (b'{"cells": []}', "the notebook is empty"),
+    "empty cells": (b'{"cells": [{"cell_type": "code", "source": ""}]}', "the notebook is empty"),
+    "no texts": (b'{"cells": [{"source": 3}, 4, null, {"source": [1]}]}', "the notebook is empty"),
+    "deep": (b'{"cells": ' + b"[" * 100_000, "nested too deeply"),
+    "deep and whole": (b'{"cells": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", "nested too deeply"),
+    "a long number": (b'{"cells": [' + b"1" * 10_000 + b"]}", "no valid JSON"),
+    "many values": (b"[" + b"0," * 2_100_000 + b"0]", "more than 2,000,000 values"),
+    "long": (json.dumps({"cells": [code("#" * 399_999)] * 2}).encode(), "more than 400,000 characters"),
+    "another course": (json.dumps({"cells": [code("def f(): pass")]}).encode(), "none of this course with exercises"),
+    "the tour": ((ROOT / "notebooks" / "00_tour.ipynb").read_bytes(), "none of this course with exercises"),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_cannot_be_graded_is_reported_in_one_line(kind):
+    """With the reason, so that the student can hand it in again."""
+    content, reason = UNREADABLE[kind]
+    with pytest.raises(NotGradable) as error:
+        assemble(Submission("ada", "03_masks.ipynb", content), COURSE)
+    assert reason in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 200
+
+
+def test_a_problem_of_the_file_is_handed_on():
+    with pytest.raises(NotGradable, match=r"^it is a link$"):
+        assemble(Submission("ada", "x", b"", "it is a link"), COURSE)
+
+
+def test_long_texts_are_no_problem():
+    """Only code is limited: somebody pasted a paper."""
+    notebook = solved()
+    notebook["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})
+    assert handed_in(notebook).sources == ANSWERS
+
+
+def test_a_byte_order_mark_is_no_problem():
+    assert handed_in(b"\xef\xbb\xbf" + WHOLE).sources == ANSWERS
+
+
+# --- which notebook --------------------------------------------------------------------------------------------------
+
+
+def test_the_name_of_the_file_decides_only_where_nothing_else_does():
+    """A file may have any name."""
+    assert handed_in(solved(), "03_masks.ipynb").name == NAME
+    both = {"cells": [code(ANSWERS["softmax"]), code("def padding_mask(tokens, pad_id): return tokens")]}
+    assert handed_in(both, "hand/03_masks.ipynb").name == "03_masks"
+    assert handed_in(both, "hand/01_attention_final.ipynb").name == NAME
+
+
+def test_answers_of_earlier_notebooks_that_were_pasted_do_not_decide():
+    notebook = json.loads((ROOT / "solutions" / "03_masks.ipynb").read_text(encoding="utf-8"))
+    notebook["cells"] = [*(code(ANSWERS[name]) for name in EXERCISES), *notebook["cells"]]
+    assembled = handed_in(notebook)
+    assert assembled.name == "03_masks"
+    assert "4 cells of your own came along." in assembled.remarks
+
+
+def test_cells_that_were_pasted_with_their_metadata_do_not_decide():
+    """Jupyter's copy and paste from one notebook to another takes nbgrader's metadata along."""
+    notebook = json.loads((ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8"))
+    pasted = [{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES]
+    notebook["cells"] = [*pasted, *notebook["cells"]]
+    assert handed_in(notebook).name == "03_masks"
+
+
+def test_a_notebook_without_a_single_answer_is_recognised_by_its_cells():
+    """All exercises were taken out: not attempted, which is another thing than not gradable."""
+    notebook = solved()
+    notebook["cells"] = [c for c in notebook["cells"] if c["id"].removeprefix("exercise-") not in EXERCISES]
+    assembled = handed_in(notebook)
+    assert assembled.name == NAME
+    assert assembled.sources == {}
+
+
+# --- hostile texts ---------------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "brackets": "softmax = " + "(" * 10_000,
+    "minus signs": "softmax = " + "-" * 40_000 + "1",
+    "attributes": "softmax = a" + ".b" * 20_000,
+    "calls": "softmax = f" + "()" * 20_000,
+    "sums": "softmax = " + "+".join(["1"] * 20_000),
+    "lambdas": "softmax = " + "lambda: " * 5_000 + "1",
+    "conditions": "softmax = " + "1 if 1 else " * 5_000 + "1",
+    "comprehensions": "softmax = " + "[" * 90 + "x" + " for x in y]" * 90,
+    "indentation": "\n".join(" " * n + "if 1:" for n in range(150)),
+    "f-strings": "softmax = " + "f'{" * 50,
+    "null bytes": "softmax = 1\0",
+    "surrogates": "softmax = '\ud800'",
+    "a digit": "softmax = " + "9" * 20_000,
+    "an escape": "softmax = '\\N{no such name}' '\\777' '\\d'",
+    "a coding line": "# -*- coding: utf-7 -*-\nsoftmax = 1",
+    "line ends": "softmax = 1\x0b\x0c\x1c\x85\u2028\u2029x",
+    "one long line": "softmax = '" + "x" * 150_000 + "'",
+    "many lines": "softmax = 1\n" * 12_000,
+    "magics": "!x\n" * 10_000 + "softmax = 1",
+    "assignments": "softmax = " + "a = " * 10_000 + "1",
+    "an invisible name": "soft\u200bmax = 1",
+    "another alphabet": "ѕoftmax = 1",
+    "white space": " " * 100_000,
+    "a tab": "\tif 1:\n        softmax = 1\n\tx",
+    "a match": "match x:\n" + "".join(f"    case {n}: softmax = 1\n" for n in range(2_000)),
+    "globals": "global softmax\nsoftmax = 1",
+    "nonlocal": "nonlocal softmax",
+    "a star": "from os import *",
+    "a future": "from __future__ import nothing\nsoftmax = 1",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_texts(kind):
+    """Whatever stands in a cell, the other answers are graded, and the text goes where it was."""
+    notebook = solved()
+    cell_of(notebook, "exercise-softmax")["source"] = HOSTILE[kind]
+    notebook["cells"].insert(5, code(HOSTILE[kind], id="own"))
+    assembled = handed_in(notebook)
+    assert {name: assembled.sources[name] for name in EXERCISES[1:]} == {name: ANSWERS[name] for name in EXERCISES[1:]}
+    if kind == "surrogates":
+        assert "2 cells held characters that are no text (lone surrogates): they show as �." in assembled.remarks
+    elif kind != "white space":
+        assert assembled.sources["softmax"] == HOSTILE[kind]
+
+
+def test_nothing_of_a_submission_runs(tmp_path):
+    """Not when it is read, not when it is parsed, not where IPython would transform it."""
+    mark = tmp_path / "mark"
+    touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
+    sources = [
+        touch,
+        f"!touch {mark}",
+        f"%run -m touch {mark}",
+        f"%%bash\ntouch {mark}",
+        f"%%time\n{touch}\n!touch {mark}\nx = !touch {mark}\nx?",
+        f"softmax = {touch}",
+        f"class A(metaclass={touch}): pass",
+        f"@{touch}\ndef softmax(x={touch}) -> {touch}: pass",
+        f"from __future__ import braces\n{touch}",
+        f"f'{{{touch}}}'",
+        f"import sys; sys.meta_path.insert(0, {touch})",
+    ]
+    notebook = untouched()
+    notebook["cells"] = [c for source in sources for c in (code(source), *notebook["cells"][:1])] + notebook["cells"]
+    handed_in(notebook)
+    assert not mark.exists()
+
+
+def test_ids_and_names_of_cells_are_not_taken_over():
+    """They go into reports and into JUnit's XML."""
+    notebook = solved()
+    for number, cell in enumerate(notebook["cells"]):
+        if not cell["id"].startswith(("exercise-", "check-")):
+            cell["id"] = f"<&\x00{'x' * 300}{number}"
+    notebook["cells"].insert(1, code("own = 1", id="exercise-softmax\n", metadata={"name": "a::b"}))
+    notebook["cells"].insert(2, code("own = 2", id=["exercise-softmax"]))
+    notebook["cells"].insert(3, code("own = 3", id="check-nothing"))
+    assembled = handed_in(notebook)
+    known = {cell.id for cell in COURSE.notebook(NAME).cells}
+    assert {cell.id for cell in assembled.notebook.cells} - known == {"student-1", "student-2", "student-3"}
+
+
+def test_a_thousand_cells():
+    notebook = solved()
+    notebook["cells"] += [code(f"x{n} = x{n + 1}") for n in range(3_000)]
+    assembled = handed_in(notebook)
+    assert assembled.sources == ANSWERS
+    assert any("only the first 2,000 were read" in remark for remark in assembled.remarks)
+
+
+def spoiled(generator: random.Random) -> bytes:
+    """A notebook with some of its parts replaced, removed, repeated or moved."""
+    notebook: Any = solved()
+    notebook["cells"] = [*generator.sample(notebook["cells"], k=12), cell_of(notebook, "exercise-softmax")]
+    junk = [None, True, -1, 1e308, "", "x\ud800", [], {}, [[]], {"a": {"b": []}}, "exercise-softmax", ["def softmax"]]
+    for _ in range(generator.randint(1, 8)):
+        node: Any = notebook
+        while isinstance(node, dict | list) and node:
+            keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+            key = generator.choice(keys)
+            if generator.random() < 0.4 or not isinstance(node[key], dict | list):
+                kind = generator.random()
+                if kind < 0.6:
+                    node[key] = generator.choice(junk)
+                elif kind < 0.8:
+                    del node[key]
+                elif isinstance(node, list):
+                    node.insert(0, node[key])
+                else:
+                    node[generator.choice(["id", "source", "cells", "metadata", "nbgrader", "cell_type"])] = node[key]
+                break
+            node = node[key]
+    return json.dumps(notebook).encode()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_spoiled_notebooks(seed):
+    """Whatever became of a file: it is graded or reported, and the assembled notebook is a valid one."""
+    with suppress(NotGradable):
+        handed_in(spoiled(random.Random(seed)))

@@ -1,0 +1,415 @@
+"""Without these, one broken file or a crash could cost a class its grades, or everything would be graded twice."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom import batch
+from transformer_lab.classroom.batch import grade_batch, regrade_exercise
+from transformer_lab.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("without_charts")
+ALL = {"padding_mask": "# passed", "causal_mask": "# passed", "target_mask": "# passed"}
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "grades"
+
+
+@pytest.fixture
+def grade(out, course):
+    """Grades a folder with a mark reader and gives the outcome."""
+
+    def run(handed_in, reader, **options):
+        return grade_batch([handed_in] if handed_in else [], out, reader, course, **options)
+
+    return run
+
+
+def states(outcome):
+    return {
+        (entry.student, result.exercise): result.state for entry in outcome.entries for result in entry.result.exercises
+    }
+
+
+def runs(out):
+    with sqlite3.connect(out / "gradebook.sqlite") as database:
+        return database.execute("SELECT finished IS NOT NULL, seed, only_exercise FROM runs ORDER BY id").fetchall()
+
+
+def rows_of_results(out):
+    with sqlite3.connect(out / "gradebook.sqlite") as database:
+        return database.execute("SELECT student FROM results ORDER BY id").fetchall()
+
+
+# --- one run ---
+
+
+def test_a_class_is_graded(hand_in, grade, mark_reader, out):
+    hand_in("Ada", **ALL)
+    folder = hand_in("Bob", padding_mask="# passed", causal_mask="# failed shape_only", target_mask="# timed out")
+    hand_in("Bob", "01_attention", softmax="# passed")
+    (folder / "Cyd").mkdir()
+    (folder / "Cyd" / "03_masks.ipynb").write_text("")
+    reader, told = mark_reader(), []
+    outcome = grade(folder, reader, advance=lambda done, total: told.append((done, total)))
+    assert sorted(reader.graded) == [("Ada", "03_masks"), ("Bob", "01_attention"), ("Bob", "03_masks")]
+    assert (outcome.graded, outcome.kept, outcome.warnings) == (4, 0, [])
+    assert told == [(done, 4) for done in range(5)]
+    assert states(outcome)["Bob", "causal_mask"] == "failed"
+    assert [entry.result.problem for entry in outcome.entries if entry.student == "Cyd"] == ["the file is empty"]
+    for path in outcome.written:
+        assert path.exists()
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert files == {
+        ".grading",
+        "gradebook.csv",
+        "gradebook.sqlite",
+        "summary.html",
+        *(f"feedback/{student}.html" for student in ("Ada", "Bob", "Cyd")),
+        *(f"junit/{name}.xml" for name in ("Ada.03_masks", "Bob.01_attention", "Bob.03_masks", "Cyd.file 1")),
+        *(f"gradescope/03_masks/{student}/results.json" for student in ("Ada", "Bob")),
+        "gradescope/01_attention/Bob/results.json",
+        "gradescope/file 1/Cyd/results.json",
+    }
+    assert (out / "gradebook.csv").read_bytes().startswith(b"\xef\xbb\xbfstudent,softmax,")
+
+
+def test_what_has_not_changed_is_not_graded_again(hand_in, grade, mark_reader, out):
+    folder = hand_in("Ada", **ALL)
+    hand_in("Bob", padding_mask="# passed")
+    grade(folder, mark_reader())
+    hand_in("Bob", padding_mask="# passed", causal_mask="# passed")
+    hand_in("Cyd", **ALL)
+    reader = mark_reader()
+    outcome = grade(folder, reader)
+    assert sorted(reader.graded) == [("Bob", "03_masks"), ("Cyd", "03_masks")]
+    assert (outcome.graded, outcome.kept) == (2, 1)
+    assert states(outcome)["Bob", "causal_mask"] == "passed"
+    before = (out / "gradebook.csv").read_bytes()
+    unused = mark_reader()
+    assert grade(folder, unused).graded == 0
+    assert unused.seeds == []  # a grader takes seconds to start: it is not, where there is nothing for it
+    assert (out / "gradebook.csv").read_bytes() == before
+
+
+def test_files_that_moved_are_not_graded_again(hand_in, grade, mark_reader, tmp_path):
+    folder = hand_in("Ada", **ALL)
+    grade(folder, mark_reader())
+    moved = folder.rename(tmp_path / "downloaded again")
+    reader = mark_reader()
+    grade(moved, reader)
+    assert reader.graded == []
+
+
+def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reader):
+    hand_in("Ada", **ALL)
+    reader = mark_reader()
+    outcome = grade(hand_in("Bob", **ALL), reader)
+    assert len(reader.graded) == 2
+    assert {entry.student for entry in outcome.entries} == {"Ada", "Bob"}
+
+
+def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
+    """Results are known by student and notebook: both files in the grader at once could be taken for one another."""
+    from transformer_lab.classroom.submissions import Submission
+
+    contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
+    both = [Submission("Ada", f"{number}.ipynb", content) for number, content in enumerate(contents)]
+    monkeypatch.setattr(batch, "collect", lambda paths: both)
+    outcome = grade_batch([tmp_path / "handed_in"], out, mark_reader(), course)
+    (entry,) = outcome.entries
+    assert outcome.graded == 2
+    assert (entry.path, entry.others, entry.result.earned) == ("0.ipynb", ("1.ipynb",), 1.0)
+
+
+def test_a_grader_that_forgets_or_repeats_loses_and_doubles_nothing(hand_in, grade, mark_reader, out):
+    for student in ("Ada", "Bob", "Cyd"):
+        folder = hand_in(student, **ALL)
+    outcome = grade(folder, mark_reader(forgets=["Bob"], twice=True))
+    assert states(outcome)["Bob", "padding_mask"] == "grader error"
+    assert states(outcome)["Ada", "padding_mask"] == "passed"
+    assert sorted(rows_of_results(out)) == [("Ada",), ("Bob",), ("Cyd",)]
+    assert "grader failed on 1 submission" in outcome.warnings[0]
+    reader = mark_reader()
+    assert states(grade(folder, reader))["Bob", "padding_mask"] == "passed"
+    assert reader.graded == [("Bob", "03_masks")]
+
+
+def test_a_mistake_of_ours_in_assembling_stops_nobody_else(hand_in, grade, mark_reader, monkeypatch):
+    hand_in("Ada", **ALL)
+    folder = hand_in("Bob", **ALL)
+    assemble = batch.assemble
+
+    def stumble(submission, course):
+        if submission.student == "Ada":
+            raise ZeroDivisionError("ours")
+        return assemble(submission, course)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "assemble", stumble)
+        outcome = grade(folder, mark_reader())
+    assert "ZeroDivisionError" in outcome.entries[0].result.problem
+    assert states(outcome)["Bob", "padding_mask"] == "passed"
+    reader = mark_reader()
+    grade(folder, reader)
+    assert reader.graded == [("Ada", "03_masks")]
+
+
+def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course):
+    """They are found by the rules of `review`; here it is made sure that they reach the instructor, and no student."""
+    from transformer_lab.authoring.stubs import marked_answer
+    from transformer_lab.classroom.course import exercise_of
+    from transformer_lab.exercises import exercises
+
+    notebook = course.notebook(
+        "02_multi_head_attention" if "02_multi_head_attention" in course.names else "01_attention"
+    )
+    for student in ("Ada", "Bob"):
+        for cell in notebook.cells:
+            if name := exercise_of(cell):
+                cell.source = (
+                    marked_answer(exercises()[name].answer, exercises()[name].blank) + f"\n# {student}: return 1"
+                )
+        path = tmp_path / "handed_in" / student / "notebook.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(notebook))
+    outcome = grade(tmp_path / "handed_in", mark_reader())
+    marked = [name for entry in outcome.entries for name in entry.similar]
+    assert marked
+    assert "nearly the same as Bob" in (out / "gradebook.csv").read_text(encoding="utf-8-sig")
+    assert "Nearly the same text" in (out / "summary.html").read_text()
+    assert "Bob" not in (out / "feedback" / "Ada.html").read_text()
+
+
+def test_it_warns_where_nothing_guards_the_machine(hand_in, grade, mark_reader, out):
+    outcome = grade(hand_in("Ada", **ALL), mark_reader(sandboxed=False))
+    assert "without a sandbox" in outcome.warnings[0]
+    assert "without a sandbox" in (out / "gradebook.csv").read_text(encoding="utf-8-sig").splitlines()[0]
+    assert "without a sandbox" in (out / "summary.html").read_text()
+
+
+def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
+    """A corrected check must not leave half a class with the marks of the old one, and nobody told."""
+    folder = hand_in("Ada", **ALL)
+    grade(folder, mark_reader())
+    monkeypatch.setattr(batch, "source_digest", lambda: "another")
+    hand_in("Bob", **ALL)
+    (warning,) = grade(folder, mark_reader()).warnings
+    assert "1 submission" in warning
+    assert "--only" in warning
+
+
+# --- interrupted runs ---
+
+
+def test_an_interrupted_run_is_resumed_with_its_paths_and_its_seed(
+    hand_in, grade, mark_reader, out, monkeypatch, tmp_path
+):
+    for number in range(5):
+        folder = hand_in(f"s{number}", **ALL)
+    first = mark_reader(dies_after=3)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        grade(Path(folder.name), first)
+    monkeypatch.chdir("/")
+    second = mark_reader()
+    outcome = grade(None, second, resume=True)
+    assert len(first.graded) == 3
+    assert sorted(first.graded + second.graded) == [(f"s{number}", "03_masks") for number in range(5)]
+    assert second.seeds == first.seeds
+    assert [finished for finished, _, _ in runs(out)] == [1]
+    assert len(outcome.entries) == 5
+
+
+def test_a_run_that_was_killed_is_resumed(hand_in, grade, out, mark_reader, tmp_path):
+    """Not even a power switch makes what was graded be graded again."""
+    for number in range(4):
+        folder = hand_in(f"s{number}", **ALL)
+    code = (
+        "import importlib.util, pathlib, sys\n"
+        "spec = importlib.util.spec_from_file_location('conftest', sys.argv[1])\n"
+        "conftest = importlib.util.module_from_spec(spec); spec.loader.exec_module(conftest)\n"
+        "from transformer_lab.classroom.batch import grade_batch\n"
+        "reader = conftest.MarkReader(dies_after=2, signal=9)\n"
+        "grade_batch([pathlib.Path(sys.argv[2])], pathlib.Path(sys.argv[3]), reader)\n"
+    )
+    conftest = Path(__file__).with_name("conftest.py")
+    done = subprocess.run([sys.executable, "-c", code, conftest, folder, out], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(rows_of_results(out)) == 2
+    reader = mark_reader()
+    outcome = grade(folder, reader, resume=True)
+    assert len(reader.graded) == 2
+    assert len(outcome.entries) == len(rows_of_results(out)) == 4
+
+
+def test_the_same_command_again_goes_on_too(hand_in, grade, mark_reader, out):
+    for number in range(3):
+        folder = hand_in(f"s{number}", **ALL)
+    with pytest.raises(KeyboardInterrupt):
+        grade(folder, mark_reader(dies_after=2))
+    reader = mark_reader()
+    grade(folder, reader)
+    assert len(reader.graded) == 1
+    assert [finished for finished, _, _ in runs(out)] == [0, 1]
+
+
+def test_to_resume_a_run_that_is_finished_grades_what_is_new(hand_in, grade, mark_reader):
+    folder = hand_in("Ada", **ALL)
+    first, second = mark_reader(), mark_reader()
+    grade(folder, first)
+    hand_in("Bob", **ALL)
+    grade(None, second, resume=True)
+    assert second.graded == [("Bob", "03_masks")]
+    assert second.seeds != first.seeds
+
+
+# --- one exercise anew ---
+
+
+@pytest.fixture
+def regrade(out, course):
+    def run(exercise, reader, answer=True, paths=()):
+        shown = []
+
+        def approve(changes):
+            shown.extend(changes)
+            return answer
+
+        return regrade_exercise(paths, out, exercise, reader, approve, course), shown
+
+    return run
+
+
+def test_one_exercise_is_graded_anew_and_the_difference_shown_first(hand_in, grade, regrade, mark_reader, out):
+    hand_in("Ada", padding_mask="# passed", causal_mask="# failed transposed")
+    folder = hand_in("Bob", padding_mask="# failed", causal_mask="# passed")
+    hand_in("Cyd", "01_attention", softmax="# passed")
+    grade(folder, mark_reader())
+    before = (out / "gradebook.csv").read_bytes(), (out / "gradebook.sqlite").read_bytes()
+
+    corrected = mark_reader(overrides={"causal_mask": "passed", "padding_mask": "passed"})
+    outcome, shown = regrade("causal_mask", corrected, answer=False)
+    assert outcome is None
+    assert ((out / "gradebook.csv").read_bytes(), (out / "gradebook.sqlite").read_bytes()) == before
+    assert sorted(corrected.graded) == [("Ada", "03_masks"), ("Bob", "03_masks")]  # Cyd has no such exercise
+    assert [(change.student, change.before.state, change.after.state, change.differs) for change in shown] == [
+        ("Ada", "failed", "passed", True),
+        ("Bob", "passed", "passed", False),
+    ]
+
+    outcome, _ = regrade("causal_mask", corrected)
+    assert states(outcome)["Ada", "causal_mask"] == "passed"
+    assert states(outcome)["Bob", "padding_mask"] == "failed"  # the others are as they were
+    reader = mark_reader()
+    assert grade(folder, reader).kept == 3
+    assert reader.graded == []
+
+
+def test_a_grader_that_fails_takes_nothing_away(hand_in, grade, regrade, mark_reader):
+    grade(hand_in("Ada", **ALL), mark_reader())
+    outcome, shown = regrade("causal_mask", mark_reader(forgets=["Ada"]))
+    assert shown[0].after.state == "grader error"
+    assert states(outcome)["Ada", "causal_mask"] == "passed"
+
+
+def test_what_was_never_graded_is_said(hand_in, grade, regrade, mark_reader):
+    folder = hand_in("Ada", **ALL)
+    grade(folder, mark_reader())
+    hand_in("Bob", **ALL)
+    outcome, shown = regrade("causal_mask", mark_reader())
+    assert [change.student for change in shown] == ["Ada"]
+    assert "new or changed: 1 submission" in outcome.warnings[-1]
+
+
+def test_one_exercise_outside_a_sandbox_marks_the_whole(hand_in, grade, regrade, mark_reader):
+    folder = hand_in("Ada", **ALL)
+    grade(folder, mark_reader())
+    outcome, _ = regrade("causal_mask", mark_reader(sandboxed=False))
+    assert not outcome.entries[0].sandboxed
+
+
+# --- what cannot work ---
+
+
+@pytest.fixture
+def complaint(grade):
+    def of(*arguments, **options):
+        with pytest.raises(InputError) as raised:
+            grade(*arguments, **options)
+        assert "\n" not in str(raised.value)
+        return str(raised.value)
+
+    return of
+
+
+def test_nothing_was_handed_in(complaint, mark_reader, tmp_path, out):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "missing" in complaint(tmp_path / "missing", mark_reader())
+    assert "no notebooks in" in complaint(empty, mark_reader())
+    assert "nothing to grade" in complaint(None, mark_reader())
+    assert not out.exists()
+
+
+def test_an_output_that_cannot_be_used(complaint, hand_in, mark_reader, out):
+    folder = hand_in("Ada", **ALL)
+    out.write_text("a file")
+    assert f"{out} is a file" in complaint(folder, mark_reader())
+    out.unlink()
+    out.mkdir()
+    (out / "holiday.jpg").write_text("")
+    assert "holds other files (holiday.jpg)" in complaint(folder, mark_reader())
+    assert os.listdir(out) == ["holiday.jpg"]
+
+
+def test_an_output_among_what_was_handed_in(hand_in, mark_reader, course):
+    """The next run would take our own reports for submissions."""
+    folder = hand_in("Ada", **ALL)
+    with pytest.raises(InputError, match="lies in what was handed in"):
+        grade_batch([folder], folder / "grades", mark_reader(), course)
+    assert os.listdir(folder) == ["Ada"]
+
+
+def test_a_gradebook_of_another_version(complaint, hand_in, grade, mark_reader, out, monkeypatch):
+    folder = hand_in("Ada", **ALL)
+    grade(folder, mark_reader())
+    monkeypatch.setattr(batch, "version", lambda name: "9.9")
+    said = complaint(folder, mark_reader())
+    assert "0.1.0" in said
+    assert "9.9" in said
+    assert "another folder" in said
+
+
+def test_two_runs_into_one_folder(complaint, hand_in, mark_reader, out):
+    folder = hand_in("Ada", **ALL)
+    out.mkdir()
+    code = (
+        "import fcntl, sys\nlock = open(sys.argv[1], 'w')\nfcntl.lockf(lock, fcntl.LOCK_EX)\nprint(flush=True)\ninput()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, out / ".grading"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        said = complaint(folder, mark_reader())
+        other.stdin.close()
+    assert "another run is writing" in said
+
+
+def test_to_resume_or_regrade_what_was_never_graded(complaint, mark_reader, regrade, hand_in, grade, out):
+    assert "no gradebook" in complaint(None, mark_reader(), resume=True)
+    for exercise, says in (("causal_mask", "no gradebook"), ("causal_msk", "did you mean causal_mask")):
+        with pytest.raises(InputError, match=says):
+            regrade(exercise, mark_reader())
+    assert not out.exists()
+    grade(hand_in("Ada", **ALL), mark_reader())
+    with pytest.raises(InputError, match="none of the 1 submissions"):
+        regrade("softmax", mark_reader())

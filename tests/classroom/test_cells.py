@@ -1,0 +1,127 @@
+"""Without these, a cell would be taken for what it is not: a stub for an answer, a helper for nothing."""
+
+import warnings
+
+import pytest
+
+from transformer_lab.classroom.cells import MOST_CHARACTERS, is_unwritten, names_of
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 1",
+        "    x = 1\n    y = 2",
+        "!pip install numpy\nx = 1",
+        "%matplotlib inline\nx = 1",
+        "x = 1\nnumpy.exp?",
+        "?numpy\nx = 1",
+        "x = !ls\nx",
+        "x = %timeit -o y",
+        "if y:\n    !ls\n    x = 1",
+        "%%time\nx = 1",
+        "%%capture out\nx = 1",
+        "await y\nx = 1",
+    ],
+)
+def test_ipythons_lines_are_no_errors(source):
+    """A cell that could not be read would lose what it imports and uses."""
+    names = names_of(source)
+    assert names.is_python
+    assert "x" in names.binds
+
+
+@pytest.mark.parametrize(
+    "source", ["%%bash\nx = 1", "%%html\n<x = 1>", "%%writefile a.py\nx = 1", "%%javascript\nx = 1"]
+)
+def test_another_language_binds_nothing(source):
+    assert names_of(source).binds == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("source", "binds", "reads", "changes"),
+    [
+        ("import a.b, c as d\nfrom e import f as g", {"a", "d", "g"}, set(), set()),
+        ("def f(x, y=z) -> w:\n    v = x\n    return u(v)", {"f"}, {"z", "w", "u"}, set()),
+        ("class A(b.B):\n    c = d\n    def e(self): return f", {"A"}, {"b", "d", "f"}, set()),
+        ("a.b[0].c = d\ndel e[1]", set(), {"a", "d", "e"}, {"a", "e"}),
+        ("a += b", {"a"}, {"b"}, set()),
+        ("[a for a in b if (c := a)]", {"c"}, {"b"}, set()),
+        ("def f():\n    global a\n    a = b", {"f", "a"}, {"b"}, set()),
+        ("for a, (b, *c) in d: pass", {"a", "b", "c"}, {"d"}, set()),
+        ("x = lambda y: y + z", {"x"}, {"z"}, set()),
+    ],
+)
+def test_global_names(source, binds, reads, changes):
+    """Local ones are nobody's business: nearly every answer has a `scores`."""
+    names = names_of(source)
+    assert (names.binds, names.reads - {"self"}, names.changes) == (binds, reads, changes)
+
+
+def test_what_is_too_long_is_not_parsed():
+    """Its tree would take hundreds of times its room. What it defines is still found."""
+    names = names_of("softmax = 1\n" * MOST_CHARACTERS)
+    assert not names.is_python
+    assert names.binds == {"softmax"}
+
+
+STUB = "def f(x):\n    '''Doc.'''\n    # YOUR CODE HERE\n    raise NotImplementedError()\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "unwritten"),
+    [
+        (STUB, True),
+        ("def f(x):\n    pass", True),
+        ("def f(x): ...", True),
+        ("def f(x):\n    '''Doc.'''", True),
+        ("def f(x):\n    return None", True),
+        ("def f(x):\n    raise NotImplementedError", True),
+        ("import a\n\n@a\n" + STUB + "print(f)", True),
+        ("def f(x):\n    return x\n" + STUB, True),
+        (STUB + "def f(x):\n    return x\n", False),
+        (STUB + "f = g", False),
+        (STUB + "from g import f", False),
+        ("def f(x):\n    return x\n    raise NotImplementedError()", False),
+        ("def f(x):\n    y = x\n    raise NotImplementedError()", False),
+        ("def f(x):\n    raise ValueError()", False),
+        ("f = g", False),
+        ("def g(x): pass", False),
+        ("def f(x)\n    pass", False),
+    ],
+)
+def test_whether_a_function_is_still_to_be_written(source, unwritten):
+    """An untouched stub counts for nothing; whatever was written counts."""
+    assert is_unwritten(source, "f") is unwritten
+
+
+def test_whether_a_class_is_still_to_be_written():
+    """What counts is the methods that a student writes, and whether any of them was."""
+    methods = ["__init__(self):\n        {}", "forward(self):\n        {}", "shown(self):\n        return 1"]
+    source = "class A:\n" + "".join(f"    def {method}\n" for method in methods)
+    blank = ("__init__", "forward")
+    raising = "raise NotImplementedError()"
+    assert is_unwritten(source.format(raising, raising), "A", blank)
+    assert not is_unwritten(source.format("self.a = 1", raising), "A", blank)
+    assert not is_unwritten(source.format("self.a = 1", "return 1"), "A", blank)
+    assert not is_unwritten("class A:\n    attend = 1", "A", blank)
+
+
+def test_uses_are_whole_names():
+    """The line and the longest form; `getattr` with a text is a name as well."""
+    source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\n"
+    assert names_of(source).uses == (
+        (1, "a", ("b", "c")),
+        (1, "d", ()),
+        (2, "e", ("f", "g", "h")),
+        (2, "getattr", ()),
+        (3, "i", ()),
+        (4, "k", ("l",)),
+    )
+
+
+def test_nothing_warns():
+    """`"\\d"` in a student's text would be a warning of ours, with a line of theirs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert names_of("x = '\\d' is 3; assert (x, 'y')").is_python

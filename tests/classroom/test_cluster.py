@@ -1,0 +1,204 @@
+"""Without these, a machine that goes down could take a class's grades with it, or have submissions graded twice."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom import batch
+from transformer_lab.classroom.assemble import assemble
+from transformer_lab.classroom.batch import grade_batch, grader_for
+from transformer_lab.classroom.cluster import assembled_as_json, assembled_from_json
+from transformer_lab.classroom.submissions import Submission
+from transformer_lab.errors import InputError
+
+pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+
+pytestmark = pytest.mark.usefixtures("without_charts")
+ALL = {"padding_mask": "# passed", "causal_mask": "# failed", "target_mask": "# timed out"}
+STAND_IN = """
+import importlib.util, os, pathlib, time
+from transformer_lab.classroom import running, sandbox
+from transformer_lab.classroom.course import Course
+
+spec = importlib.util.spec_from_file_location("conftest", {conftest!r})
+conftest = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(conftest)
+log = pathlib.Path({log!r})
+sandbox.why_no_sandbox = lambda: {why!r}
+
+class Grader(conftest.MarkReader):
+    def __init__(self, jobs, require_sandbox, seed):
+        super().__init__(sandboxed=not {why!r})
+        self(seed, Course.find())
+
+    def grade(self, assembled, only=None):
+        for one in assembled:
+            (log / f"{{one.student}} begun {{os.getpid()}} {{time.monotonic_ns()}}").touch()
+            stuck = log / "stuck"
+            while one.student == "Ada" and not stuck.exists() and {sticky!r}:
+                time.sleep(0.05)
+            result = self.result(one, only)
+            (log / f"{{one.student}} done {{os.getpid()}} {{time.monotonic_ns()}}").touch()
+            yield result
+
+running.Grader = Grader
+"""
+
+
+class Cluster:
+    """A scheduler and its workers, each a process of its own, on the loopback device."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.log.mkdir()
+        self.processes: dict[str, subprocess.Popen] = {}
+        where = folder / "scheduler.json"
+        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-jupyter", "--scheduler-file", where]
+        self._start("scheduler", *options)
+        self.wait_for(where.exists)
+        self.address = json.loads(where.read_text())["address"]
+
+    def _start(self, name: str, *options) -> None:
+        command = [sys.executable, "-m", "distributed.cli.dask_" + name.partition(" ")[0], *map(str, options)]
+        with open(self.folder / f"{name}.log", "wb") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+
+    def add_worker(self, name: str, why_no_sandbox: str = "", sticky: bool = False) -> None:
+        """A worker in which a reader of marks stands in for the grader; a sticky one keeps the student `Ada`."""
+        preload = self.folder / f"{name}.py"
+        conftest = str(Path(__file__).with_name("conftest.py"))
+        preload.write_text(STAND_IN.format(conftest=conftest, log=str(self.log), why=why_no_sandbox, sticky=sticky))
+        options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--host", "127.0.0.1", "--preload", preload]
+        self._start(f"worker {name}", self.address, *options, "--name", name)
+
+    def wait_for(self, condition) -> None:
+        limit = time.monotonic() + 90
+        while not condition():
+            logs = "".join(path.read_text(errors="replace")[-1000:] for path in self.folder.glob("*.log"))
+            assert time.monotonic() < limit, logs
+            assert all(one.poll() in (None, -signal.SIGKILL) for one in self.processes.values()), logs
+            time.sleep(0.05)
+
+    def wait_for_workers(self, number: int) -> None:
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(number, timeout=120)
+
+    def times(self, student: str, what: str) -> list[int]:
+        """Processes in which this happened."""
+        return [int(path.name.split()[-2]) for path in self.log.glob(f"{student} {what} *")]
+
+    def end(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    started = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        started.add_worker("first", sticky=True)
+        started.add_worker("second", sticky=True, why_no_sandbox="bubblewrap is not installed")
+        started.wait_for_workers(2)
+        yield started
+    finally:
+        started.end()
+
+
+@pytest.fixture
+def open_grader(cluster):
+    return grader_for(None, False, cluster.address)
+
+
+def test_only_text_travels(course, notebook_with):
+    """Nothing else comes out of a worker that a submission might have got hold of."""
+    content = notebook_with("03_masks", padding_mask="# \ud800 passed").encode()
+    given = replace(assemble(Submission("Ada", "p", content), course), flags={"padding_mask": ("line 1",)})
+    text = assembled_as_json(given)
+    assert text.isascii()
+    assert assembled_from_json(text) == given
+
+
+def test_workers_of_another_version_are_refused(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
+    """Two versions in one gradebook would not be graded alike."""
+    from transformer_lab.classroom import cluster as module
+
+    monkeypatch.setattr(module, "version", lambda name: "9.9")
+    with pytest.raises(InputError, match=f"has transformer-lab {version('transformer-lab')}, and this is 9.9"):
+        grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", open_grader, course)
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "source_digest", lambda: "of a checkout that was not updated")
+    with pytest.raises(InputError, match="has another text of transformer-lab"):
+        grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", open_grader, course)
+
+
+def test_a_sandbox_is_asked_of_every_worker(cluster, course, hand_in, open_grader, tmp_path):
+    folder = hand_in("Bob", **ALL)
+    with pytest.raises(InputError, match="has no sandbox: bubblewrap is not installed"):
+        grade_batch([folder], tmp_path / "strict", grader_for(None, True, cluster.address), course)
+    outcome = grade_batch([folder], tmp_path / "grades", open_grader, course)
+    assert "without a sandbox" in outcome.warnings[0]
+
+
+def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_path):
+    """No submission is lost, and none is graded again that was given back."""
+    for number in range(11):
+        hand_in(f"s{number}", **ALL)
+    folder = hand_in("Ada", **ALL)
+    workers = {cluster.processes[f"worker {name}"].pid: name for name in ("first", "second")}
+    killed = []
+
+    def kill_its_worker(done, total):
+        """Once five are done, kill the worker that has had `Ada` since."""
+        if done >= 5 and not killed:
+            cluster.wait_for(lambda: cluster.times("Ada", "begun"))
+            (number,) = cluster.times("Ada", "begun")
+            killed.append(number)
+            cluster.processes[f"worker {workers[number]}"].kill()
+            (cluster.log / "stuck").touch()
+
+    outcome = grade_batch([folder], tmp_path / "grades", open_grader, course, advance=kill_its_worker)
+    students = ["Ada", *sorted(f"s{number}" for number in range(11))]
+    assert [entry.student for entry in outcome.entries] == students
+    assert {result.state for entry in outcome.entries for result in entry.result.exercises} == {
+        "passed", "failed", "timed out"
+    }  # fmt: skip
+    assert killed
+    (survivor,) = set(workers) - set(killed)
+    assert sorted(cluster.times("Ada", "begun")) == sorted([*killed, survivor])
+    for student in students:
+        assert cluster.times(student, "done").count(survivor) <= 1
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "grades" / "gradebook.sqlite") as database:
+        saved = Counter(student for (student,) in database.execute("SELECT student FROM results"))
+    assert saved == Counter(students)
+    again = grade_batch([folder], tmp_path / "grades", open_grader, course)
+    assert (again.graded, again.kept) == (0, 12)
+
+
+def test_nobody_at_the_address(course, hand_in, tmp_path, monkeypatch):
+    from transformer_lab.classroom import cluster as module
+
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 1)
+    for address in ("tcp://127.0.0.1:9", "nonsense", "tcp://nowhere.invalid:8786"):
+        with pytest.raises(InputError, match="no Dask scheduler answers at") as raised:
+            grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", grader_for(None, False, address), course)
+        assert "\n" not in str(raised.value)
+
+
+def test_without_dask_it_says_what_to_install(course, hand_in, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"transformer-lab\[cluster\]"):
+        grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", batch.grader_for(None, False, "tcp://x:1"), course)

@@ -1,0 +1,248 @@
+"""Without these, `transformer-lab release` and `grade` could do the wrong thing, or answer a slip with a traceback."""
+
+import json
+import os
+import pty
+import shlex
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from transformer_lab.classroom import batch
+from transformer_lab.cli import main
+
+pytestmark = pytest.mark.usefixtures("without_charts")
+ALL = {"padding_mask": "# passed", "causal_mask": "# failed", "target_mask": "# timed out"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def complaint(self) -> str:
+        """What the command complains of: one line, and nothing else."""
+        (line,) = self.stderr.splitlines()
+        assert (self.status, self.stdout) == (1, "")
+        return line.removeprefix("transformer-lab: ")
+
+
+@pytest.fixture
+def lab(monkeypatch, capfd, tmp_path):
+    """Runs the command in this process, in an empty folder: `lab("grade", "handed_in")` gives its `Outcome`."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["transformer-lab", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        return Outcome(exit_.value.code or 0, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def reader(mark_reader, monkeypatch):
+    """Reads marks in the place of the grader; `reader.asked` is what the command has asked for."""
+    found = mark_reader()
+
+    def open_with(jobs, require_sandbox, cluster):
+        found.asked = jobs, require_sandbox, cluster
+        return found
+
+    monkeypatch.setattr(batch, "grader_for", open_with)
+    return found
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """A person at a terminal who types this."""
+
+    def typing(text):
+        controller, terminal = pty.openpty()
+        monkeypatch.setattr(sys, "stdin", os.fdopen(terminal))
+        os.write(controller, f"{text}\n".encode())
+
+    return typing
+
+
+# --- release ---
+
+
+def test_release(lab, course, tmp_path):
+    done = lab("release", "03", "--out", "handout")
+    assert (done.status, done.stderr) == (0, "")
+    assert sorted(path.name for path in (tmp_path / "handout").iterdir()) == [
+        "03_masks.ipynb",
+        "README.md",
+        "manifest.json",
+    ]
+    assert {line.rpartition("/")[2] for line in done.stdout.splitlines()} == {
+        "03_masks.ipynb",
+        "README.md",
+        "manifest.json",
+    }
+    manifest = json.loads((tmp_path / "handout" / "manifest.json").read_text())
+    assert list(manifest["notebooks"]) == ["03_masks"]
+    done = lab("release", "--all", "--out", "all")
+    assert sorted(path.stem for path in (tmp_path / "all").glob("*.ipynb")) == course.graded
+    assert len(done.stdout.splitlines()) == len(course.graded) + 2  # each file once
+
+
+def test_release_of_what_there_is_not(lab, course):
+    assert course.graded[0] in lab("release").complaint
+    assert "there is no notebook `77`" in lab("release", "77").complaint
+
+
+# --- grade ---
+
+
+def test_grade(lab, hand_in, reader, tmp_path):
+    hand_in("Ada", **ALL)
+    (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
+    done = lab("grade", "handed_in", "--jobs", "3", "--require-sandbox", "--cluster", "tcp://host:8786")
+    assert reader.asked == (3, True, "tcp://host:8786")
+    assert (done.status, done.stderr) == (0, "")
+    first, second, *files = done.stdout.splitlines()
+    assert first == "2 submissions graded; 2 students in the gradebook"
+    assert second.startswith("not graded: handed_in/Bob/03_masks.ipynb: ")
+    assert {file.strip() for file in files} == {
+        str(tmp_path / "grades" / name)
+        for name in ("gradebook.csv", "gradebook.sqlite", "summary.html", "feedback", "junit", "gradescope")
+    }
+    assert lab("grade", "handed_in").stdout.startswith("0 submissions graded, 2 kept; 2 students")
+
+
+def test_names_do_not_reach_the_terminal_as_commands(lab, hand_in, reader):
+    """An escape in a name could clear the screen, or type into it."""
+    name = "Eve\x1b[2J\x1b]0;owned\x07\u202e\r"
+    folder = hand_in(name, **ALL)
+    hand_in(name + "2")
+    (folder / (name + "2") / "03_masks.ipynb").write_text("\x1b[2J{")
+    outcomes = [lab("grade", folder), lab("grade", "--only", "causal_mask", "--yes")]
+    reader.overrides = {"causal_mask": "failed \x1b[2J"}
+    outcomes.append(lab("grade", "--only", "causal_mask"))
+    for done in outcomes:
+        assert done.status == 0
+        assert all(character.isprintable() or character == "\n" for character in done.stdout + done.stderr)
+    assert "Eve" in outcomes[0].stdout
+    assert "Eve" in outcomes[2].stdout
+
+
+def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader):
+    hand_in("Ada", **ALL)
+    reader.dies_after = 1
+    done = lab("grade", hand_in("Bob", **ALL), "--out", "my grades")
+    assert done.status == 130
+    (line,) = done.stderr.splitlines()
+    assert "what is graded is kept" in line
+    reader.dies_after = None
+    command = shlex.split(line.partition("go on with: ")[2])
+    assert lab(*command[1:]).stdout.startswith("1 submission graded, 1 kept; 2 students")
+    assert len(reader.graded) == 2
+
+
+def test_the_warning_is_on_stderr(lab, hand_in, reader):
+    reader.sandboxed = False
+    done = lab("grade", hand_in("Ada", **ALL))
+    assert "warning: 1 submission graded without a sandbox" in done.stderr
+
+
+def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
+    hand_in("Ada", **ALL)
+    lab("grade", hand_in("Bob", **ALL))
+    table = tmp_path / "grades" / "gradebook.csv"
+    before = table.read_text()
+
+    same = lab("grade", "--only", "causal_mask")
+    assert same.stdout == "causal_mask: 2 answers graded anew, 0 with another result\n"
+
+    reader.overrides = {"causal_mask": "passed"}
+    dry = lab("grade", "--only", "causal_mask")
+    assert dry.status == 0
+    assert dry.stdout.splitlines() == [
+        "causal_mask: 2 answers graded anew, 2 with another result",
+        "  Ada: failed, 0 of 1 -> passed, 1 of 1",
+        "  Bob: failed, 0 of 1 -> passed, 1 of 1",
+        "nothing was written: with --yes these results are kept",
+    ]
+    answer("n")
+    assert "nothing was written" in lab("grade", "--only", "causal_mask").stdout
+    assert table.read_text() == before
+    answer("y")
+    assert "2 submissions graded" in lab("grade", "--only", "causal_mask").stdout
+    assert table.read_text() == before.replace("Ada,1,0,0,1,3,", "Ada,1,1,0,2,3,").replace(
+        "Bob,1,0,0,1,3,", "Bob,1,1,0,2,3,"
+    )
+    reader.overrides = {"causal_mask": "failed"}
+    lab("grade", "--only", "causal_mask", "--yes")
+    assert table.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["grade"], "nothing to grade"),
+        (["grade", "missing"], "missing: No such file or directory"),
+        (["grade", "handed_in", "--out", "a file"], "a file is a file"),
+        (["grade", "handed_in", "--out", "handed_in/grades"], "lies in what was handed in"),
+        (["grade", "handed_in", "--out", "strange"], "no gradebook, or a damaged one"),
+        (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
+        (["grade", "--only", "causal_mask"], "holds no gradebook"),
+        (["grade", "--resume"], "holds no gradebook"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_slip_is_one_line(lab, hand_in, reader, tmp_path, arguments, says):
+    hand_in("Ada", **ALL)
+    (tmp_path / "a file").write_text("")
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "gradebook.sqlite").write_text("student,points\n" * 100)
+    assert says in lab(*arguments).complaint
+    assert not (tmp_path / "grades").exists()
+
+
+def test_a_grader_that_refuses_is_one_line(lab, hand_in, monkeypatch):
+    """`--require-sandbox` where there is none: nothing is run and nothing is written as a grade."""
+    from transformer_lab.classroom import running
+
+    monkeypatch.setattr(running, "why_no_sandbox", lambda: "bubblewrap is not installed")
+    said = lab("grade", hand_in("Ada", **ALL), "--require-sandbox").complaint
+    assert said == "submissions would run without a sandbox: bubblewrap is not installed"
+
+
+def test_help_answers_at_once(lab):
+    """It is what people type first: it must not wait for PyTorch."""
+    import subprocess
+
+    code = "import sys, transformer_lab.cli; print('torch' in sys.modules, 'nbformat' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    for command in ("grade", "release"):
+        assert "Examples:" in lab(command, "--help").stdout
+
+
+def test_the_bar_shows_what_is_left(monkeypatch):
+    """In a terminal; elsewhere, as in a log, it prints nothing."""
+    import io
+
+    from rich.console import Console
+
+    from transformer_lab.classroom import screen
+
+    shown = io.StringIO()
+    monkeypatch.setattr("rich.console.Console", lambda stderr: Console(file=shown, force_terminal=True, width=80))
+    with screen.progress_bar() as bar:
+        bar.advance_to(0, 300)
+        bar.advance_to(150, 300)
+        bar.progress.refresh()
+    assert "150/300" in shown.getvalue()
+    log = io.StringIO()
+    monkeypatch.setattr("rich.console.Console", lambda stderr: Console(file=log))
+    with screen.progress_bar() as bar:
+        bar.advance_to(1, 2)
+    assert log.getvalue() == ""

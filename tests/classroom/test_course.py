@@ -1,0 +1,77 @@
+"""Without these, a notebook would be graded with another's exercises, or a change of a copy would show in the next."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom.course import Course, check_of, exercise_of
+from transformer_lab.errors import InputError
+from transformer_lab.exercises import notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def course() -> Course:
+    return Course.find()
+
+
+def test_each_notebook_has_the_exercises_that_the_registry_lists_for_it(course):
+    """Two lists of the same thing: the cells of the notebook, and the files of `exercises/`."""
+    for name in course.graded:
+        listed = {exercise.name for exercise in notebooks()[name[:2]]}
+        assert {exercise.name for exercise in course.exercises(name)} == listed
+        cells = course.notebook(name).cells
+        assert sorted(filter(None, map(exercise_of, cells))) == sorted(filter(None, map(check_of, cells)))
+    assert "00_tour" in course.names
+    assert "00_tour" not in course.graded
+
+
+def test_a_heading_that_sounds_like_an_exercise_is_none(course):
+    """`## Exercise: your softmax` gives its cell the id `exercise-your-softmax`."""
+    cells = [cell for cell in course.notebook("01_attention").cells if cell.id.startswith("exercise-")]
+    assert len(cells) > len(course.exercises("01_attention"))
+
+
+def test_a_copy_is_a_copy(course):
+    course.notebook("01_attention").cells.clear()
+    assert course.notebook("01_attention").cells
+
+
+@pytest.mark.parametrize("asked", ["03", "3", "03_masks", "03_masks.ipynb"])
+def test_short_names(course, asked):
+    assert course.full_name(asked) == "03_masks"
+
+
+def test_what_was_asked_for(course):
+    assert course.chosen(["3", "01", "03_masks"]) == ["01_attention", "03_masks"]
+    assert course.chosen([], everything=True) == course.graded
+    with pytest.raises(InputError, match="name a notebook, such as 01_attention"):
+        course.chosen([])
+    with pytest.raises(InputError, match="there is no notebook `77`"):
+        course.chosen(["77"], everything=True)
+
+
+def test_a_notebook_of_another_version(tmp_path):
+    """Its exercise is not known here; a grader that went on would give nobody the points."""
+    text = (ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8").replace("causal_mask", "no_future")
+    (tmp_path / "03_masks.ipynb").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="has the exercise `no_future`, which this version"):
+        Course(tmp_path).exercises("03_masks")
+
+
+def test_a_package_that_was_installed_without_its_checkout(tmp_path, monkeypatch):
+    """The notebooks are then looked for where one is."""
+    package = tmp_path / "site-packages" / "transformer_lab" / "classroom"
+    monkeypatch.setattr("transformer_lab.classroom.course.__file__", str(package / "course.py"))
+    monkeypatch.chdir(ROOT)
+    assert Course.find().folder == ROOT / "notebooks"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="do this in the folder of the project"):
+        Course.find()
+
+
+def test_a_folder_of_ones_own(tmp_path):
+    shutil.copy(ROOT / "notebooks" / "03_masks.ipynb", tmp_path)
+    assert Course(tmp_path).graded == ["03_masks"]

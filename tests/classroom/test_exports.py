@@ -1,0 +1,110 @@
+"""Without these, a runner or Gradescope could not read the results, or would show what is the instructor's alone."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+
+from transformer_lab.classroom.exports import LONGEST, feedback_text, gradescope_results, junit_xml
+from transformer_lab.classroom.results import STATES, ExerciseResult, SubmissionResult
+
+HOSTILE = "\x00\x1b[2J\ud800\ufffe]]><script>alert(1)</script>&\"'"
+
+
+@pytest.fixture
+def result(entry):
+    return entry(
+        "Ada",
+        remarks=["a cell stands twice"],
+        padding_mask="passed",
+        causal_mask={"state": "failed", "earned": 0.5, "misconceptions": ("a", "b"), "report": "it differs"},
+        target_mask="not attempted",
+    ).result
+
+
+def test_junit_says_what_ran_and_what_was_earned(result):
+    """A runner shows failures by case and counts them; points and cells are properties."""
+    (suite,) = ElementTree.fromstring(junit_xml(result).encode())
+    assert [suite.get(name) for name in ("name", "tests", "failures", "errors", "skipped")] == [
+        "03_masks", "4", "1", "0", "1"
+    ]  # fmt: skip
+    cases = suite.findall("testcase")
+    assert [case.get("name") for case in cases] == ["Cell 0", "padding_mask", "causal_mask", "target_mask"]
+    facts = {one.get("name"): one.get("value") for one in cases[2].iter("property")}
+    assert facts == {
+        "exercise": "causal_mask", "cell_id": "", "state": "failed", "points": "0.5", "possible": "1",
+        "misconceptions": "a b",
+    }  # fmt: skip
+    assert cases[2].find("failure").text == "it differs"
+    assert cases[3].find("skipped").get("message") == "not attempted"
+
+
+def test_junit_has_each_exercise_once_with_what_counts_now(result):
+    """nbval's run knows an older result of `padding_mask`; after a new grading of it, both would stand there."""
+    assert junit_xml(result).count('name="padding_mask"') == 1
+    assert 'value="9"' not in junit_xml(result)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_has_its_words_in_every_format(entry, state):
+    found = entry("Ada", padding_mask=state).result
+    assert "padding_mask" in junit_xml(found)
+    assert json.loads(gradescope_results(found))["tests"][0]["tags"] == [state]
+    assert state in ("passed", "failed") or feedback_text(found.exercises[0])
+
+
+def test_a_file_that_could_not_be_read(entry):
+    found = entry("Ada", "", problem="the file is empty").result
+    assert ElementTree.fromstring(junit_xml(found)).find("testsuite/testcase/error").text == "the file is empty"
+    given = json.loads(gradescope_results(found))
+    assert (given["score"], given["tests"], given["output"]) == (0, [], "the file is empty")
+
+
+def test_text_of_a_student_stays_text():
+    """One lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs."""
+    exercise = ExerciseResult(
+        HOSTILE, "failed", 0.0, 1.0, (HOSTILE,), HOSTILE, (HOSTILE,), (HOSTILE,), HOSTILE, HOSTILE
+    )
+    hostile = SubmissionResult(HOSTILE, HOSTILE, HOSTILE, (exercise,), (HOSTILE,), HOSTILE, junit=HOSTILE)
+    root = ElementTree.fromstring(junit_xml(hostile).encode("utf-8"))
+    assert [element.tag for element in root.iter() if "script" in element.tag] == []
+    assert "<script>alert(1)</script>" in root.find("testsuite/testcase/failure").text
+    text = gradescope_results(hostile)
+    text.encode("utf-8")
+    assert "<script>" in json.loads(text)["tests"][0]["output"]
+    assert "\x1b" not in json.loads(text)["tests"][0]["output"]
+
+
+@pytest.mark.parametrize(
+    "junit", ["", "<testsuites>", "no xml", '<!DOCTYPE x [<!ENTITY a "aaaa">]><x><testcase name="&a;"/></x>', "\ud800"]
+)
+def test_a_damaged_junit_costs_its_cells_alone(result, junit):
+    """It comes out of a run beside a student's kernel."""
+    root = ElementTree.fromstring(junit_xml(replace(result, junit=junit)))
+    assert len(root.findall("testsuite/testcase")) == 3
+
+
+def test_gradescope_reads_points_and_feedback(result):
+    given = json.loads(gradescope_results(result))
+    assert given["score"] == 1.5
+    assert given["output"] == "a cell stands twice"
+    assert [(test["name"], test["score"], test["max_score"], test["status"]) for test in given["tests"]] == [
+        ("padding_mask", 1.0, 1, "passed"),
+        ("causal_mask", 0.5, 1, "failed"),
+        ("target_mask", 0.0, 1, "failed"),
+    ]
+    assert sum(test["score"] for test in given["tests"]) == given["score"]
+    assert given["tests"][1]["output"] == "it differs"
+
+
+def test_flags_are_for_the_instructor(entry):
+    """A suspicion is no feedback."""
+    found = entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)}).result
+    assert "secret" not in junit_xml(found)
+    assert "secret" not in gradescope_results(found)
+
+
+def test_a_report_without_end_is_shortened(entry):
+    found = entry("Ada", padding_mask={"state": "failed", "report": "x" * 10_000_000}).result
+    assert LONGEST < len(junit_xml(found)) < LONGEST + 3000

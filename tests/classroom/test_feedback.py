@@ -1,0 +1,180 @@
+"""Without these, feedback could run a script, leave out what was misunderstood, or show what is not a student's."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from transformer_lab.classroom.feedback import feedback_page, reading_places, report_html, sentences
+from transformer_lab.classroom.pages import STYLE, STYLE_HASH
+from transformer_lab.classroom.results import ExerciseResult
+from transformer_lab.exercises import exercises, run_check
+
+
+class Reader(HTMLParser):
+    """The tags, attributes and text of a page, as a browser reads them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.text, self.open = [], [], "", []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attributes]
+        if tag not in ("meta", "img", "br", "source"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture
+def read():
+    def reading(text: str) -> Reader:
+        reader = Reader(text)
+        assert reader.open == []  # every tag is closed where it should be
+        return reader
+
+    return reading
+
+
+def graded(name, number):
+    """The result of a known mistake, or of the answer where `number` is None."""
+    exercise = exercises()[name]
+    subject = exercise.answer if number is None else exercise.misconceptions[number].wrong
+    report = run_check(exercise, subject)
+    return {
+        "state": report.state, "earned": report.points, "misconceptions": report.misconceptions, "report": str(report),
+        "source": f"def {name}(scores):\n    return scores  # 1 < 2",
+    }  # fmt: skip
+
+
+def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course, read):
+    softmax = exercises()["softmax"].misconceptions[0]
+    found = entry("Ada", "01_attention", softmax=graded("softmax", 0), numpy_attention="not attempted")
+    page = read(feedback_page("Ada", [found], reading_places(course, "01_attention")))
+    text = " ".join(page.text.split())
+    assert "Feedback for Ada" in text
+    assert text.count(" ".join(softmax.says.replace("`", "").split())) == 1
+    assert "Where to read: notebook 01, Attention: “How much of each?”" in text
+    assert "The smallest input that fails" in text
+    assert "return scores # 1 < 2" in text
+    assert "○ not attempted" in text
+    assert "✗ failed" in text
+    passed = read(feedback_page("Ada", [entry("Ada", "01_attention", softmax=graded("softmax", None))], {}))
+    assert "✓ passed" in passed.text
+    assert "details" in passed.tags
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_report_loses_nothing_on_the_page(number):
+    """What is not recognised as a list, a table or a heading would vanish."""
+    exercise = exercises()["scaled_dot_product_attention"]
+    report = str(run_check(exercise, exercise.misconceptions[number].wrong))
+    fields = {"exercise": exercise.name, "state": "failed", "earned": 0.0, "possible": 3.0, "report": report}
+    happened, checks, rest = report_html(ExerciseResult(**fields))
+    shown = Reader(f"<div>{happened}{checks}{rest}</div>".replace("<", " <")).text
+    words = set(re.findall(r"\w+", report)) - {"What", "happened", "not", "right", "yet", "points"}
+    assert words - set(re.findall(r"\w+", shown)) <= set(re.findall(r"\w+", report.splitlines()[0]))
+    assert re.search(r"\w- \w", shown) is None or re.search(r"\w- \w", report)  # words that were wrapped at a hyphen
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</title></style></pre></code><svg onload=alert(1)>",
+    "javascript:alert(1)",
+    "<meta http-equiv=refresh content='0;url=http://evil'>",
+    "`<b>`",
+    "&lt;script&gt;",
+    "\x00\x1b[31m\ud800\u202e",
+    "<!-- ",
+    "{{7*7}}",
+)
+
+
+def test_nothing_of_a_student_is_more_than_text(entry, read):
+    for hostile in HOSTILE:
+        fields = {"state": "failed", "report": hostile, "source": hostile, "remarks": (hostile,), "cell_id": hostile}
+        ours = entry("x", path="p", remarks=["r"], padding_mask=fields | dict.fromkeys(("report", "source"), "t"))
+        theirs = entry(hostile, path=hostile, remarks=[hostile], problem=hostile, padding_mask=fields)
+        plain = read(feedback_page("x", [replace(ours, result=replace(ours.result, problem="p"))], {}))
+        page = read(feedback_page(hostile, [theirs, entry(hostile, "", hostile, problem=hostile)], {}))
+        assert set(page.tags) - {"code", "b", "h2"} <= set(plain.tags)
+        assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "style")]
+        assert page.text.count("alert(1)") == hostile.count("alert(1)") * page.text.count("alert(1)")
+        feedback_page(hostile, [theirs], {}).encode("utf-8")
+
+
+def test_the_browser_is_told_to_run_nothing(entry, read):
+    """Should an escape be forgotten one day, the policy still stops scripts, and requests to the network."""
+    page = feedback_page("Ada", [entry("Ada", padding_mask="passed")], {})
+    policy = re.search('Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert page.index("Content-Security-Policy") < page.index("<title>")
+    (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
+    assert style == STYLE  # its digest is in the policy, so that it alone is applied
+    assert STYLE_HASH in policy
+    assert "style" not in {name for _, name, _ in read(page).attributes}
+    assert "://" not in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def contrast(one: str, other: str) -> float:
+    """As in WCAG 2.1."""
+
+    def luminance(colour):
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_text_can_be_read_in_light_and_in_dark():
+    """At least 4.5 to 1, as WCAG asks for."""
+    for theme in STYLE.split("@media (prefers-color-scheme: dark)")[:2]:
+        colours = dict(re.findall(r"--(\w+): (#\w{6})", theme))
+        for ink in ("ink", "soft", "link", "good", "bad", "warn", "none"):
+            for ground in ("paper", "panel"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        assert contrast(colours["ink"], colours["warning"]) >= 4.5
+
+
+def test_flags_and_other_students_are_not_on_the_page(entry):
+    found = replace(
+        entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)}),
+        similar={"padding_mask": ("Bob",)},
+    )
+    page = feedback_page("Ada", [found], {})
+    assert "secret" not in page
+    assert "Bob" not in page
+
+
+def test_code_without_end_is_shortened(entry):
+    """A cell of a million lines must not make a page that no browser opens."""
+    fields = {"state": "failed", "source": "x\n" * 1_000_000 + "y" * 1_000_000, "report": "z\n" * 1_000_000}
+    page = feedback_page("Ada", [entry("Ada", padding_mask=fields)], {})
+    assert len(page) < 200_000
+    assert "999701 more lines" in page
+
+
+def test_all_exercises_of_the_course_have_a_place_to_read(course):
+    for name in course.graded:
+        places = reading_places(course, name)
+        assert set(places) == {exercise.name for exercise in course.exercises(name)}
+        assert all("“" in place for place in places.values()), name
+
+
+def test_the_sentences_are_those_of_the_exercise():
+    assert sentences("softmax")[exercises()["softmax"].misconceptions[0].slug]
+    assert sentences("of an older version") == {}

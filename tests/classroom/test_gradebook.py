@@ -1,0 +1,231 @@
+"""Without these, a grade could get lost, a stranger's file be taken for a gradebook, or a cell be a formula."""
+
+import csv
+import io
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+
+import pandas
+import pytest
+
+from transformer_lab.classroom.gradebook import APPLICATION_ID, Gradebook, as_csv, cell
+from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
+from transformer_lab.errors import InputError
+
+
+@pytest.fixture
+def book(tmp_path):
+    return Gradebook(tmp_path / "gradebook.sqlite")
+
+
+def result(student, digest, earned=1.0, notebook="03_masks", state="passed", problem=""):
+    exercises = (ExerciseResult("padding_mask", state, earned, 1.0),) if notebook else ()
+    return SubmissionResult(student, notebook, digest, exercises, problem=problem)
+
+
+def run(book, *results, paths=None):
+    """A whole run in which these results were found."""
+    begun = book.begin("1.0", "sources", 7, ["handed_in"])
+    book.hand_in(begun, [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)])
+    for found in results:
+        book.save(begun, found)
+    book.finish(begun)
+    return begun
+
+
+# --- gradebook.sqlite ---
+
+
+def test_a_result_is_kept_as_it_was(book):
+    """Text that no UTF-8 file may hold comes out of students' notebooks, and must not stop the batch."""
+    exercise = ExerciseResult("softmax", "failed", 0.5, 1.0, ("a", "b"), "report", ("flag",), ("\ud800",), "x\0", "id")
+    whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
+    assert from_json(as_json(whole)) == whole
+    book.save(book.begin("1.0", "s", 1, []), whole)
+    assert book.kept() == {("Zoë �", "d"): whole}
+
+
+def test_a_crash_loses_no_result_that_was_saved(tmp_path):
+    """Killed without a warning, the process leaves all that it had reported as done."""
+    path = tmp_path / "gradebook.sqlite"
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "from transformer_lab.classroom.gradebook import Gradebook\n"
+        "from transformer_lab.classroom.results import SubmissionResult\n"
+        "book = Gradebook(pathlib.Path(sys.argv[1]))\n"
+        "run = book.begin('1.0', 's', 1, [])\n"
+        "for number in range(3):\n"
+        "    book.save(run, SubmissionResult(f's{number}', '03_masks', 'd', ()))\n"
+        "database = __import__('sqlite3').connect(sys.argv[1], isolation_level=None)\n"
+        "database.execute('BEGIN IMMEDIATE')\n"
+        "database.execute('DELETE FROM results')\n"  # in the middle of a transaction
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert done.returncode == -9, done.stderr
+    assert [student for student, _ in Gradebook(path).kept()] == ["s0", "s1", "s2"]
+
+
+def test_the_last_run_of_a_notebook_counts(book):
+    run(book, result("Ada", "v1", 0.0), result("Bob", "b1"))
+    run(book, result("Ada", "v2", 0.5))
+    run(book, result("Ada", "w1", 1.0, notebook="01_attention"))
+    counts = {(entry.student, entry.notebook): entry.result.digest for entry in book.entries()}
+    assert counts == {("Ada", "01_attention"): "w1", ("Ada", "03_masks"): "v2", ("Bob", "03_masks"): "b1"}
+
+
+def test_of_two_files_of_one_run_the_better_counts(book):
+    run(book, result("Ada", "v1", 1.0), result("Ada", "v2", 0.5), paths=["good.ipynb", "bad.ipynb"])
+    (entry,) = book.entries()
+    assert (entry.path, entry.others) == ("good.ipynb", ("bad.ipynb",))
+
+
+def test_an_unreadable_file_is_forgotten_when_it_is_handed_in_again(book):
+    run(book, result("Ada", "v1", notebook="", problem="empty"), result("Bob", "b1", notebook="", problem="empty"))
+    run(book, result("Ada", "v2", 1.0))
+    assert [(entry.student, entry.result.problem) for entry in book.entries()] == [("Ada", ""), ("Bob", "empty")]
+
+
+def test_where_the_grader_failed_it_has_to_grade_again(book):
+    run(
+        book,
+        result("Ada", "v1", 0.0, state="grader error"),
+        result("Bob", "b1", notebook="", problem="the grader stopped: it says no more"),
+        result("Cyd", "c1", notebook="", problem="the file is empty"),
+    )
+    assert set(book.kept()) == {("Cyd", "c1")}
+    assert len(book.entries()) == 3
+
+
+def test_what_was_graded_outside_a_sandbox_stays_marked(book):
+    begun = run(book, result("Ada", "v1"))
+    book.note_sandbox(begun, False)
+    book.note_sandbox(begun, True)
+    later = run(book, result("Bob", "b1"))
+    book.note_sandbox(later, True)
+    assert {entry.student: entry.sandboxed for entry in book.entries()} == {"Ada": False, "Bob": True}
+
+
+def test_the_database_answers_plain_questions(book):
+    """An instructor who knows SQL needs nothing of ours to read it."""
+    run(book, result("Ada", "v1", 0.5, state="failed"))
+    with sqlite3.connect(book.path) as database:
+        assert database.execute("SELECT student, exercise, state, earned, possible FROM marks").fetchall() == [
+            ("Ada", "padding_mask", "failed", 0.5, 1.0)
+        ]
+
+
+@pytest.mark.parametrize("kind", ["text", "another program's", "newer", "damaged", "damaged result", "link", "folder"])
+def test_what_is_no_gradebook_is_one_line_and_stays_as_it_is(tmp_path, kind):
+    path = tmp_path / "gradebook.sqlite"
+    if kind == "text":
+        path.write_text("student,points\n" * 100)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link":
+        Gradebook(tmp_path / "target.sqlite")
+        path.symlink_to("target.sqlite")
+    elif kind == "another program's":
+        with sqlite3.connect(path) as database:
+            database.execute("CREATE TABLE songs (name)")
+    else:
+        book = Gradebook(path)
+        run(book, *(result(f"student {number}", "d", problem="x" * 9000) for number in range(4)))
+        if kind == "damaged":
+            content = bytearray(path.read_bytes())
+            content[4096:12288] = os.urandom(8192)
+            path.write_bytes(content)
+        else:
+            with sqlite3.connect(path) as database:
+                newer = kind == "newer"
+                database.execute("PRAGMA user_version = 99" if newer else "UPDATE results SET result = '{\"x\": 1}'")
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(InputError) as raised:
+        Gradebook(path).entries()
+    assert "\n" not in str(raised.value)
+    assert "gradebook.sqlite" in str(raised.value)
+    assert before == (path.read_bytes() if path.is_file() else None)
+
+
+def test_the_file_says_whose_it_is(book):
+    with sqlite3.connect(book.path) as database:
+        assert database.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+# --- gradebook.csv ---
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_table(entry):
+    entries = [
+        entry("Ada", padding_mask="passed", causal_mask={"state": "failed", "earned": 1 / 3}, target_mask="timed out"),
+        entry("Bob", "01_attention", softmax={"state": "passed", "flags": ("line 4 uses `torch.softmax`",)}),
+        entry("Cyd", "", path="cyd.ipynb", problem="the file is empty"),
+    ]
+    first, second, third = rows(as_csv(entries))
+    names = ["student", "softmax", "padding_mask", "causal_mask", "target_mask"]  # in the order of the course
+    assert list(first) == [*names, "total", "possible", "states", "flags", "remarks"]
+    assert [first[name] for name in names] == ["Ada", "", "1", "0.33", "0"]
+    assert (first["total"], first["possible"], first["states"]) == ("1.33", "4", "timed out: target_mask")
+    assert second["flags"] == "softmax: line 4 uses `torch.softmax`"
+    assert (second["padding_mask"], third["total"]) == ("", "0")
+    assert third["remarks"] == "cyd.ipynb: the file is empty"
+
+
+HOSTILE = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    " =1",
+    "＝1",
+    "\x00=1",
+    '"=1"',
+    "a\n=b",
+    "=cmd|' /C calc'!A0",
+]
+
+
+def test_no_cell_is_a_formula(entry):
+    """A spreadsheet would run what a student has called themselves."""
+    flags = {"state": "failed", "flags": ("=HYPERLINK(1)",)}
+    entries = [entry(name, path=name, remarks=[name], padding_mask=flags, problem=name) for name in HOSTILE]
+    text = as_csv(entries)
+    for row in csv.reader(io.StringIO(text)):
+        for value in row:
+            assert not value.lstrip(" \t\r\n\0\ufeff").startswith(("=", "+", "-", "@", "＝")), value
+            assert "\n" not in value
+    assert len(rows(text)) == len(HOSTILE)
+    assert cell("Ada - Bob = friends") == "Ada - Bob = friends"
+
+
+def test_the_head_warns_and_is_still_a_head(entry, tmp_path):
+    """A line of warning above the head would turn every column of a spreadsheet into text."""
+    entries = [entry("Ada", sandboxed=False, padding_mask="passed"), entry("Zoë", padding_mask="passed")]
+    path = tmp_path / "gradebook.csv"
+    path.write_text(as_csv(entries), encoding="utf-8-sig")
+    table = pandas.read_csv(path)
+    assert list(table["student"]) == ["Ada", "Zoë"]
+    assert list(table["padding_mask"]) == [1, 1]
+    warning = table.columns[-1]
+    assert re.match("WARNING: .*without a sandbox", warning)
+    assert table[warning].notna().tolist() == [True, False]
+    assert "WARNING" not in as_csv(entries[1:])
+
+
+def test_a_crowd_of_similar_answers_does_not_fill_the_table(entry):
+    """Every answer that is like three hundred others would name them all: the table would grow with their square."""
+    from dataclasses import replace
+
+    alike = replace(entry("Ada", padding_mask="passed"), similar={"padding_mask": tuple(f"s{n}" for n in range(300))})
+    (row,) = rows(as_csv([alike]))
+    assert row["flags"] == "padding_mask: nearly the same as s0, s1, s2, s3, s4 and 295 others"

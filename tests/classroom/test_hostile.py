@@ -1,0 +1,412 @@
+"""Submissions that were written to cheat, to break the grader, or to spoil it for others, graded in one batch with
+honest ones.
+
+None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get what
+they get without them. The submissions are in `hostile/`.
+"""
+
+import csv
+import hashlib
+import importlib.util
+import inspect
+import io
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import textwrap
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import pytest
+
+from transformer_lab.classroom.batch import Outcome, grade_batch
+from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.results import SubmissionResult
+from transformer_lab.classroom.running import EXTRA_SECONDS, Grader, Limits
+from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.classroom.screen import as_lines
+from transformer_lab.exercises import exercises
+
+pytestmark = pytest.mark.skipif(bool(why_no_sandbox()), reason=f"no sandbox: {why_no_sandbox()}")
+
+ROOT = Path(__file__).resolve().parents[2]
+MASKS, ATTENTION = "03_masks", "01_attention"
+LIMITS = Limits(
+    cell_seconds=3.0,
+    exercise_seconds=8.0,
+    submission_seconds=60.0,
+    cpu_seconds=60,
+    memory=2**30,
+    processes=48,
+    file_bytes=32 * 2**20,
+)
+WRONG = "def causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length, dtype=torch.bool)\n"
+# In front of a folder's name, to see what becomes of it in tables, pages, files and on the screen.
+NAMES = [
+    "",
+    "=HYPERLINK(1)",
+    "@SUM(A1)",
+    "-rf ",
+    "+cmd|x!A0",
+    "<script>document.title=8",
+    '"><img src=x onerror=document.title=9>',
+    "a::b[c]",
+    "line\nbreak",
+    "\x1b[31m\x1b]0;title\x07",
+    "\u202eright to left",
+    "'; DROP TABLE results; --",
+    "${HOME} $(id) `id`",
+    "%2e%2e%2f..",
+    "ü\u0308\udcff",
+]
+
+
+def _module(name: str) -> ModuleType:
+    path = Path(__file__).parent / "hostile" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"hostile_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+honest, files = _module("honest"), _module("files")
+TRICKS = {
+    name: given for theme in ("lies", "reading", "ends", "floods") for name, given in _module(theme).SUBMISSIONS.items()
+}
+
+
+def _answer(name: str) -> str:
+    return textwrap.dedent(inspect.getsource(exercises()[name].answer))
+
+
+def _by_heart() -> str:
+    """The right results for the inputs of the notebook's check, and for no others."""
+    exercise = exercises()["padding_mask"]
+    known = []
+    for check in exercise.checks:
+        inputs = exercise.inputs(check, 0)
+        if set(inputs) == {"tokens", "pad_id"}:
+            known.append((inputs["tokens"].tolist(), inputs["pad_id"], exercise.answer(**inputs).tolist()))
+    return textwrap.dedent(f"""
+        KNOWN = {known!r}
+
+        def padding_mask(tokens, pad_id):
+            for given, pad, mask in KNOWN:
+                if tokens.tolist() == given and pad_id == pad:
+                    return torch.tensor(mask)
+            return torch.ones(tokens.size(0), 1, 1, tokens.size(1), dtype=torch.bool)
+        """)
+
+
+def _notebook(course: Course, name: str, cells: dict[str, str]) -> dict:
+    """The notebook of the course with these cells; others are as they are."""
+    notebook = course.notebook(name)
+    for cell in notebook.cells:
+        if (exercise := exercise_of(cell)) in cells:
+            cell.source = (
+                cells[exercise]
+                .replace("#RIGHT", _answer(exercise))
+                .replace("#WRONG", WRONG)
+                .replace("#BY_HEART", _by_heart())
+            )
+    return json.loads(json.dumps(notebook))
+
+
+def _full(names: dict[str, float]) -> dict[str, tuple[str, float]]:
+    return {name: ("passed", float(points)) for name, points in names.items()}
+
+
+@dataclass
+class Batch:
+    """A run, and what there was before and after it."""
+
+    folder: Path  # of what was handed in
+    out: Path
+    outcome: Outcome
+    expected: dict[str, dict[str, tuple[str, float]] | str | None]  # by name; a text is the problem
+    before: dict[str, str]  # digests
+    after: dict[str, str]
+    left: list[str]  # files, processes and sockets
+
+    def result(self, name: str) -> SubmissionResult:
+        """Of the submission with this name."""
+        place = list(self.expected).index(name)
+        found = [entry.result for entry in self.outcome.entries if entry.student.endswith(f" n{place:03}")]
+        assert len(found) == 1, f"{name}: {len(found)} results"
+        return found[0]
+
+
+def _graded(course: Course, folder: Path, submissions: dict[str, tuple[bytes, object]], seed: int) -> Batch:
+    """Hand these in, and grade them; nothing of ours but `folder` is written."""
+    handed_in, home, place = folder / "handed_in", folder / "home", tempfile.mkdtemp(prefix="tlh-", dir="/tmp")
+    (home / ".config").mkdir(parents=True)
+    (home / ".bashrc").write_text("# the instructor's")
+    outside = folder / "outside.ipynb"
+    outside.write_bytes(submissions["right"][0])
+    for number, (name, (content, _)) in enumerate(submissions.items()):
+        who = handed_in / f"{NAMES[number % len(NAMES)] if name in TRICKS else ''}{name} n{number:03}"
+        who.mkdir(parents=True)
+        if content is None:
+            (who / "03_masks.ipynb").symlink_to(outside)
+            continue
+        (who / "answers.ipynb").write_bytes(content)
+        if name in TRICKS:  # files beside a notebook are nobody's business
+            for shadow in ("conftest.py", "sitecustomize.py", "torch.py", "json.py", "nbval.py", "pytest.py"):
+                (who / shadow).write_text(f"open({str(folder / 'taken')!r}, 'w'); raise SystemExit")
+            (who / "pytest.ini").write_text("[pytest]\naddopts = --collect-only\npython_files = *")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("HOME", str(home))
+    patch.setenv("TMPDIR", place)
+    patch.setenv("MPLCONFIGDIR", str(folder / "matplotlib"))  # our own charts'
+    patch.setattr(tempfile, "tempdir", None)
+    watched = [handed_in, home, outside, *(ROOT / name for name in ("transformer_lab", "notebooks", "solutions"))]
+    before = _digests(watched)
+    try:
+        outcome = grade_batch(
+            [handed_in], folder / "out", lambda _, course: Grader(LIMITS, 2, True, seed, course), course
+        )
+    finally:
+        patch.undo()
+    left = [str(path) for path in Path(place).rglob("*")] + _left_running(place)
+    left += ["taken"] if (folder / "taken").exists() else []
+    expected = {name: wanted for name, (_, wanted) in submissions.items()}
+    shutil.rmtree(place)
+    return Batch(handed_in, folder / "out", outcome, expected, before, _digests(watched), left)
+
+
+def _digests(watched: list[Path]) -> dict[str, str]:
+    found = {}
+    for top in watched:
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_symlink():
+                found[str(path)] = os.readlink(path)
+            elif path.is_file() and "__pycache__" not in path.parts:
+                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+            elif path.is_dir() and path.name != "__pycache__":
+                found[str(path)] = ""
+    return found
+
+
+def _left_running(place: str) -> list[str]:
+    """Processes and sockets that have to do with this folder, and processes of users that are nobody's."""
+    found = []
+    end = time.monotonic() + 10  # the system needs a moment to take them away
+    while time.monotonic() < end:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if place in " ".join(process.cmdline()) or process.uids().real >= 1_000_000_000:
+                    found.append(f"process {process.cmdline()}")
+            except psutil.Error:
+                continue
+        sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+        found += [f"socket {line}" for line in sockets if place in line]
+        if not found:
+            break
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hostile")
+
+
+@pytest.fixture(scope="module")
+def honest_ones(course: Course) -> dict[str, tuple[bytes, object]]:
+    return {
+        name: (json.dumps(_notebook(course, notebook, cells)).encode(), marks)
+        for name, (notebook, cells, marks) in honest.SUBMISSIONS.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(course: Course, folder: Path, honest_ones: dict) -> Batch:
+    (folder / "alone").mkdir()
+    return _graded(course, folder / "alone", honest_ones, seed=1)
+
+
+@pytest.fixture(scope="module")
+def batch(course: Course, folder: Path, honest_ones: dict) -> Iterator[Batch]:
+    """All together: the honest ones, the tricks, and damaged files."""
+    points = {name: {e.name: e.points for e in course.exercises(name)} for name in (MASKS, ATTENTION)}
+    submissions = dict(honest_ones)
+    for name, (cells, marks) in TRICKS.items():
+        notebook = MASKS if set(cells) <= set(points[MASKS]) else ATTENTION
+        answers = dict.fromkeys(points[notebook], "#RIGHT") | cells
+        wanted = None if marks is None else _full(points[notebook]) | marks
+        submissions[name] = json.dumps(_notebook(course, notebook, answers)).encode(), wanted
+    right = _notebook(course, MASKS, dict.fromkeys(points[MASKS], "#RIGHT"))
+    for name, (make, marks) in files.GRADED.items():
+        submissions[name] = make(json.loads(json.dumps(right))), _full(points[MASKS]) | marks
+    for name, (make, problem) in files.NOT_GRADABLE.items():
+        submissions[name] = make(json.loads(json.dumps(right))), problem
+    submissions["a link"] = None, "it is a link"
+    (folder / "together").mkdir()
+    return _graded(course, folder / "together", submissions, seed=2)
+
+
+def marks(result: SubmissionResult) -> dict[str, tuple[str, float]]:
+    return {one.exercise: (one.state, one.earned) for one in result.exercises}
+
+
+@pytest.mark.parametrize("name", [*honest.SUBMISSIONS, *TRICKS, *files.GRADED])
+def test_it_gets_what_it_has_earned(batch, name):
+    result = batch.result(name)
+    assert result.problem == ""
+    if batch.expected[name] is None:
+        assert marks(result)["causal_mask"][1] == 0.0
+    else:
+        assert marks(result) == batch.expected[name]
+
+
+@pytest.mark.parametrize("name", [*files.NOT_GRADABLE, "a link"])
+def test_what_cannot_be_graded_is_reported_with_the_reason(batch, name):
+    result = batch.result(name)
+    assert result.exercises == ()
+    assert batch.expected[name] in result.problem
+    assert "\n" not in result.problem
+
+
+def test_there_are_many():
+    assert len(TRICKS) + len(files.GRADED) + len(files.NOT_GRADABLE) >= 40
+
+
+def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
+    """Of another secret seed, beside others that burn processors, memory and processes."""
+
+    def rows(one: Batch) -> dict[str, dict[str, str]]:
+        text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")
+        return {row["student"]: row for row in csv.DictReader(io.StringIO(text))}
+
+    assert rows(alone).keys() == {f"{name} n{place:03}" for place, name in enumerate(honest.SUBMISSIONS)}
+    for student, row in rows(alone).items():
+        assert rows(batch)[student] == row
+        page = f"feedback/{student}.html"
+        assert (batch.out / page).read_text() == (alone.out / page).read_text()
+    for name in honest.SUBMISSIONS:
+        assert alone.result(name).exercises == batch.result(name).exercises
+
+
+def test_none_delays_the_batch_beyond_its_limit(batch):
+    for entry in batch.outcome.entries:
+        assert entry.result.seconds < LIMITS.submission_seconds + EXTRA_SECONDS
+
+
+def test_nothing_is_changed_and_nothing_is_left(alone, batch):
+    """The checkout, the home folder, what was handed in; files, processes and sockets."""
+    for one in (alone, batch):
+        assert {path for path in one.before | one.after if one.before.get(path) != one.after.get(path)} == set()
+        assert one.left == []
+
+
+# What the instructor opens --------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """Collects what could run, or load something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "iframe", "object", "embed", "link", "base", "form", "svg", "math", "template"):
+            self.found.append(tag)
+        for name, value in attributes:
+            if name.startswith("on") or name in ("srcdoc", "formaction", "style"):
+                self.found.append(f"{tag} {name}")
+            if name in ("href", "src", "srcset") and not (value or "").startswith(("data:image/", "feedback/", "#")):
+                self.found.append(f"{tag} {name}={value}")
+            if name == "http-equiv" and value != "Content-Security-Policy":
+                self.found.append(f"{tag} {value}")
+        if tag not in ("meta", "img", "source", "br", "hr", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.found.append(f"</{tag}> closes another")
+
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def test_no_page_runs_what_a_submission_holds(batch):
+    pages = [batch.out / "summary.html", *(batch.out / "feedback").iterdir()]
+    assert len(pages) == len(batch.expected) + 1
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        read = Page(text)
+        assert (read.found, read.open) == ([], []), page
+        assert "Content-Security-Policy" in text
+        assert not CONTROLS.search(text.replace("\r", "")), page
+
+
+def test_a_browser_runs_nothing_of_a_page(batch):
+    """What a parser takes for text may be a script to a browser."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no Chromium on the PATH: apt-get install chromium")
+    whole = batch.folder.parent / "all.html"  # without its policy and its title, so that nothing but the text guards it
+    pages = [path.read_text(encoding="utf-8") for path in sorted((batch.out / "feedback").iterdir())]
+    pages.append((batch.out / "summary.html").read_text(encoding="utf-8"))
+    bodies = [re.sub(r"<title>.*?</title>|<meta http-equiv=[^>]*>", "", page) for page in pages]
+    ending = '<script>document.body.append(document.title === "untouched" ? "all" + " quiet" : "taken")</script>'
+    whole.write_text(f"<title>untouched</title>{''.join(bodies)}{ending}", encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="tlh-") as profile:
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"--user-data-dir={profile}"]
+        ran = subprocess.run([*command, whole.as_uri()], capture_output=True, text=True, timeout=120, check=False)
+    assert "all quiet" in ran.stdout, ran.stderr[-2000:]
+
+
+def test_a_page_shows_what_it_does_not_run(batch):
+    """Otherwise the test above could pass because nothing is shown at all."""
+    pages = [path.read_text(encoding="utf-8") for path in (batch.out / "feedback").iterdir()]
+    assert any("&lt;img src=x onerror=document.title=6&gt;" in page for page in pages)
+
+
+def test_every_table_and_export_can_be_read(batch):
+    rows = list(csv.reader(io.StringIO((batch.out / "gradebook.csv").read_text(encoding="utf-8-sig"))))
+    assert len(rows) == len(batch.expected) + 1
+    assert {len(row) for row in rows} == {len(rows[0])}
+    for cell in (cell for row in rows for cell in row):
+        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+        assert not CONTROLS.search(cell)
+        assert "\n" not in cell
+    reports = list((batch.out / "junit").iterdir())
+    assert len(reports) == len(batch.expected)
+    for report in reports:
+        suite = ElementTree.parse(report).find("testsuite")
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+        assert not CONTROLS.search("".join(suite.itertext()))
+    results = list((batch.out / "gradescope").rglob("results.json"))
+    assert len(results) == len(batch.expected)
+    for path in results:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        assert said["score"] <= sum(test["max_score"] for test in said["tests"])
+        assert not CONTROLS.search(json.dumps(said, ensure_ascii=False))
+    assert all(path.resolve().is_relative_to(batch.out.resolve()) for path in batch.out.rglob("*"))
+    with sqlite3.connect(batch.out / "gradebook.sqlite") as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert database.execute("SELECT count(*) FROM results").fetchone() == (len(batch.expected),)
+
+
+def test_no_terminal_is_told_what_to_do(batch):
+    for line in as_lines(batch.outcome):
+        assert line.isprintable()

@@ -1,0 +1,354 @@
+"""Kernels from outside: their ends, their limits, and messages that are not what they should be."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from queue import Empty
+
+import pytest
+
+from transformer_lab.classroom import kernels
+from transformer_lab.classroom.kernels import Kernel, KernelEnded, Zygotes, clean_text
+from transformer_lab.classroom.limits import Limits
+from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.classroom.stubbed import write_stubbed_package
+
+LONG = 60.0  # seconds: no test waits for it
+needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox() or "there is one")
+
+
+@pytest.fixture(scope="module")
+def source():
+    """The folder of a run, the socket of a notebook's zygote, and the stubbed package."""
+    with tempfile.TemporaryDirectory(prefix="tl-", dir="/tmp") as made:
+        folder = Path(made)
+        write_stubbed_package(folder / "p", ["01_attention"])
+        zygotes = Zygotes(folder)
+        try:
+            yield folder, zygotes.notebook("z", folder / "p"), folder / "p"
+        finally:
+            zygotes.close()
+
+
+@pytest.fixture
+def kernel_with(source):
+    """Starts kernels with these limits, in a sandbox where there can be one."""
+    folder, socket, package = source
+    started = []
+
+    def start(sandboxed: bool = not why_no_sandbox(), seconds: float = LONG, **limits: int) -> Kernel:
+        work = Path(tempfile.mkdtemp(dir=folder))
+        started.append(Kernel(socket, package, work / "k", Limits(**limits), seconds, sandboxed))
+        return started[-1]
+
+    yield start
+    for kernel in started:
+        kernel.stop()
+
+
+def run(kernel: Kernel, code: str, seconds: float = LONG) -> list[tuple[str, dict]]:
+    """What a cell shows."""
+    request = kernel.execute_cell_input(code)
+    kernel.await_reply(request, seconds)
+    return shown(kernel)
+
+
+def shown(kernel: Kernel) -> list[tuple[str, dict]]:
+    found = []
+    while not kernels._is_idle(message := kernel.get_message()):
+        found.append((message["msg_type"], message["content"]))
+    return found
+
+
+def printed(kernel: Kernel, code: str) -> str:
+    return "".join(content.get("text", str(content)) for _, content in run(kernel, code))
+
+
+def test_cells_share_their_names_and_show_results_and_errors(kernel_with):
+    kernel = kernel_with()
+    assert run(kernel, "x = 20 + 1") == []
+    (kind, content), *_ = run(kernel, "x * 2")
+    assert (kind, content["data"]) == ("execute_result", {"text/plain": "42"})
+    (kind, content), *_ = run(kernel, "1 / 0")
+    assert (kind, content["ename"]) == ("error", "ZeroDivisionError")
+
+
+def test_it_has_the_stubbed_package(kernel_with):
+    code = "import transformer_lab.model as m, numpy as np\nm.scaled_dot_product_attention(1, 2, 3)"
+    assert run(kernel_with(), code)[-1][1]["ename"] == "NotImplementedError"
+
+
+def test_a_new_kernel_knows_nothing_of_the_one_before(kernel_with):
+    first = kernel_with()
+    run(first, "secret = 1; open('/tmp/left_behind', 'w').write('x')")
+    first.stop()
+    second = kernel_with()
+    assert run(second, "secret")[-1][1]["ename"] == "NameError"
+    if second.sandbox is not None:
+        assert "left_behind" not in printed(second, "import os; print(os.listdir('/tmp'))")
+    else:
+        Path("/tmp/left_behind").unlink()
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import os; os._exit(3)", "status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+    ],
+)
+def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
+    """Not after the cell's time: nobody here waits so long."""
+    kernel = kernel_with()
+    with pytest.raises(KernelEnded, match=says):
+        run(kernel, code)
+    assert not kernel.is_alive()
+
+
+def test_exit_at_the_end_of_a_cell_ends_nothing(kernel_with):
+    kernel = kernel_with()
+    run(kernel, "exit()")
+    assert "still there" in printed(kernel, "import time; time.sleep(0.3); print('still there')")
+
+
+def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
+    kernel = kernel_with()
+    request = kernel.execute_cell_input("x = 1\nwhile True: pass")
+    with pytest.raises(Empty):
+        kernel.await_reply(request, 0.3)
+    kernel.interrupt()
+    assert shown(kernel)[-1][1]["ename"] == "KeyboardInterrupt"
+    assert printed(kernel, "print(x)") == "1\n"
+
+
+def test_a_cell_that_swallows_interrupts_is_killed_with_its_kernel(kernel_with, monkeypatch):
+    monkeypatch.setattr(kernels, "INTERRUPT_SECONDS", 0.5)
+    kernel = kernel_with()
+    swallow = "import time\nwhile True:\n  try: time.sleep(9)\n  except BaseException: pass"
+    request = kernel.execute_cell_input(swallow)
+    with pytest.raises(Empty):
+        kernel.await_reply(request, 0.3)
+    kernel.interrupt()
+    with pytest.raises(Empty):
+        shown(kernel)
+    assert not kernel.is_alive()
+    kernel.stop()  # nbval calls it now
+
+
+def test_the_keeper_ends_a_kernel_whose_time_is_up(kernel_with):
+    """Even if the grader forgot it."""
+    with pytest.raises(KernelEnded) as ended:
+        run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
+    assert ended.value.reason == "time"
+
+
+@needs_sandbox
+def test_processes_are_counted_together_in_their_memory(kernel_with):
+    """Each of these has less than is allowed."""
+    kernel = kernel_with(memory=700 * 2**20)
+    code = (
+        "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    x = b'1' * 300_000_000; time.sleep(99)\n"
+        "time.sleep(99)"
+    )
+    with pytest.raises(KernelEnded) as ended:
+        run(kernel, code)
+    assert ended.value.reason == "memory"
+
+
+@needs_sandbox
+def test_files_in_memory_count_as_memory(kernel_with):
+    kernel = kernel_with(memory=330 * 2**20)
+    code = (
+        "import time\nfor name in ('/tmp/1', '/tmp/2', '/tmp/3', '/tmp/4', '/dev/shm/5'):\n"
+        "  with open(name, 'wb') as file:\n    for _ in range(60): file.write(b'1' * 1_000_000)\ntime.sleep(99)"
+    )
+    with pytest.raises(KernelEnded) as ended:
+        run(kernel, code)
+    assert ended.value.reason == "memory"
+
+
+def test_one_process_cannot_take_more_memory_than_all_may(kernel_with):
+    shown = run(kernel_with(memory=600 * 2**20), "x = bytearray(900_000_000)")
+    assert shown[-1][1]["ename"] == "MemoryError"
+
+
+@needs_sandbox
+def test_forks_without_end_are_refused(kernel_with):
+    code = (
+        "import os, time\nn = 0\ntry:\n  while n < 500:\n    if os.fork() == 0: time.sleep(99)\n    n += 1\n"
+        "except OSError: print('refused')"
+    )
+    try:
+        outcome = printed(kernel_with(processes=40), code)
+    except KernelEnded as ended:  # the keeper was quicker
+        outcome = ended.reason
+    assert outcome in ("refused\n", "processes")
+
+
+@needs_sandbox
+def test_detached_processes_end_with_the_kernel(kernel_with):
+    kernel = kernel_with()
+    held = os.dup(kernel.sandbox.namespaces[1])  # its number is given to no other namespace
+    space = os.fstat(held).st_ino
+    run(
+        kernel,
+        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(999)\n  os._exit(0)",
+    )
+    assert len(_processes(space)) > 2
+    kernel.stop()
+    assert _processes(space) == []
+    os.close(held)
+
+
+def _processes(space: int) -> list[str]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found += [name] * (os.stat(f"/proc/{name}/ns/pid").st_ino == space)
+        except OSError:
+            continue
+    return found
+
+
+@needs_sandbox
+def test_the_kernel_has_no_rights(kernel_with):
+    code = """
+        import ctypes, json, os, socket
+        status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+        libc = ctypes.CDLL(None)
+        def fails(call):
+            try: return call() == -1
+            except OSError: return True
+        print(json.dumps({
+            "root": os.getuid() == 0, "rights": int(status["CapEff"], 16) | int(status["CapBnd"], 16),
+            "new": int(status["NoNewPrivs"]), "processes": len(list(filter(str.isdigit, os.listdir("/proc")))) < 8,
+            "refused": [fails(call) for call in (
+                lambda: os.memfd_create("x"), lambda: libc.unshare(0x10000000), lambda: libc.shmget(0, 4096, 0o1600),
+                lambda: libc.ptrace(0, 0, 0, 0), lambda: socket.create_connection(("1.1.1.1", 80), 1),
+                lambda: open("/run/kernel/x", "w"), lambda: os.kill(1, 9))],
+        }))
+    """
+    found = json.loads(printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())))
+    kill_is_refused = os.geteuid() == 0  # of an ordinary user all processes are the same; the first one is immune
+    assert found.pop("refused")[: 6 + kill_is_refused] == [True] * (6 + kill_is_refused)
+    assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
+
+
+@needs_sandbox
+def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
+    code = """
+        import os
+        for top in ("/", "/dev/shm", "/tmp"):
+            for folder, folders, files in os.walk(top):
+                folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/usr", "/sys")]
+                for name in files + folders:
+                    if name in ("solutions", "notebook_01_attention.py", "01_attention.ipynb", ".git", "judge.py"):
+                        print(os.path.join(folder, name))
+    """
+    assert printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())) == ""
+
+
+# Floods and lies ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for _ in range(300): print('x' * 100_000)",
+        "print('x' * 20_000_000)",
+        "from IPython.display import HTML, display\nfor _ in range(2000): display(HTML('x' * 5000))",
+        "from IPython.display import HTML, display\ndisplay(HTML('x' * 30_000_000))",
+        "import sys\nfor _ in range(3000): print('x'); sys.stdout.flush()",
+    ],
+    ids=["many texts", "one text", "many displays", "one display", "many messages"],
+)
+def test_floods_of_output_are_read_and_forgotten(kernel_with, code, monkeypatch):
+    monkeypatch.setattr(kernels, "QUIET_SECONDS", 0.5)
+    kernel = kernel_with()
+    found = run(kernel, code)
+    assert len(found) <= kernels.CELL_MESSAGES
+    assert sum(kernels._characters(content) for _, content in found) < 2 * kernels.CELL_CHARACTERS
+    assert printed(kernel, "print(1)") == "1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["print('\ud800')", "x = '\udcff'", "# \x00", "raise ValueError('\\ud800 \\x1b[31m')", ""],
+    ids=["lone surrogate", "escaped byte", "null", "in an error", "nothing"],
+)
+def test_strange_text_in_cells_harms_nobody(kernel_with, text):
+    kernel = kernel_with()
+    run(kernel, text)
+    assert printed(kernel, "print(1)") == "1\n"
+
+
+def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"msg_id": "1"}', header=None):
+    header = json.dumps({"msg_type": kind}) if header is None else header
+    return [b"topic", kernels.DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [b"x"] * 3,
+        [kernels.DELIMITER],
+        message()[:-1],
+        message(parent='{"msg_id": "2"}'),
+        message(parent='{"msg_id": ["1"]}'),
+        message(parent="[]"),
+        message(parent="1" * 5000),
+        message(header="null"),
+        message(header='{"msg_type": 3}'),
+        message(content="[" * 100_000),
+        message(content="[]"),
+        message(content='"text"'),
+        message(content="\x00"),
+        message(kind="comm_open"),
+        message(kind="status", content='{"execution_state": ["idle"]}'),
+        [*message()[:-1], b"\xff\xfe"],
+    ],
+)
+def test_messages_that_are_none_are_passed_over(frames):
+    parsed = kernels._parsed(frames, "1")
+    assert parsed is None or kernels._checked(parsed) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "checked"),
+    [
+        ("stream", {"name": [], "text": {}}, {"name": "stdout", "text": ""}),
+        ("stream", {"name": "stderr", "text": "\x1b[2Ja\ud800\b"}, {"name": "stderr", "text": "a��"}),
+        ("error", {"ename": 1, "traceback": "no list"}, {"ename": "", "evalue": "", "traceback": []}),
+        ("error", {"traceback": [1, None, "line"]}, {"ename": "", "evalue": "", "traceback": ["", "", "line"]}),
+        ("display_data", {"data": {"text/plain": 3, "a": "b"}}, {"data": {"a": "b"}, "metadata": {}}),
+        ("display_data", {"data": [1], "metadata": "x"}, {"data": {}, "metadata": {}}),
+        ("execute_result", {"execution_count": "DROP"}, {"data": {}, "metadata": {}, "execution_count": 1}),
+    ],
+)
+def test_of_a_message_only_what_its_kind_has_is_kept(kind, content, checked):
+    parsed = kernels._parsed(message(kind, json.dumps(content)), "1")
+    assert kernels._checked(parsed)["content"] == checked
+
+
+def test_clean_text_has_nothing_that_a_terminal_obeys():
+    assert clean_text("\x1b]0;title\x07\x1b[31mred\x1b[0m\r\x9b1m\u0000") == "red��1m�"
+    assert clean_text("x" * 20, 10) == "x" * 10 + " …"
+    assert clean_text(b"bytes") == ""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it forks")
+def test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children(kernel_with):
+    """As on macOS: less is guarded, but nothing is left."""
+    import psutil
+
+    kernel = kernel_with(sandboxed=False)
+    code = (
+        "import os, time\nchild = os.fork()\nif child == 0:\n  os.setsid(); time.sleep(999)\nprint(os.getpid(), child)"
+    )
+    numbers = [int(number) for number in printed(kernel, code).split()]
+    assert all(map(psutil.pid_exists, numbers))
+    kernel.stop()
+    assert not any(map(psutil.pid_exists, numbers))

@@ -1,0 +1,96 @@
+"""`pytest --transformer-lab-grade`: the same through plain pytest."""
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from transformer_lab.classroom.course import exercise_of
+
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+
+
+def pytest_in(folder, *arguments):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return subprocess.run(
+        [*PYTEST, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_it_costs_other_runs_of_pytest_nothing():
+    """pytest imports it in every run on a machine that has the package."""
+    code = "import sys, transformer_lab.classroom.plugin; print({'torch', 'nbval', 'numpy', 'zmq'} & {*sys.modules})"
+    asked = [sys.executable, "-c", code]
+    assert subprocess.run(asked, capture_output=True, text=True, timeout=100, check=True).stdout == "set()\n"
+
+
+def test_pytest_finds_it():
+    from importlib.metadata import entry_points
+
+    assert entry_points(group="pytest11")["transformer_lab"].value == "transformer_lab.classroom.plugin"
+
+
+@pytest.fixture(scope="module")
+def graded(course, tmp_path_factory):
+    """A run on a notebook with one exercise right, one wrong, and one not attempted."""
+    folder = tmp_path_factory.mktemp("handed in")
+    notebook = course.notebook("03_masks")
+    for cell in notebook.cells:
+        if exercise_of(cell) == "padding_mask":
+            cell.source = "def padding_mask(tokens, pad_id):\n    return (tokens != pad_id)[:, None, None, :]\n1 / 0"
+        if exercise_of(cell) == "causal_mask":
+            cell.source = (
+                "# NBVAL_SKIP\ndef causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length)"
+            )
+    (folder / "03 masks (1).ipynb").write_text(json.dumps(notebook))
+    (folder / "test_forged.py").write_text("def test_forged(): pass")
+    (folder / "conftest.py").write_text("")  # as in most projects: pytest looks then which plug-ins belong to it
+    ran = pytest_in(folder, "--transformer-lab-grade", "03 masks (1).ipynb", "--junitxml=junit.xml")
+    return ran, folder
+
+
+def test_it_prints_a_line_for_each_exercise(graded):
+    ran, _ = graded
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    assert ["padding_mask", "passed", "1", "of", "1"] in lines, ran.stdout + ran.stderr
+    assert ["causal_mask", "failed", "0", "of", "1"] in lines
+    assert ["target_mask", "not", "attempted", "0", "of", "1"] in lines
+    assert "1 of 3 points" in ran.stdout
+    assert ran.returncode == 1
+
+
+def test_junit_has_cells_and_exercises_with_their_ids_and_points(graded):
+    _ran, folder = graded
+    cases = {}
+    for case in ElementTree.parse(folder / "junit.xml").getroot().iter("testcase"):
+        cases[case.get("name")] = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert cases["padding_mask"] == {
+        "exercise": "padding_mask",
+        "cell_id": "exercise-padding_mask",
+        "state": "passed",
+        "points": "1",
+        "possible": "1",
+    }
+    assert {"cell_id": "check-causal_mask", "check": "causal_mask"} in cases.values()
+    assert "test_forged" not in cases
+
+
+def test_it_leaves_nothing_behind(graded):
+    _, folder = graded
+    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
+        "03 masks (1).ipynb",
+        "conftest.py",
+        "junit.xml",
+        "test_forged.py",
+    ]
+
+
+def test_a_file_that_is_no_notebook_is_refused_in_one_line(tmp_path):
+    (tmp_path / "mine.ipynb").write_text("{")
+    ran = pytest_in(tmp_path, "--transformer-lab-grade", "mine.ipynb")
+    assert ran.returncode == 4
+    (line,) = ran.stderr.strip().splitlines()
+    assert "cannot be graded" in line

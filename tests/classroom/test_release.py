@@ -1,0 +1,92 @@
+"""Without these, an instructor could hand out an answer, or lose a file, or not know what was handed out."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.release import release
+from transformer_lab.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def course() -> Course:
+    return Course.find()
+
+
+def test_what_is_handed_out(course, tmp_path):
+    """The notebook to the byte, a page for people, and a list with points and checksums for programs."""
+    written = release("01", tmp_path / "new" / "handout", course)
+    assert [path.name for path in written] == ["01_attention.ipynb", "README.md", "manifest.json"]
+    assert all(path.is_file() for path in written)
+    assert written[0].read_bytes() == (ROOT / "notebooks" / "01_attention.ipynb").read_bytes()
+    manifest = json.loads(written[2].read_text())
+    entry = manifest["notebooks"]["01_attention"]
+    assert entry["sha256"] == hashlib.sha256(written[0].read_bytes()).hexdigest()
+    assert manifest["README.md"] == hashlib.sha256(written[1].read_bytes()).hexdigest()
+    exercises = course.exercises("01_attention")
+    assert [one["name"] for one in entry["exercises"]] == [exercise.name for exercise in exercises]
+    assert entry["points"] == sum(exercise.points for exercise in exercises)
+    cells = {cell.id for cell in course.notebook("01_attention").cells}
+    assert {one["cell"] for one in entry["exercises"]} <= cells
+    assert "`softmax` (1)" in written[1].read_text()
+
+
+def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
+    """A folder grows over a term; the list must hold all of it, and the same release be the same bytes."""
+    names = course.chosen([], everything=True)
+    for name in names:
+        release(name, tmp_path / "one", course)
+    for name in [*reversed(names), names[0]]:
+        release(name, tmp_path / "other", course)
+    one, other = ({p.name: p.read_bytes() for p in (tmp_path / folder).iterdir()} for folder in ("one", "other"))
+    assert one == other
+    assert set(json.loads(one["manifest.json"])["notebooks"]) == set(names)
+
+
+def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
+    """An instructor works in the notebooks too."""
+    folder = tmp_path / "course"
+    folder.mkdir()
+    shutil.copy(ROOT / "solutions" / "01_attention.ipynb", folder)
+    with pytest.raises(InputError, match=r"01_attention\.ipynb holds an answer to `softmax`: build it anew"):
+        release("01", tmp_path / "handout", Course(folder))
+    assert not (tmp_path / "handout").exists()
+
+    notebook = course.notebook("01_attention")
+    notebook.cells[1].outputs = [nbformat.v4.new_output("stream", text="secret")]
+    notebook.cells[1].execution_count = 7
+    nbformat.write(notebook, folder / "01_attention.ipynb")
+    (path, *_) = release("01", tmp_path / "handout", Course(folder))
+    assert path.read_bytes() == (ROOT / "notebooks" / "01_attention.ipynb").read_bytes()
+
+
+def test_work_is_not_overwritten(course, tmp_path):
+    """`release 01 --out .` in the folder of a student, or of the instructor who tries the exercises."""
+    (path, *_) = release("01", tmp_path, course)
+    release("01", tmp_path, course)  # nothing was done in it
+    path.write_text("my work")
+    with pytest.raises(InputError, match="changed since: move it away"):
+        release("01", tmp_path, course)
+    assert path.read_text() == "my work"
+    (tmp_path / "manifest.json").write_text("[1, 2")
+    with pytest.raises(InputError, match="no list of a release"):
+        release("03", tmp_path, course)
+    assert not (tmp_path / "03_masks.ipynb").exists()
+
+
+@pytest.mark.parametrize("name", ["99", "masks", "../01_attention", "", "01_attention.ipynb.bak"])
+def test_a_notebook_that_is_not_there(course, tmp_path, name):
+    with pytest.raises(InputError, match="there is no notebook"):
+        release(name, tmp_path, course)
+
+
+def test_a_folder_without_notebooks(tmp_path):
+    with pytest.raises(InputError, match=r"no notebooks like 01_attention\.ipynb"):
+        Course(tmp_path)

@@ -1,0 +1,219 @@
+"""Without these, a library's answer would pass for a student's, or a copied answer would not be seen, or honest people
+would be on the instructor's list."""
+
+import inspect
+import textwrap
+
+import pytest
+
+from transformer_lab.authoring.stubs import stub
+from transformer_lab.classroom.review import MOST_FLAGS, Similar, review, similar
+from transformer_lab.exercises import exercises
+
+ATTENTION = exercises()["scaled_dot_product_attention"]
+HEADS = exercises()["MultiHeadAttention"]
+COURSE = [
+    "import math\nimport numpy as np\nimport torch\nfrom torch import Tensor, nn\nfrom transformer_lab import check"
+]
+
+
+def answer(body: str, before: str = "") -> str:
+    return f"{before}def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):\n    return {body}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "flag"),
+    [
+        (answer("nn.functional.scaled_dot_product_attention(query, key, value)"), "line 2 uses `torch.nn.functional."),
+        (answer("F.scaled_dot_product_attention(query, key, value)"), "line 2 uses `torch.nn.functional.scaled"),
+        (
+            answer("sdpa(query, key)", "from torch.nn.functional import scaled_dot_product_attention as sdpa\n"),
+            "line 3",
+        ),
+        (answer("f(query)", "f = torch.nn.functional.scaled_dot_product_attention\n"), "line 1 uses"),
+        (answer("getattr(torch.nn.functional, 'scaled_dot_product_attention')(query)"), "line 2 uses `torch.nn."),
+        (answer("torch._C._nn.scaled_dot_product_attention(query)"), "line 2 uses `torch._C._nn.scaled_dot"),
+        (answer("scaled_dot(query)", "from torch.nn.functional import *\n"), "line 1 uses `torch.nn.functional.*`"),
+        (answer("nn.MultiheadAttention(4, 1)(query, key, value)"), "line 2 uses `torch.nn.MultiheadAttention`"),
+        (answer("nn.modules.activation.MultiheadAttention(4, 1)(query)"), "line 2 uses `torch.nn.modules.activation."),
+        (answer("a(query)", "from transformer_lab.model import fused_attention as a\n"), "does not build on"),
+        (answer("m.fused_attention(query)", "import transformer_lab.model as m\n"), "line 3 uses `transformer_lab."),
+        (answer("transformer_lab.solution('x')", "import transformer_lab\n"), "line 3 uses `transformer_lab.solution`"),
+        (answer("eval('F.' + 'scaled')"), "line 2 uses `eval`"),
+        (answer("inspect.getsource(query)", "import inspect\n"), "line 3 uses `inspect.getsource`"),
+        ("%load_ext x\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 4 uses `torch.nn.functional."),
+    ],
+)
+def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
+    """Each is a way that somebody would try to call it by."""
+    flags = review(ATTENTION, source, [], COURSE)
+    assert any(flag in text for text in flags), flags
+    assert not any("\n" in text for text in flags)
+
+
+def test_an_answer_in_another_cell_is_found():
+    """A helper is a part of the answer; a cell that the answer does not use is none."""
+    helper = "def helper(*arguments):\n    return nn.functional.scaled_dot_product_attention(*arguments)\n"
+    through = "def through(*arguments):\n    return helper(*arguments)"
+    unused = "expected = nn.MultiheadAttention(4, 1)"
+    flags = review(ATTENTION, answer("through(query, key, value)"), [helper, through, unused], COURSE)
+    assert flags == ("line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`",)
+
+
+def test_an_import_of_another_cell_is_known():
+    """`import torch.nn.functional as tnf` may stand in a cell of its own."""
+    cells = ["import torch.nn.functional as tnf"]
+    assert review(ATTENTION, answer("tnf.scaled_dot_product_attention(query, key)"), cells, COURSE)
+
+
+HONEST = [
+    "weights = torch.softmax(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), -1)",
+    "softmax = nn.Softmax(dim=-1)\nweights = softmax(query)",
+    "nn.functional.softmax(query, dim=-1), check",
+    "F = 3\nprint(F)",
+    "sys.float_info.max, os.path",
+]
+
+
+@pytest.mark.parametrize("line", HONEST)
+def test_an_honest_answer_is_not_flagged(line):
+    """What the exercise does not ban, what the course imports, and variables that are called like something else."""
+    source = f"import os\nimport sys\n{line}\n"
+    assert review(ATTENTION, source, [], COURSE) == ()
+
+
+def test_parts_that_the_exercise_builds_on_are_free():
+    """Notebook 02 brings `scaled_dot_product_attention` itself."""
+    course = ["from transformer_lab.mine import scaled_dot_product_attention\nfrom transformer_lab.model import Mask"]
+    source = "class MultiHeadAttention(nn.Module):\n    attend = scaled_dot_product_attention\n    other = Mask\n"
+    assert review(HEADS, source, [], course) == ()
+    own = "from transformer_lab.model import split_heads\n" + source
+    assert review(HEADS, own, [], course) == ()
+
+
+def test_a_name_of_their_own_hides_ours():
+    """A student's function may be called like one that another cell imports."""
+    course = ["from torch.nn.functional import scaled_dot_product_attention as attend"]
+    assert review(ATTENTION, answer("attend(query, key, value)"), [], course)
+    assert review(ATTENTION, "def attend(*x): return x\n" + answer("attend(query)"), [], course) == ()
+    assert review(ATTENTION, answer("attend(query)"), ["def attend(*x): return x"], course) == ()
+
+
+@pytest.mark.parametrize("name", exercises())
+def test_the_courses_own_answer_is_recognised_if_it_is_large_enough(name):
+    """`solution(...)` shows it to everybody."""
+    exercise = exercises()[name]
+    own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
+    flags = review(exercise, f"# mine\n{own}", [], [])
+    assert set(flags) <= {"but for names and comments it is the course's own answer"}
+
+
+def test_what_cannot_be_read_is_not_flagged():
+    for source in ("def f(:", "\0", "(" * 5_000, "%%bash\nrm -rf /", "x = '\ud800'", "-" * 40_000 + "1", ""):
+        assert review(ATTENTION, source, [source], [source]) == ()
+
+
+def test_there_are_only_so_many_flags():
+    """The page is the instructor's, and a submission must not fill it."""
+    source = "\n".join("eval('1')" for _ in range(200))
+    flags = review(ATTENTION, source, [], [])
+    assert len(flags) == MOST_FLAGS + 1
+    assert flags[-1] == f"and {200 - MOST_FLAGS} more"
+
+
+def test_a_flag_is_short_and_printable():
+    """An alias may stand for a name of any length."""
+    source = f"import transformer_lab.{'a' * 20_000} as x\nx.y\n"
+    (flag,) = review(ATTENTION, source, [], [])
+    assert len(flag) < 200
+
+
+# --- alike -----------------------------------------------------------------------------------------------------------
+
+BASE = """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"{d_model} does not go into {n_heads}")
+        self.n_heads = n_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.attend = scaled_dot_product_attention
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (split_heads(w(x), self.n_heads) for w, x in zip((self.w_q, self.w_k, self.w_v), (query, key, value)))
+        out, _ = self.attend(q, k, v, mask, self.dropout)
+        return self.w_o(combine_heads(out))
+"""
+RENAMED = BASE
+for old, new in {
+    "q, k, v": "first, second, third",
+    "out, _": "result, weights",
+    "(out)": "(result)",
+    "w(x)": "part(thing)",
+    "w, x": "part, thing",
+    "self.n_heads = n_heads": "# keep it\n        self.n_heads = n_heads\n",
+    "(self, d_model, n_heads, dropout=0.0)": "(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None",
+}.items():
+    RENAMED = RENAMED.replace(old, new)
+ONE_MORE = BASE.replace("        out, _", "        assert q is not None\n        out, _")
+ONE_OTHER = BASE.replace("raise ValueError(f", "raise TypeError(f")
+OTHER = """
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__()
+        assert d_model % n_heads == 0
+        self.h, self.d_k = n_heads, d_model // n_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+        self.p = nn.Dropout(dropout)
+
+    def attend(self, *inputs):
+        return scaled_dot_product_attention(*inputs)
+
+    def forward(self, query, key, value, mask=None):
+        batch = query.size(0)
+        q = self.w_q(query).view(batch, -1, self.h, self.d_k).transpose(1, 2)
+        k = self.w_k(key).view(batch, -1, self.h, self.d_k).transpose(1, 2)
+        v = self.w_v(value).view(batch, -1, self.h, self.d_k).transpose(1, 2)
+        heads = self.attend(q, k, v, mask, self.p)[0]
+        return self.w_o(heads.transpose(1, 2).reshape(batch, -1, self.h * self.d_k))
+"""
+
+
+@pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
+def test_a_copy_is_found(copy):
+    """As it is, with other names, comments and annotations, with one statement more, with one that is different."""
+    answers = [
+        ("ada", "MultiHeadAttention", BASE),
+        ("ben", "MultiHeadAttention", OTHER),
+        ("cy", "MultiHeadAttention", copy),
+    ]
+    assert similar(answers) == [Similar("MultiHeadAttention", ("ada", "cy"))]
+
+
+def test_answers_that_call_other_functions_are_not_the_same():
+    """The names of variables are left out, not those of what is called."""
+    others = BASE.replace("split_heads", "cut").replace("combine_heads", "join").replace("scaled_dot_product_", "my_")
+    assert similar([("ada", "MultiHeadAttention", BASE), ("ben", "MultiHeadAttention", others)]) == []
+
+
+def test_small_answers_and_other_exercises_are_left_out():
+    """Everybody's `softmax` is the same two lines."""
+    small = "def softmax(scores):\n    e = np.exp(scores - scores.max(-1))\n    return e / e.sum(-1)[..., None]"
+    assert similar([("ada", "softmax", small), ("ben", "softmax", small)]) == []
+    assert similar([("ada", "Encoder", BASE), ("ben", "Decoder", BASE)]) == []
+
+
+def test_the_same_student_twice_is_no_group():
+    assert similar([("ada", "MultiHeadAttention", BASE), ("ada", "MultiHeadAttention", RENAMED)]) == []
+
+
+def test_stubs_and_what_cannot_be_read_are_left_out():
+    """Half a class has not begun: they are all alike."""
+    for source in (stub(HEADS.answer, HEADS.blank), "def f(:" * 30, "(" * 5_000, "x = 1\n" + "-" * 30_000 + "1", ""):
+        assert similar([("ada", "MultiHeadAttention", source), ("ben", "MultiHeadAttention", source)]) == []

@@ -1,0 +1,193 @@
+"""Batches: each submission in a process of its own, with limits that hold for whatever is in it."""
+
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom.assemble import assemble
+from transformer_lab.classroom.course import exercise_of
+from transformer_lab.classroom.running import Grader, Limits, _Lines
+from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.classroom.submissions import Submission
+from transformer_lab.errors import InputError
+from transformer_lab.exercises import exercises
+
+ANSWERS = {name: inspect.getsource(exercises()[name].answer) for name in ("padding_mask", "causal_mask", "target_mask")}
+FULL = dict.fromkeys(ANSWERS, ("passed", 1.0))
+
+
+@pytest.fixture(scope="module")
+def grader(course):
+    with Grader(Limits(cell_seconds=5.0, submission_seconds=90.0), jobs=2, course=course) as grader:
+        yield grader
+
+
+@pytest.fixture(scope="module")
+def assembled(course):
+    """Assembles notebook 03 with the right answers, but for those that are given."""
+
+    def make(student, **sources):
+        notebook = course.notebook("03_masks")
+        for cell in notebook.cells:
+            if (name := exercise_of(cell)) is not None:
+                cell.source = sources.get(name, ANSWERS[name])
+        return assemble(Submission(student, f"{student}.ipynb", json.dumps(notebook).encode()), course)
+
+    return make
+
+
+def marks(result):
+    assert result.problem == ""
+    return {one.exercise: (one.state, one.earned) for one in result.exercises}
+
+
+def test_each_submission_gets_its_own_marks(grader, assembled):
+    """One after the other and two at once, whatever the others do."""
+    right = ANSWERS["causal_mask"]
+    before = {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
+    handed_in = {
+        "right": {},
+        "empty": {name: f"def {name}(*a):\n    raise NotImplementedError()" for name in ANSWERS},
+        "raises below": {"causal_mask": f"{right}\nraise RuntimeError('further down')"},
+        "loops below": {"causal_mask": f"{right}\nwhile True: pass"},
+        "dies": {"causal_mask": f"import os; os._exit(0)\n{right}"},
+        "dies when called": {"causal_mask": "def causal_mask(*a, **k):\n    import os; os._exit(0)"},
+        "syntax": {"causal_mask": "def causal_mask(:"},
+        "hides": {"causal_mask": f"{right}\ncheck = get_ipython = print = report = None"},
+        "forges": {
+            "causal_mask": "print('handed in: causal_mask')\ncheck = lambda f: print('passed')\ncausal_mask = 1"
+        },
+    }
+    results = {one.student: one for one in grader.grade(assembled(name, **cells) for name, cells in handed_in.items())}
+    assert results.keys() == handed_in.keys()
+    lost = FULL | {"causal_mask": ("killed", 0.0)}
+    assert {name: marks(result) for name, result in results.items()} == {
+        "right": FULL,
+        "empty": dict.fromkeys(ANSWERS, ("not attempted", 0.0)),
+        "raises below": FULL,
+        "loops below": FULL,
+        "dies": lost,
+        "dies when called": lost,
+        "syntax": FULL | {"causal_mask": ("failed", 0.0)},
+        "hides": FULL,
+        "forges": FULL | {"causal_mask": ("failed", 0.0)},
+    }
+    reports = {one.exercise: one.report for one in results["syntax"].exercises}
+    assert "SyntaxError" in reports["causal_mask"]
+    assert before == {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
+
+
+def _files():
+    return {name: Path(inspect.getsourcefile(exercises()[name].answer)) for name in ANSWERS}
+
+
+def test_interrupts_that_are_swallowed_cost_the_cell_and_not_the_rest(grader, assembled):
+    swallow = "import time\nwhile True:\n    try: time.sleep(9)\n    except BaseException: pass"
+    (result,) = grader.grade([assembled("stuck", padding_mask=swallow)])
+    assert marks(result) == FULL | {"padding_mask": ("timed out", 0.0)}
+
+
+def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
+    """Each of them stays below the limit of a cell; what was scored or timed out is told."""
+    slow = {name: f"{ANSWERS[name]}\nimport time; time.sleep(1.5)" for name in ANSWERS}
+    with Grader(Limits(cell_seconds=60.0, submission_seconds=3.0), jobs=1, course=course) as grader:
+        (result,) = grader.grade([assembled("slow", **slow)])
+    assert marks(result) == dict.fromkeys(ANSWERS, ("timed out", 0.0))
+
+
+def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
+    (result,) = grader.grade([assembled("\x1b[31m", causal_mask="raise ValueError('\\x1b[31m \\ud800 ]]>')")])
+    root = ElementTree.fromstring(result.junit)
+    assert {case.get("name") for case in root.iter("testcase")} >= set(ANSWERS)
+    assert root.find("testsuite").get("failures") != "0"
+    assert root.find("testsuite").get("hostname") is None
+
+
+def test_one_exercise_alone(grader, assembled):
+    """It uses the other two, of which one is wrong and one is lost."""
+    wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}
+    (result,) = grader.grade([assembled("one", **wrong)], only="target_mask")
+    assert marks(result) == {"target_mask": ("passed", 1.0)}
+
+
+def test_who_stops_to_listen_leaves_nothing_for_the_next(grader, assembled):
+    first = grader.grade(assembled(f"first {number}") for number in range(4))
+    next(first)
+    first.close()
+    (result,) = grader.grade([assembled("second")])
+    assert result.student == "second"
+
+
+def test_nothing_is_left_even_if_the_process_behind_it_dies(course, assembled, tmp_path, monkeypatch):
+    """The home folder is as it was; no process, socket or file of a submission is there.
+
+    The system ends processes where memory is short: those submissions are named, and the next ones are graded.
+    """
+    (tmp_path / ".config").mkdir()
+    (tmp_path / ".config" / "pytest.ini").write_text("of the instructor")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = _digest(tmp_path)
+    daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(999)"
+    cells = {"causal_mask": f"{ANSWERS['causal_mask']}\n{daemon}"}
+    with Grader(jobs=1, course=course) as grader:
+        folders = [grader._folder]
+        results = grader.grade(assembled(f"student {number}", **cells) for number in range(4))
+        assert marks(next(results)) == FULL
+        os.kill(grader._process.pid, 9)
+        second, third, fourth = results
+        folders.append(grader._folder)
+        assert second.problem.startswith("the grader stopped")
+        assert third.problem.startswith("the grader stopped")
+        assert marks(fourth) == FULL
+    assert not any(folder.exists() for folder in folders)
+    assert _digest(tmp_path) == before
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert not any(str(folder) in listed for folder in folders)
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(str(path).encode() + (path.read_bytes() if path.is_file() else b""))
+    return digest.hexdigest()
+
+
+def test_no_sandbox_is_refused_where_one_is_required(monkeypatch):
+    monkeypatch.setattr("transformer_lab.classroom.running.why_no_sandbox", lambda: "bubblewrap is not installed")
+    assert not Grader().sandboxed
+    with pytest.raises(InputError, match="bubblewrap is not installed"):
+        Grader(require_sandbox=True)
+
+
+def test_large_messages_in_both_directions_do_not_wait_for_each_other():
+    import socket
+    import threading
+
+    one, other = map(_Lines, socket.socketpair())
+    large = {"text": "x" * 5_000_000}
+    arrived = []
+
+    def send_and_receive():
+        other.send(large)
+        arrived.append(other.receive(60))
+
+    thread = threading.Thread(target=send_and_receive)
+    thread.start()
+    one.send(large)
+    arrived.append(one.receive(60))
+    thread.join()
+    assert arrived == [large, large]
+    one.close()
+    assert other.receive(60) is None
+
+
+@pytest.mark.skipif(not why_no_sandbox(), reason="there is a sandbox here")
+def test_without_a_sandbox_marks_are_the_same(grader, assembled):
+    (result,) = grader.grade([assembled("right")])
+    assert marks(result) == FULL

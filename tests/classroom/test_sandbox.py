@@ -1,0 +1,179 @@
+"""The sandbox: what is not there, what cannot be written, and that everything in it ends."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom import sandbox
+from transformer_lab.classroom.sandbox import Sandbox, SandboxError, command, why_no_sandbox
+
+needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox() or "there is one")
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    folders = tmp_path / "package", tmp_path / "sockets"
+    for folder in folders:
+        folder.mkdir()
+    (tmp_path / "package" / "seen").write_text("the package")
+    (tmp_path / "results").write_text("of another student")
+    return folders
+
+
+@pytest.fixture
+def inside(folders):
+    """Runs a shell script in a sandbox and gives what it prints."""
+
+    def run(script: str) -> str:
+        asked = [*command(*folders), "--", "sh", "-c", script]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    return run
+
+
+@needs_sandbox
+def test_neither_the_checkout_nor_homes_nor_other_students_are_there(inside, folders):
+    hidden = [CHECKOUT / "solutions", CHECKOUT / "transformer_lab", CHECKOUT / ".git", folders[0].parent / "results"]
+    hidden += [Path("/home"), Path("/etc/shadow"), Path("/sys"), Path("/var"), Path.home() / ".cache"]
+    script = "; ".join(f"test -e '{path}' && echo {path}" for path in hidden)
+    assert inside(f"{script}; echo end") == "end\n"
+
+
+@needs_sandbox
+def test_of_run_only_the_sockets_of_the_kernel_are_there(inside):
+    assert inside("ls /run") == "kernel\n"
+
+
+@needs_sandbox
+def test_the_package_and_the_environment_can_be_read(inside, folders):
+    assert inside(f"cat {folders[0]}/seen; ls -d {sys.prefix}") == f"the package{sys.prefix}\n"
+
+
+@needs_sandbox
+def test_nothing_but_small_memory_can_be_written(inside, folders):
+    places = ["/", "/usr", "/etc", "/dev", "/run", "/run/kernel", sys.prefix, str(folders[0]), "/proc/sys/kernel"]
+    script = "; ".join(f"(: > {place}/x) 2>/dev/null && echo {place}" for place in places)
+    assert inside(f"{script}; echo end") == "end\n"
+    for place, size in (("/tmp", sandbox.TMP_BYTES), ("/dev/shm", sandbox.SHM_BYTES)):
+        if "--size" in command(*folders):
+            assert inside(f"stat -f -c '%b %S' {place}") == f"{size // 4096} 4096\n"
+
+
+@needs_sandbox
+def test_there_is_no_network_and_no_other_process(inside):
+    assert "00000000" not in inside("cat /proc/net/route")
+    assert inside("cat /proc/net/dev | tail -n +3 | cut -d: -f1").split() in ([], ["lo"])
+    assert len(inside("ls -d /proc/[0-9]*").split()) <= 4
+
+
+@needs_sandbox
+def test_no_secret_comes_in_by_the_environment(inside, monkeypatch):
+    monkeypatch.setenv("SECRET_SEED", "4711")
+    assert "4711" not in inside("env")
+
+
+@needs_sandbox
+def test_everything_in_it_ends_with_it(folders):
+    made = Sandbox(*folders)
+    held = os.dup(made.namespaces[1])  # its number is given to no other namespace
+    assert made.kill()
+    assert os.fstat(held).st_ino not in [_space(name) for name in os.listdir("/proc") if name.isdigit()]
+    os.close(held)
+    assert made.kill()  # once more does no harm
+
+
+def _space(process: str) -> int:
+    try:
+        return os.stat(f"/proc/{process}/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def test_copies_of_the_answers_among_the_installed_packages_are_hidden(tmp_path):
+    installed = tmp_path / "lib" / "python3.11" / "site-packages" / "transformer_lab"
+    installed.mkdir(parents=True)
+    assert installed in sandbox._with_answers([tmp_path])
+
+
+def test_a_checkout_inside_of_what_is_bound_is_hidden():
+    assert CHECKOUT in sandbox._with_answers([CHECKOUT.parent])
+    assert not any(CHECKOUT.is_relative_to(folder) for folder in sandbox._with_answers([Path("/usr")]))
+
+
+def test_without_bubblewrap_there_is_a_reason(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    why_no_sandbox.cache_clear()
+    try:
+        assert "apt install bubblewrap" in why_no_sandbox()
+    finally:
+        monkeypatch.undo()
+        why_no_sandbox.cache_clear()
+
+
+def test_bubblewrap_that_may_not_make_namespaces_says_so(folders, tmp_path, monkeypatch):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SandboxError, match="No permissions"):
+        Sandbox(*folders)
+
+
+AS_NOBODY = """
+import ctypes, json, os, resource, sys
+from pathlib import Path
+from transformer_lab.classroom import sandbox, zygote
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+sys.prefix = sys.base_prefix = "/usr"  # ours may lie where nobody may read
+os.umask(0o077)
+package, sockets = Path(sys.argv[1]), Path(sys.argv[2])
+made = sandbox.Sandbox(package, sockets)
+reading, writing = os.pipe()
+if os.fork() == 0:
+    _, *namespaces = made.files()
+    zygote._enter(namespaces)
+    kernel = os.fork()
+    if kernel == 0:
+        zygote._give_up_rights({"file_bytes": 10**6, "cpu_seconds": 10, "memory": 2**30, "files": 50, "uid": None,
+            "own_count": sandbox.own_count_of_processes(), "processes": 20, "sandboxed": True})
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        forbidden = ctypes.CDLL(None).unshare(0x10000000)
+        found = {"pid": os.getpid(), "rights": int(status["CapEff"], 16), "unshare": forbidden, "root": os.listdir("/")}
+        os.write(writing, json.dumps(found).encode())
+        os._exit(0)
+    os._exit(os.waitpid(kernel, 0)[1])
+os.close(writing)
+os.wait()
+print(os.read(reading, 10000).decode())
+assert made.kill()
+"""
+
+
+@needs_sandbox
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="it becomes another user, which only root can")
+def test_an_ordinary_user_can_enter_a_sandbox_too(tmp_path):
+    """Their namespaces belong to a user namespace that must be entered first."""
+    import json
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="tl-") as made:  # pytest's own folder is for its user alone
+        folder = Path(made)
+        folder.chmod(0o755)
+        for name in ("package", "sockets"):
+            (folder / name).mkdir()
+            (folder / name).chmod(0o755)
+        asked = [sys.executable, "-c", textwrap.dedent(AS_NOBODY), str(folder / "package"), str(folder / "sockets")]
+        ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, cwd="/", check=False)
+    if "Permission denied" in ran.stderr or "No permissions" in ran.stderr:
+        pytest.skip("users may not make namespaces here")
+    found = json.loads(ran.stdout)
+    assert found["pid"] > 1
+    assert found["rights"] == 0
+    assert found["unshare"] == -1
+    assert "home" not in found["root"]

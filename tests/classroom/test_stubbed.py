@@ -1,0 +1,226 @@
+"""Without these, a submission could call the answer, or read it where the package keeps it a second time."""
+
+import difflib
+import inspect
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import tokenize
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.authoring.stubs import stub
+from transformer_lab.classroom import harmless
+from transformer_lab.classroom.assemble import SKIP, assemble
+from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.stubbed import PACKAGE, SECOND_COPIES, places_of, write_stubbed_package
+from transformer_lab.classroom.submissions import Submission
+from transformer_lab.exercises import exercises, notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+COURSE = Course.find()
+SOLVED = [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()]
+LEAST_TOKENS = 16  # shorter bodies are sentences of the language: `self.norm = LayerNorm(d_model)`
+
+
+@pytest.fixture(scope="module")
+def stubbed(tmp_path_factory) -> dict[str, Path]:
+    """The folder of the stubbed package for each notebook that has exercises."""
+    folder = tmp_path_factory.mktemp("stubbed")
+    for number in notebooks():
+        write_stubbed_package(folder / number, [number])
+    return {number: folder / number for number in notebooks()}
+
+
+@cache
+def tokens(text: str) -> tuple[str, ...]:
+    """What is left of a text without comments, indentation and line ends; a docstring is one token."""
+    left_out = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    return tuple(t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in left_out)
+
+
+def bodies(name: str) -> list[tuple[str, ...]]:
+    """The tokens of what is taken out of an answer: the lines that the stub does not have."""
+    exercise = exercises()[name]
+    whole = textwrap.dedent(inspect.getsource(exercise.answer)).strip("\n").splitlines()
+    matcher = difflib.SequenceMatcher(None, stub(exercise.answer, exercise.blank).splitlines(), whole, autojunk=False)
+    parts = ["\n".join(whole[b1:b2]) for tag, _, _, b1, b2 in matcher.get_opcodes() if tag != "equal"]
+    return [tokens(textwrap.dedent(part)) for part in parts if part.strip()]
+
+
+def windows(stream: tuple[str, ...], length: int) -> set[tuple[str, ...]]:
+    return {stream[start : start + length] for start in range(max(1, len(stream) - length + 1))}
+
+
+def holds(stream: tuple[str, ...], part: tuple[str, ...]) -> bool:
+    return part in windows(stream, len(part))
+
+
+def test_the_measure_finds_an_answer_where_it_is():
+    """If the bodies were cut out wrongly, nothing would ever be found."""
+    for name, exercise in exercises().items():
+        stream = tokens((PACKAGE / places_of(exercise)[0][0]).read_text(encoding="utf-8"))
+        found = bodies(name)
+        assert found, name
+        assert all(holds(stream, body) for body in found), name
+
+
+@pytest.mark.parametrize("number", notebooks())
+def test_no_answer_is_left_in_the_package(stubbed, number):
+    """Neither whole nor six tenths of a body, wherever it stands and however it is laid out.
+
+    Earlier notebooks' answers stay: whoever writes a decoder may look at, or inherit from, the encoder.
+    """
+    earlier = {places_of(e)[0][0] for n, found in notebooks().items() if n < number for e in found}
+    earlier -= {places_of(e)[0][0] for n, found in notebooks().items() if n >= number for e in found}
+    streams = {
+        path: tokens(path.read_text(encoding="utf-8"))
+        for path in (stubbed[number] / "transformer_lab").rglob("*.py")
+        if not any(map(path.match, earlier))
+    }
+    for exercise in notebooks()[number]:
+        for body in bodies(exercise.name):
+            length = max(LEAST_TOKENS, int(0.6 * len(body)))
+            parts = windows(body, length)
+            for path, stream in streams.items():
+                if len(body) < LEAST_TOKENS and not path.match(places_of(exercise)[0][0]):
+                    continue
+                assert not parts & windows(stream, len(next(iter(parts)))), f"{exercise.name} stands in {path}"
+
+
+@pytest.mark.parametrize("number", notebooks())
+def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
+    """Wrong answers that are nearly right, byte code, tests and notebooks are second copies too."""
+    files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
+    assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors"}
+    assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
+    assert not {"authoring", "classroom", "cli.py"} & {path.parts[0] for path in files}
+    assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judge.py", "hints.py")]
+
+
+def test_every_second_copy_that_is_named_is_there_to_be_taken_out():
+    """A copy that was renamed would stay in; an exercise that was renamed would keep all of its copies."""
+    everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    for name, copies in SECOND_COPIES.items():
+        assert f"def {name}(" in everything or f"class {name}" in everything
+        for file, copy, _ in copies:
+            text = (PACKAGE / file).read_text(encoding="utf-8")
+            assert f"def {copy}(" in text or f"class {copy}" in text
+
+
+def test_everybody_may_read_it(tmp_path):
+    """The submission runs as a user without rights; the grader's umask may be strict."""
+    before = os.umask(0o077)
+    try:
+        package = write_stubbed_package(tmp_path, ["01"])
+    finally:
+        os.umask(before)
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in package.rglob("*"))
+
+
+SCRIPT = """
+import contextlib, io, json, os, pkgutil, importlib, sys, traceback
+
+runs = json.load(sys.stdin)
+sys.path.insert(0, runs[0]["folder"])
+import transformer_lab
+assert transformer_lab.__file__.startswith(runs[0]["folder"]), transformer_lab.__file__
+assert "torch" not in sys.modules and "numpy" not in sys.modules, "importing it is not light"
+for name in [name for name in sys.modules if name.split(".")[0] == "transformer_lab"]:
+    del sys.modules[name]
+import torch, numpy
+
+def run(folder, cells, answers):
+    sys.path[0] = folder
+    if folder == runs[0]["folder"]:  # in this one every answer is a stub
+        for module in pkgutil.walk_packages([folder + "/transformer_lab"], "transformer_lab."):
+            importlib.import_module(module.name)
+    from transformer_lab.exercises.observe import is_unwritten
+    for name, (module, blank) in answers.items():
+        importlib.import_module(module)
+        if not is_unwritten(getattr(sys.modules[module], name), blank):
+            return f"{name} is still there"
+        if getattr(importlib.import_module("transformer_lab.mine"), name) is not getattr(sys.modules[module], name):
+            return f"mine.{name} is something else"
+    import __main__
+    for source, expected in cells:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(source, "<cell>", "exec"), vars(__main__))
+        if expected and printed.getvalue() != expected:
+            return f"{source!r} printed {printed.getvalue()!r}"
+    return "fine"
+
+for arguments in runs:
+    sys.stdout.flush()
+    if os.fork() == 0:
+        try:
+            print(json.dumps(run(**arguments)))
+        except BaseException:
+            print(json.dumps(traceback.format_exc()))
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes(stubbed) -> dict[str, str]:
+    """What came of running each solution with the package in which its answers are missing."""
+    runs = {}
+    for name in SOLVED:
+        content = (ROOT / "solutions" / f"{name}.ipynb").read_bytes()
+        cells = assemble(Submission("ada", name, content), COURSE).notebook.cells
+        run = [cell for cell in cells if cell.cell_type == "code" and SKIP not in cell.metadata.get("tags", [])]
+        runs[name] = {
+            "folder": str(stubbed[name[:2]]),
+            "cells": [(cell.source, "".join(output.text for output in cell.outputs)) for cell in run],
+            "answers": {e.name: (e.answer.__module__, e.blank) for e in notebooks()[name[:2]]},
+        }
+    command = [sys.executable, "-I", "-B", "-c", SCRIPT]
+    ran = subprocess.run(command, input=json.dumps(list(runs.values())), capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    return dict(zip(runs, map(json.loads, ran.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_right_answers_run_with_it(outcomes, name):
+    """Every module of it can be imported, its answers are gone, and the cells that are not skipped are all that a
+    solution needs: none fails for a name that a skipped cell would have given."""
+    assert outcomes[name] == "fine"
+
+
+class Liar:
+    def __getattr__(self, name):
+        raise RuntimeError("do not look at me")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((lambda: None,), "check: nothing was given"),
+        ((Liar(),), "check: nothing was given"),
+        ((), "check: nothing was given"),
+        ((1, 2, 3), "check: nothing was given"),
+        (("softmax", print), "handed in: softmax"),
+        ((print, "softmax"), "handed in: softmax"),
+    ],
+)
+def test_check_never_raises(capsys, arguments, says):
+    """An exception in a check cell would be a failure that the student has not earned."""
+    assert harmless.check(*arguments) is None
+    assert capsys.readouterr().out.startswith(says)
+
+
+def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
+    """nbval compares what the check prints: a right answer is found by its variable, whatever it calls itself."""
+    monkeypatch.setattr(harmless, "ANSWERS", {"softmax": "transformer_lab.model"})
+    subject = lambda scores: scores  # noqa: E731
+    monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)
+    harmless.check(subject)
+    assert capsys.readouterr().out == "handed in: softmax\n"

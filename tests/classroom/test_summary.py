@@ -1,0 +1,156 @@
+"""Without these, the instructor would not see where the class stands, or a student's name would run in the browser."""
+
+import base64
+import os
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.classroom.summary import OUTCOMES, _leave_home_alone, outcome, summary_page
+from transformer_lab.classroom.writing import file_names
+from transformer_lab.exercises import exercises
+
+
+@pytest.fixture(scope="module")
+def slug():
+    return exercises()["causal_mask"].misconceptions[0].slug
+
+
+@pytest.fixture
+def show():
+    def showing(*entries) -> str:
+        return summary_page(entries, file_names(entry.student for entry in entries))
+
+    return showing
+
+
+@pytest.fixture
+def class_of_four(entry, slug):
+    failed = {"state": "failed", "misconceptions": (slug,)}
+    return [
+        entry("Ada", padding_mask="passed", causal_mask="passed", target_mask="passed"),
+        entry("Bob", padding_mask="passed", causal_mask=failed, target_mask="not attempted"),
+        entry("Cyd", padding_mask="passed", causal_mask=failed, target_mask="timed out"),
+        entry("Dan", "", path="dan.ipynb", problem="the file is empty"),
+    ]
+
+
+def text_of(page, heading):
+    """The text from this heading to the next one."""
+    part = page.partition(f"<h2>{heading}</h2>")[2].partition("<h2>")[0]
+    return " ".join(re.sub("<[^>]+>", " ", part).split())
+
+
+def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, slug):
+    page = show(*class_of_four)
+    assert "4 students, 4 notebooks" in page
+    assert "The mean is 1.25 of 3 points, the median 1; from 0 to 3." in page
+    assert "causal_mask 1 0.33 1 0 2 0 0" in text_of(page, "How each exercise went")
+    says = exercises()["causal_mask"].misconceptions[0].says.replace("`", " ")
+    misconceptions = text_of(page, "The commonest misconceptions")
+    assert " ".join(says.split()) in misconceptions.replace(" ,", ",")
+    assert misconceptions.endswith("Bob , Cyd")
+    stuck = text_of(page, "Who is stuck where")
+    assert "causal_mask 2 2&nbsp;×&nbsp; ✗ failed Bob , Cyd" in stuck
+    assert "target_mask" not in stuck  # what comes after the first that fails
+    assert "dan.ipynb: the file is empty" in text_of(page, "Files with remarks")
+
+
+def test_it_lists_what_to_review(show, entry):
+    flagged = {"state": "passed", "flags": ("line 4 uses `torch.softmax`",)}
+    ada = replace(entry("Ada", padding_mask=flagged), similar={"padding_mask": ("Bob",)})
+    bob = replace(entry("Bob", padding_mask="passed"), similar={"padding_mask": ("Ada",)})
+    review = text_of(show(ada, bob), "To be reviewed")
+    assert "Ada padding_mask line 4 uses torch.softmax" in review
+    assert "padding_mask 2 Ada , Bob" in review
+    assert review.count("Bob") == 1  # one group, not one for each of its members
+    assert "To be reviewed" not in show(entry("Ada", padding_mask="passed"))
+
+
+def test_it_warns_of_what_cannot_be_trusted(show, entry):
+    page = show(entry("Ada", sandboxed=False, padding_mask="passed"), entry("Bob", padding_mask="grader error"))
+    assert "1 notebook graded without a sandbox" in page
+    assert re.search("The grader itself failed</b> for <a [^>]*><bdi>Bob", page)
+
+
+def test_the_outcomes_are_told_apart(entry):
+    states = {
+        "passed": "all points", "failed": "no points", "not checked": "no points", "not attempted": "not attempted",
+        "timed out": "stopped", "killed": "stopped", "out of memory": "stopped", "grader error": "stopped",
+    }  # fmt: skip
+    for state, expected in states.items():
+        assert outcome(entry("Ada", padding_mask=state).result.exercises[0]) == expected
+        assert expected in OUTCOMES
+    assert outcome(entry("A", padding_mask={"state": "failed", "earned": 0.5}).result.exercises[0]) == "some points"
+
+
+def test_charts_hold_their_data_for_both_themes_and_have_words(show, class_of_four):
+    """A chart that is fetched from elsewhere is no chart on a train, and one without words is none for the blind."""
+    page = show(*class_of_four)
+    figures = re.findall("<figure>(.*?)</figure>", page, re.DOTALL)
+    assert len(figures) == 3
+    for figure in figures:
+        words = re.search('alt="([^"]+)"', figure)[1]
+        assert len(words) > 20
+        pictures = [base64.b64decode(data).decode() for data in re.findall('base64,([^"]+)', figure)]
+        assert len(pictures) == 2
+        assert Counter("<svg" in picture for picture in pictures) == {True: 2}
+        light, dark = pictures[1], pictures[0]
+        assert "#1b1f24" in light
+        assert "#e6e8eb" in dark
+        assert "#1b1f24" not in dark
+    assert "causal_mask: 1 of 3 with all points" in figures[0]
+
+
+def test_the_same_results_give_the_same_page(show, class_of_four):
+    """So that a folder of grades can be kept under version control."""
+    assert show(*class_of_four) == show(*class_of_four)
+
+
+def test_nothing_of_a_student_runs_in_it(show, entry):
+    hostile = '"><script>alert(1)</script>\x1b[2J\ud800'
+    fields = {"state": "failed", "misconceptions": (hostile,), "flags": (hostile,), "remarks": (hostile,)}
+    ours = replace(entry("Bob", padding_mask="passed"), similar={"padding_mask": (hostile,)})
+    page = show(entry(hostile, path=hostile, problem=hostile, remarks=[hostile], padding_mask=fields), ours)
+    assert "<script" not in page
+    assert "Content-Security-Policy" in page
+    page.encode("utf-8")
+    links = re.findall('href="([^"]*)"', page)
+    assert links
+    assert all(re.fullmatch(r"feedback/[\w.%-]+\.html", link) for link in links)
+
+
+def test_a_class_of_which_nothing_could_be_read_has_a_page(show, entry):
+    page = show(entry("Dan", "", problem="the file is empty"))
+    assert "the file is empty" in page
+    assert "<figure>" not in page
+
+
+def test_three_hundred_students_are_still_a_page(show, entry):
+    entries = [entry(f"s{number:03}", padding_mask="failed" if number % 3 else "passed") for number in range(300)]
+    page = show(*entries)
+    assert "<details><summary>300 students</summary>" in page  # folded, so that the charts are seen
+    assert len(page) < 500_000
+
+
+def test_a_home_without_matplotlib_stays_without(tmp_path, monkeypatch):
+    """It would write its list of fonts there; nothing but the folder of grades is to be changed by grading."""
+    monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
+    for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "")  # so that it is put back in the end
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache = tmp_path / ".cache" / "matplotlib"
+    cache.mkdir(parents=True)
+    (cache / "fontlist-v1.json").write_text("{}")
+    _leave_home_alone()
+    assert "MPLCONFIGDIR" not in os.environ  # a list that is there is used: to make one takes time
+    (cache / "fontlist-v1.json").unlink()
+    _leave_home_alone()
+    folder = Path(os.environ["MPLCONFIGDIR"])
+    assert folder.is_dir()
+    assert not folder.is_relative_to(tmp_path)

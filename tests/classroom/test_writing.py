@@ -1,0 +1,91 @@
+"""Without these, a half-written gradebook could lie there after a crash, or a link could lead a report elsewhere."""
+
+import os
+
+import pytest
+
+from transformer_lab.classroom.writing import clean, file_names, on_screen, write_file
+from transformer_lab.errors import InputError
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):
+    """A disk that fills up, or a crash, in the middle leaves the old file and no litter."""
+    path = tmp_path.resolve() / "gradebook.csv"
+    write_file(path, "old")
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full_disk)
+        with pytest.raises(InputError, match="No space left"):
+            write_file(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["gradebook.csv"]
+    write_file(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    """A link that somebody left among the reports would otherwise overwrite what it points to."""
+    target, path = tmp_path.resolve() / "target", tmp_path.resolve() / "summary.html"
+    target.write_text("precious")
+    path.symlink_to(target)
+    write_file(path, "report")
+    assert target.read_text() == "precious"
+    assert path.read_text() == "report"
+    assert not path.is_symlink()
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path):
+    elsewhere, folder = tmp_path.resolve() / "elsewhere", tmp_path.resolve() / "feedback"
+    elsewhere.mkdir()
+    folder.symlink_to(elsewhere)
+    with pytest.raises(InputError, match="is a link"):
+        write_file(folder / "ada.html", "report")
+    with pytest.raises(InputError, match="is a link"):
+        write_file(folder / "deeper" / "ada.html", "report")
+    assert list(elsewhere.rglob("*.html")) == []
+
+
+def test_names_of_files_are_safe_and_differ():
+    names = [
+        "Ada Lovelace",
+        "ada lovelace",  # the same file on macOS and Windows
+        "../../etc/passwd",
+        "-rf",
+        ".hidden",
+        "..",
+        "con",
+        "Jürgen Müller",
+        "王小明",
+        "ü" * 300,
+        "ü" * 301,
+        "a\nb",
+        "a\udc80b",
+        "",
+        "trailing dot.",
+    ]
+    given = file_names(names)
+    assert given["Ada Lovelace"] == "Ada Lovelace"
+    assert given["Jürgen Müller"] == "Jürgen Müller"
+    assert given["王小明"] == "王小明"
+    assert len({name.casefold() for name in given.values()}) == len(names)
+    for name in given.values():
+        assert name == os.path.basename(name)
+        assert not name.startswith((".", "-"))
+        assert not name.endswith((" ", "."))
+        assert 0 < len(name.encode()) < 200
+        assert name.isprintable()
+        assert name.casefold() not in ("con", "")
+
+
+def test_a_screen_is_not_told_what_to_do():
+    assert on_screen("Eve\x1b[2J\x1b]0;title\x07\r\n\u202egnp.exe\x9b31m") == "Eve�[2J�]0;title���\ufffdgnp.exe�31m"
+    assert on_screen("Jürgen 王小明 😀") == "Jürgen 王小明 😀"
+
+
+def test_clean_text_fits_into_xml_and_utf8():
+    text = clean("a\x00\x1b\x0b\ud800\ufffe\uffff b\n\té😀")
+    assert text == "a�\ufffd���� b\n\té😀"
+    text.encode("utf-8")

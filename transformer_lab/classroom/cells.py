@@ -1,0 +1,242 @@
+"""What a cell defines and uses, read from its text. Nothing of it runs, and no text is too strange or too large."""
+
+import ast
+import re
+import symtable
+import textwrap
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+MOST_CHARACTERS = 50_000  # of a cell whose syntax tree is read: one takes some hundred times its text in memory
+FEW_CHARACTERS = 4_000  # of a cell as people write them: what was read of hundreds is kept
+
+# What reading a hostile text can raise: null bytes, lone surrogates, thousands of brackets.
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
+
+# Cell magics whose body is Python that runs in the notebook's own namespace.
+PYTHON_MAGICS = ("time", "timeit", "capture", "prun")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in a cell: global ones, where it does not say otherwise."""
+
+    is_python: bool = False
+    binds: frozenset[str] = frozenset()  # assigned, defined or imported
+    changes: frozenset[str] = frozenset()  # things in them are assigned: `config.size = 3`, `table[0] = 1`
+    reads: frozenset[str] = frozenset()
+    imports: dict[str, str] = field(default_factory=dict)  # alias to full name, wherever in the cell
+    uses: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # line, name, attributes: `(3, "F", ("softmax",))`
+    stars: tuple[tuple[int, str], ...] = ()  # line and module of `from module import *`
+    # The last definition of each function and class, where nothing else binds the name: methods (functions: "") to
+    # whether their body is still to be written.
+    definitions: dict[str, dict[str, bool]] = field(default_factory=dict)
+
+
+def names_of(source: str) -> Names:
+    """The names in a cell; of one that is no Python, those that it seems to define."""
+    return _read_short(source) if len(source) <= FEW_CHARACTERS else _read_long(source)
+
+
+def is_unwritten(source: str, name: str, blank: tuple[str, ...] = ()) -> bool:
+    """Whether the cell's last definition of `name` is one whose body is still to be written.
+
+    Args:
+        source: The cell.
+        name: A function or a class.
+        blank: For a class, the methods whose bodies the student writes.
+    """
+    bodies = names_of(source).definitions.get(name, {})
+    asked = [empty for method, empty in bodies.items() if method in (blank or ("",))]
+    return bool(asked) and all(asked)
+
+
+def syntax_tree(source: str) -> ast.Module | None:
+    """The syntax tree of a cell; lines that are IPython's and not Python's count as `pass`. None if it has none."""
+    text = python_text(source)
+    return None if text is None else _tree(text)
+
+
+def python_text(source: str) -> str | None:
+    """The cell as Python, line for line; None where it is no Python at all."""
+    if len(source) > MOST_CHARACTERS:
+        return None
+    if _tree(source) is not None:
+        return source
+    if (magic := re.match(r"\s*%%(\w*)", source)) and magic[1] not in PYTHON_MAGICS:
+        return None
+    lines = textwrap.dedent(source).split("\n")
+    for number, line in enumerate(lines):
+        indent = line[: len(line) - len(line.lstrip())]
+        if re.match(r"\s*(%|!|\?)", line) or line.rstrip().endswith("?"):
+            lines[number] = f"{indent}pass"
+        elif assigned := re.match(r"([\s\w.,\[\]]*=\s*)[%!]", line):
+            lines[number] = f"{assigned[1]}None"
+    text = "\n".join(lines)
+    return text if _tree(text) is not None else None
+
+
+@lru_cache(maxsize=2)  # a tree is large, and asked for twice in a row
+def _tree(text: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():  # a `"\d"` in the student's text is none of our warnings
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except UNREADABLE:
+        return None
+
+
+def _read(source: str) -> Names:
+    text = python_text(source)
+    if text is None:
+        is_other_language = re.match(r"\s*%%(\w*)", source)
+        return Names() if is_other_language else Names(binds=frozenset(_seem_defined(source)))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            table = symtable.symtable(text, "<cell>", "exec")
+        binds, reads = set(), set()
+        for inner, symbol in _symbols(table):
+            is_global = inner is table or symbol.is_global()
+            if is_global and symbol.is_referenced():
+                reads.add(symbol.get_name())
+            if is_global and (symbol.is_assigned() or symbol.is_imported()):
+                binds.add(symbol.get_name())
+    except UNREADABLE:  # `nonlocal` at the top, for instance
+        return Names(binds=frozenset(_seem_defined(source)))
+    nodes = _Nodes(_tree(text))
+    return Names(
+        True,
+        frozenset(binds),
+        frozenset(nodes.changes),
+        frozenset(reads),
+        nodes.imports,
+        tuple(sorted(nodes.uses)),
+        tuple(nodes.stars),
+        _definitions(_tree(text)),
+    )
+
+
+_read_short = lru_cache(maxsize=1024)(_read)
+_read_long = lru_cache(maxsize=16)(_read)
+
+
+def _symbols(top: symtable.SymbolTable) -> Iterator[tuple[symtable.SymbolTable, symtable.Symbol]]:
+    waiting = [top]
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        for symbol in table.get_symbols():
+            yield table, symbol
+
+
+class _Nodes:
+    """What the nodes of a syntax tree say, one by one: no recursion, which a deep tree would exhaust."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.changes: set[str] = set()
+        self.imports: dict[str, str] = {}
+        self.stars: list[tuple[int, str]] = []
+        self.uses: set[tuple[int, str, tuple[str, ...]]] = set()
+        self._inner: set[int] = set()  # nodes within a longer name
+        for node in ast.walk(tree):  # a longer name comes before its parts
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                self._add_import(node)
+            elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+                self._add_change(node)
+            if isinstance(node, ast.Name | ast.Attribute | ast.Call) and id(node) not in self._inner:
+                self._add_use(node)
+
+    def _add_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                root = alias.name.split(".")[0]
+                self.imports[alias.asname or root] = alias.name if alias.asname else root
+            elif node.module and not node.level:
+                if alias.name == "*":
+                    self.stars.append((node.lineno, node.module))
+                else:
+                    self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+
+    def _add_change(self, node: ast.Attribute | ast.Subscript) -> None:
+        base: ast.expr = node
+        while isinstance(base, ast.Attribute | ast.Subscript):
+            base = base.value
+        if isinstance(base, ast.Name):
+            self.changes.add(base.id)
+
+    def _add_use(self, node: ast.expr) -> None:
+        base, attributes = node, []
+        while True:
+            if isinstance(base, ast.Attribute):
+                attributes.append(base.attr)
+                base = base.value
+            elif (constant := _getattr_of_constant(base)) is not None:
+                attributes.append(constant)
+                base = base.args[0]
+            else:
+                break
+            self._inner.add(id(base))
+        if isinstance(base, ast.Name) and isinstance(base.ctx, ast.Load):
+            self.uses.add((node.lineno, base.id, tuple(reversed(attributes))))
+
+
+def _getattr_of_constant(node: ast.AST) -> str | None:
+    """`"softmax"` of `getattr(F, "softmax")`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"):
+        return None
+    name = node.args[1] if len(node.args) > 1 else None
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+_DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+
+
+def _seem_defined(source: str) -> Iterator[str]:
+    for match in _DEFINED.finditer(source):
+        yield match[1] or match[2]
+
+
+def _definitions(tree: ast.Module) -> dict[str, dict[str, bool]]:
+    definitions: dict[str, dict[str, bool]] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            definitions[statement.name] = {"": _has_no_body(statement)}
+        elif isinstance(statement, ast.ClassDef):
+            methods = [method for method in statement.body if isinstance(method, ast.FunctionDef)]
+            definitions[statement.name] = {method.name: _has_no_body(method) for method in methods}
+        else:
+            for name in _bound_by(statement):
+                definitions.pop(name, None)
+    return definitions
+
+
+def _bound_by(statement: ast.stmt) -> set[str]:
+    """The names that an assignment or an import at the top of a cell binds."""
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
+    return set()
+
+
+def _has_no_body(function: ast.FunctionDef) -> bool:
+    """Whether it returns None or raises NotImplementedError before it does anything."""
+    statements = [
+        statement
+        for statement in function.body
+        if not isinstance(statement, ast.Pass)
+        and not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+    ]
+    if not statements:
+        return True
+    first = statements[0]
+    if isinstance(first, ast.Return):
+        return first.value is None or (isinstance(first.value, ast.Constant) and first.value.value is None)
+    if isinstance(first, ast.Raise) and first.exc is not None:
+        raised = first.exc.func if isinstance(first.exc, ast.Call) else first.exc
+        return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
+    return False

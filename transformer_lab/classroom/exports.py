@@ -1,0 +1,115 @@
+"""Results for other programs: JUnit XML for runners, `results.json` for Gradescope."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from copy import deepcopy
+from typing import Any
+
+from transformer_lab.classroom.gradebook import number
+from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
+from transformer_lab.classroom.writing import clean
+
+LONGEST = 20_000  # characters of one report
+FEEDBACK = {  # what a student reads where no report was made
+    "not attempted": "Not attempted: the cell is as it was handed out.",
+    "not checked": "Not checked: it waits for something that failed.",
+    "timed out": "Your code did not end within its time. Is there a loop that cannot end?",
+    "killed": "Your code was stopped, because it used more than a submission may.",
+    "out of memory": "Your code needed more memory than a submission may use.",
+    "not gradable": "This could not be graded.",
+    "grader error": "The grader failed here. This is not your fault: your instructor will grade it again.",
+}
+
+
+def feedback_text(result: ExerciseResult) -> str:
+    """The report of one exercise with what else is said to the student. The instructor's flags are not in it."""
+    report = result.report or FEEDBACK.get(result.state, "")
+    said = [f"Remark: {remark}" for remark in result.remarks if remark not in " ".join(report.split())]
+    text = "\n\n".join([*([report] if report else []), *said])
+    return clean(text if len(text) <= LONGEST else text[:LONGEST] + "\n… (shortened)")
+
+
+def junit_xml(result: SubmissionResult) -> str:
+    """One test suite a submission: the cells as nbval ran them, then a case for each exercise with its points.
+
+    The cases of exercises are written from `result.exercises`, which may have been graded anew since nbval ran.
+    """
+    suites = ElementTree.Element("testsuites", name="transformer-lab")
+    suite = ElementTree.SubElement(suites, "testsuite", name=clean(result.notebook or "hand-in"))
+    properties = {"student": result.student, "digest": result.digest}
+    _add_properties(suite, properties | {f"remark {n}": remark for n, remark in enumerate(result.remarks, 1)})
+    suite.extend(_cells(result.junit))
+    if result.problem:
+        case = ElementTree.SubElement(suite, "testcase", classname="hand-in", name="the file can be graded")
+        _add_outcome(case, "error", "not gradable", result.problem)
+    for exercise in result.exercises:
+        classname = clean(result.notebook or "exercises")
+        case = ElementTree.SubElement(suite, "testcase", classname=classname, name=clean(exercise.exercise))
+        facts = {
+            "exercise": exercise.exercise,
+            "cell_id": exercise.cell_id,
+            "state": exercise.state,
+            "points": number(exercise.earned),
+            "possible": number(exercise.possible),
+        }
+        if exercise.misconceptions:
+            facts["misconceptions"] = " ".join(exercise.misconceptions)
+        _add_properties(case, facts)
+        if exercise.state != "passed":
+            kind = {"failed": "failure", "not attempted": "skipped", "not checked": "skipped"}
+            _add_outcome(case, kind.get(exercise.state, "error"), exercise.state, feedback_text(exercise))
+    for count, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(count, str(len(list(suite.iter(tag)))))
+    suite.set("time", f"{result.seconds:.3f}")
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _cells(junit: str) -> list[ElementTree.Element]:
+    """The test cases of nbval in what pytest wrote, those of exercises left out. Text that is no XML has none."""
+    try:
+        root = ElementTree.fromstring(clean(junit)) if junit and "<!DOCTYPE" not in junit else None
+    except ElementTree.ParseError:
+        return []
+    found = [] if root is None else [deepcopy(case) for case in root.iter("testcase")]
+    return [case for case in found if case.find("properties/property[@name='points']") is None]
+
+
+def _add_properties(element: ElementTree.Element, facts: dict[str, str]) -> None:
+    properties = ElementTree.SubElement(element, "properties")
+    for name, value in facts.items():
+        ElementTree.SubElement(properties, "property", name=name, value=clean(value))
+
+
+def _add_outcome(case: ElementTree.Element, tag: str, message: str, text: str) -> None:
+    ElementTree.SubElement(case, tag, message=clean(message)).text = clean(text)
+
+
+def gradescope_results(result: SubmissionResult) -> str:
+    """`results.json` as Gradescope reads it: a test an exercise, with what a student may see."""
+    tests: list[dict[str, Any]] = [
+        {
+            "name": clean(exercise.exercise),
+            "number": str(place),
+            "score": round(exercise.earned, 2),
+            "max_score": exercise.possible,
+            "status": "passed" if exercise.state == "passed" else "failed",
+            "output": feedback_text(exercise),
+            "output_format": "text",
+            "tags": [clean(tag) for tag in (exercise.state, *exercise.misconceptions)],
+            "visibility": "visible",
+        }
+        for place, exercise in enumerate(result.exercises, start=1)
+    ]
+    said = [result.problem, *result.remarks] if result.problem else [*result.remarks]
+    whole = {
+        "score": round(result.earned, 2),
+        "execution_time": round(result.seconds, 2),
+        "output": clean("\n".join(said)),
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+        "extra_data": {"notebook": clean(result.notebook), "digest": clean(result.digest)},
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,306 @@
+"""One submission as tests of pytest: nbval's cells, in a kernel of ours, and then one test for each exercise."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, find_comment_markers, find_metadata_tags
+
+from transformer_lab.classroom.assemble import Assembled
+from transformer_lab.classroom.cells import names_of
+from transformer_lab.classroom.kernels import Kernel, KernelEnded, ZygoteError, clean_text
+from transformer_lab.classroom.limits import Limits
+from transformer_lab.classroom.results import ExerciseResult
+from transformer_lab.classroom.sandbox import SandboxError
+from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, Score, score
+from transformer_lab.exercises.exercise import Exercise
+
+MOST_KERNELS = 8  # one, and others after cells or exercises that have ended theirs
+
+
+@dataclass
+class Setting:
+    """Where the kernels of a submission come from."""
+
+    source: Path  # the socket of the notebook's zygote
+    package: Path  # the folder of the stubbed package
+    folder: Path  # private; everything in it is ours
+    sandboxed: bool
+    limits: Limits
+    seed: int
+
+
+@dataclass
+class Outcome:
+    """How a cell ended that did not run to its end."""
+
+    state: str  # as in `results.STATES`
+    says: str
+
+
+@dataclass(eq=False)  # pytest keeps its plug-ins in sets
+class Run:
+    """One submission while it is graded: a plug-in of pytest."""
+
+    assembled: Assembled
+    exercises: list[Exercise]
+    setting: Setting
+    results: list[ExerciseResult] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by number of the code cell
+    deadly: set[int] = field(default_factory=set)  # cells that have ended their kernel: no other kernel runs them
+    shown: set[str] = field(default_factory=set)  # exercises that are not to be scored any more
+    kernels: int = 0
+    kernels_started: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        scored = {exercise.name for exercise in self.exercises}
+        self.shown.update(name for exercise in self.exercises for name in exercise.builds_on if name not in scored)
+
+    @property
+    def code(self) -> list[Any]:
+        return [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
+
+    def seconds_left(self) -> float:
+        return self.began + self.setting.limits.submission_seconds - time.monotonic()
+
+    def cell_seconds(self) -> float:
+        """For the next cell.
+
+        Raises:
+            KernelEnded: nothing is left of the time for the submission.
+        """
+        left = self.seconds_left()
+        if left <= 0:
+            raise KernelEnded("time", "the time for the whole notebook was up")
+        return min(self.setting.limits.cell_seconds, left)
+
+    def kernel_after(self, cells: range) -> Kernel:
+        """A new kernel in which these cells have been run, but for those that have ended another one.
+
+        Raises:
+            KernelEnded: they end every kernel, or the time is up.
+        """
+        while self.kernels < MOST_KERNELS:
+            self.cell_seconds()
+            self.kernels += 1
+            setting = self.setting
+            folder = setting.folder / f"k{self.kernels}"
+            kernel = Kernel(
+                setting.source, setting.package, folder, setting.limits, self.seconds_left() + 5.0, setting.sandboxed
+            )
+            self.kernels_started += 1
+            try:
+                for number in cells:
+                    if number not in self.deadly and not _is_skipped(self.code[number]):
+                        kernel.await_reply(kernel.execute_cell_input(self.code[number].source), self.cell_seconds())
+                return kernel
+            except Exception as error:  # `queue.Empty`: it takes too long this time
+                kernel.stop()
+                ended = error if isinstance(error, KernelEnded) else KernelEnded("time", "it took too long")
+                self.ended(number, ended)
+        raise KernelEnded("owner", "too many of its cells have ended the kernel")
+
+    def ended(self, number: int, ended: KernelEnded) -> None:
+        """Note that this cell has ended its kernel."""
+        self.deadly.add(number)
+        self.outcomes[number] = Outcome(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
+
+    def add(self, exercise: Exercise, score: Score) -> None:
+        assembled = self.assembled
+        number = self.cell_of(exercise.name)
+        outcome = self.outcomes.get(number)
+        if score.is_missing and outcome is not None:
+            score = Score(outcome.state, report=f"{score.report} Its cell did not run to the end: {outcome.says}.")
+        elif score.is_missing and not assembled.sources.get(exercise.name, "").strip():
+            score = Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
+        self.results.append(
+            ExerciseResult(
+                exercise=exercise.name,
+                state=score.state,
+                earned=score.earned,
+                possible=exercise.points,
+                misconceptions=score.misconceptions,
+                report=score.report,
+                flags=assembled.flags.get(exercise.name, ()),
+                remarks=score.remarks,
+                source=assembled.sources.get(exercise.name, ""),
+                cell_id="" if number is None else self.code[number].id,
+            )
+        )
+
+    def cell_of(self, name: str) -> int | None:
+        """The number of the code cell that defines the exercise, as far as its text says."""
+        last = None
+        for number, cell in enumerate(self.code):
+            about = cell.metadata.get("transformer_lab", {})
+            if about.get("exercise") == name and last is None:
+                last = number
+            if about.get("student") and name in names_of(cell.source).binds:
+                last = number
+        return last
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path, parent: Any) -> Iterator[None]:
+        found = yield
+        return [
+            GradedNotebook.from_parent(parent, path=one.path, run=self) if isinstance(one, IPyNbFile) else one
+            for one in found
+        ]
+
+
+class GradedNotebook(IPyNbFile):
+    """The notebook of a submission, and its kernel."""
+
+    def __init__(self, *arguments: Any, run: Run, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.run = run
+        self.nb = run.assembled.notebook
+
+    def setup(self) -> None:
+        self.kernel = self.run.kernel_after(range(0))
+
+    def teardown(self) -> None:
+        if self.kernel is not None:
+            self.kernel.stop()
+
+    def collect(self) -> Iterator[pytest.Item]:
+        for number, cell in enumerate(self.run.code):
+            options = defaultdict(bool)
+            about = cell.metadata.get("transformer_lab", {})
+            if not about.get("student"):  # whatever a student's cell says to nbval is not heard
+                options.update(find_metadata_tags(cell.metadata))
+                options.update(find_comment_markers(cell.source))
+            options.setdefault("check", False)
+            if _is_skipped(cell):
+                continue
+            yield GradedCell.from_parent(self, name=f"Cell {number}", cell_num=number, cell=cell, options=options)
+        for exercise in self.run.exercises:
+            yield GradedExercise.from_parent(self, name=exercise.name, exercise=exercise)
+
+    def alive(self, cells: range) -> Kernel:
+        """The kernel, or a new one in which these cells have been run."""
+        if not self.kernel.is_alive():
+            self.kernel.stop()
+            self.kernel = self.run.kernel_after(cells)
+        return self.kernel
+
+
+def _is_skipped(cell: Any) -> bool:
+    return any(tag == "nbval-skip" for tag in cell.metadata.get("tags", ()))
+
+
+class GradedCell(IPyNbCell):
+    """A code cell as nbval runs it; what ends its kernel is noted."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.user_properties.append(("cell_id", self.cell.id))
+        for kind in ("exercise", "check"):
+            if name := self.cell.metadata.get("transformer_lab", {}).get(kind):
+                self.user_properties.append((kind, name))
+
+    def setup(self) -> None:
+        self.parent.timed_out = False  # of an earlier cell: no reason to expect that this one fails
+
+    def runtest(self) -> None:
+        run, number = self.parent.run, self.cell_num
+        try:
+            self.parent.alive(range(number))
+            self.config.option.nbval_cell_timeout = run.cell_seconds()
+        except KernelEnded as ended:
+            run.outcomes.setdefault(number, Outcome(STATES_OF_ENDS.get(ended.reason, "not checked"), str(ended)))
+            self.raise_cell_error(f"Not run: {ended}")
+        try:
+            super().runtest()
+        except KernelEnded as ended:
+            run.ended(number, ended)
+            self.raise_cell_error(str(ended))
+        except NbCellError as error:
+            if self.parent.timed_out:
+                limit = f"the cell took longer than {self.config.option.nbval_cell_timeout:g} seconds"
+                run.outcomes[number] = Outcome("timed out", limit)
+                if not self.parent.kernel.is_alive():
+                    run.deadly.add(number)
+            elif (says := self._exception()) is not None:
+                run.outcomes[number] = Outcome(
+                    "out of memory" if says.startswith("MemoryError") else "failed", f"`{says}`"
+                )
+            raise error from None
+
+    def _exception(self) -> str | None:
+        """What the cell raised."""
+        for output in self.test_outputs or ():
+            if output.output_type == "error":
+                return " ".join(f"{output.ename}: {output.evalue}".split())[:400]
+        return None
+
+    def format_output_compare(self, key: str, left: Any, right: Any) -> None:
+        # pytest's own comparison takes time that grows with the cube of a text's lines
+        self.comparison_traceback.append(f"{key}: expected {str(left)[:200]!r}, received {str(right)[:200]!r}")
+
+    def repr_failure(self, excinfo: Any) -> str:
+        return clean_text(str(super().repr_failure(excinfo)), REPORT_CHARACTERS)
+
+
+class _NotPassed(Exception):  # noqa: N818 (it is the finding)
+    pass
+
+
+class GradedExercise(pytest.Item):
+    """One exercise: the student's object is scored."""
+
+    def __init__(self, *arguments: Any, exercise: Exercise, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.exercise = exercise
+
+    def runtest(self) -> None:
+        found = self._score()
+        run = self.parent.run
+        run.shown.add(self.exercise.name)
+        run.add(self.exercise, found)
+        result = run.results[-1]
+        self.user_properties += [
+            ("exercise", result.exercise),
+            ("cell_id", result.cell_id),
+            ("state", result.state),
+            ("points", f"{result.earned:g}"),
+            ("possible", f"{result.possible:g}"),
+        ]
+        if result.misconceptions:
+            self.user_properties.append(("misconceptions", " ".join(result.misconceptions)))
+        if result.state != "passed":
+            raise _NotPassed(result.report)
+
+    def _score(self) -> Score:
+        run = self.parent.run
+        try:
+            kernel = self.parent.alive(range(len(run.code)))
+        except KernelEnded as ended:
+            outcome = run.outcomes.get(run.cell_of(self.exercise.name))
+            state = outcome.state if outcome else STATES_OF_ENDS.get(ended.reason, "not checked")
+            return Score(state, report=f"`{self.exercise.name}` was not scored: {outcome.says if outcome else ended}.")
+        if run.seconds_left() <= 0:
+            return Score("timed out", report="The time for the whole notebook was up before this could be scored.")
+        seconds = min(run.setting.limits.exercise_seconds, run.seconds_left())
+        try:
+            return score(kernel, self.exercise, run.setting.seed, run.shown, seconds)
+        except Exception as error:
+            return Score(
+                "grader error", report=f"The grader failed ({type(error).__name__}): this is no fault of yours."
+            )
+
+    def repr_failure(self, excinfo: Any) -> str:
+        if isinstance(excinfo.value, _NotPassed):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, self.exercise.name
+
+
+UNUSABLE = (SandboxError, ZygoteError, KernelEnded)  # no kernel could be started at all

@@ -1,0 +1,17 @@
+"""How much a submission may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one submission and its kernel. Times are seconds on the clock, sizes bytes."""
+
+    cell_seconds: float = 30.0
+    exercise_seconds: float = 20.0  # to score one
+    submission_seconds: float = 180.0
+    cpu_seconds: int = 360  # of one process
+    memory: int = 3 * 2**30  # of all its processes together
+    processes: int = 128  # and threads
+    file_bytes: int = 64 * 2**20  # of one file
+    files: int = 512  # open ones, of one process

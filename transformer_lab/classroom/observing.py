@@ -1,0 +1,349 @@
+"""What runs beside the student's code: it finds their object, lets it work on inputs, and gives back data only.
+
+It knows no answer, and whatever it says is judged elsewhere as something that the student may have written. The other
+half, which asks, is `scoring.py`. Both use the wire format below: JSON in ASCII, in which a number keeps its bits.
+"""
+
+import base64
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transformer_lab.exercises.limits import Ran, run_limited
+from transformer_lab.exercises.observe import (
+    Crash,
+    Foreign,
+    Observation,
+    is_unwritten,
+    kept_world,
+    namespace,
+    observe,
+    stuck,
+)
+from transformer_lab.exercises.recipes import recipe_from_source
+
+MOST_BYTES = 2**20  # of one result, and of a text in it
+MOST_CHARACTERS = 6 * 2**20  # of a reply
+MOST_DEPTH = 12
+MOST_VALUES = 200_000  # in one reply
+KINDS_OF_CRASH = ("exception", "time", "memory")
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    )
+}
+
+
+class WireError(Exception):
+    """This is nothing that the other side would have written."""
+
+
+# In the kernel --------------------------------------------------------------------------------------------------------
+
+
+def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    """The reply to one request: what was observed of the object that `names` has under the name of the exercise."""
+    try:
+        reply = _observed(json.loads(content["data"]), names)
+    except BaseException as error:
+        reply = {"broken": f"{type(error).__name__}: {str(error)[:300]}"}
+    return {"data": json.dumps(reply)}
+
+
+def _observed(request: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    if request["name"] not in names:
+        return {"missing": True}
+    subject, remark = names[request["name"]], ""
+    if request["blank"] and not isinstance(subject, type) and isinstance(subject, nn.Module):
+        subject, remark = type(subject), "This was an object of the class; its class has been scored."
+    if not callable(subject):
+        return {"kind": type(subject).__name__[:100]}
+    if is_unwritten(subject, tuple(request["blank"])):
+        return {"unwritten": True}
+    jobs = [_job(subject, check) for check in request["checks"]]
+    with _earlier_parts(request["earlier"], subject), kept_world():
+        try:
+            ran = run_limited(jobs)
+        except RuntimeError:  # no thread can be started, because the student's code has started all that may be
+            ran = Ran([job() for job in jobs], "", [])
+    results = ran.results + [stuck(ran.stuck_at)] * (len(ran.results) < len(jobs))
+    return {
+        "observations": _encoded(results),
+        "printed": ran.printed,
+        "remark": remark,
+    }
+
+
+def _encoded(results: list[Observation]) -> list:
+    encoded, left = [], MOST_CHARACTERS
+    for result in results:
+        wire = encode_observation(result)
+        left -= len(json.dumps(wire))
+        encoded.append(wire if left > 0 else encode_observation(replace(result, value=Foreign("a very large result"))))
+    return encoded
+
+
+def _job(subject: Any, check: dict[str, Any]) -> Callable[[], Observation]:
+    recipe, inputs = recipe_from_source(check["recipe"]), decode(check["inputs"])
+    return lambda: observe(subject, recipe, inputs, check["seed"])
+
+
+@contextmanager
+def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None]:
+    """Let the student's code see right earlier parts under their names, so that one mistake costs once.
+
+    Only what was defined beside the student's object is replaced, or what its cell failed to define: a name that was
+    imported is meant as it is. A part comes as its source where the package that is here has it empty, because it
+    belongs to the same notebook.
+    """
+    names = namespace(subject)
+    replaced, added, made = {}, [], {}
+    for part in earlier:
+        name = part["name"]
+        module = importlib.import_module(part["module"])
+        if part["source"]:
+            inner = vars(module) | made
+            exec(compile(part["source"], "<recipe>", "exec", dont_inherit=True), inner)
+            made[name] = inner[name]
+        right = made.get(name) or getattr(module, name)
+        if name not in names:
+            added.append(name)
+            names[name] = right
+            continue
+        own = names[name]
+        if own is getattr(module, name) or not _is_imported(own, names.get("__name__", "")):
+            replaced[name] = own
+            names[name] = right
+    try:
+        yield
+    finally:
+        names.update(replaced)
+        for name in added:
+            names.pop(name, None)
+
+
+def _is_imported(one: Any, home: Any) -> bool:
+    """Whether a function or class comes from another module than `home`. Nothing of it is called to find out."""
+    if type(one) is FunctionType:
+        module = one.__module__
+    elif issubclass(type(one), type):  # an object may lie about its `__class__`
+        module = type.__getattribute__(one, "__module__")
+    else:
+        return False
+    return type(module) is str and module != home
+
+
+# The wire format ------------------------------------------------------------------------------------------------------
+
+
+def encode(data: Any, depth: int = 0) -> list:
+    """Plain data as JSON. What is none, or too large, becomes a `Foreign`."""
+    if data is None:
+        return ["none"]
+    if isinstance(data, bool):
+        return ["bool", int(data)]
+    if isinstance(data, int):
+        return ["int", hex(data)] if abs(data) < 1 << 1024 else ["foreign", "an enormous number"]
+    if isinstance(data, float):
+        return ["float", data.hex() if math.isfinite(data) else str(data)]
+    if isinstance(data, str):
+        return ["str", data] if len(data) <= MOST_BYTES else ["foreign", "an enormous text"]
+    if isinstance(data, Tensor):
+        return _encode_tensor(data)
+    if isinstance(data, np.ndarray):
+        return _encode_array(data)
+    if isinstance(data, Foreign):
+        return ["foreign", data.description[:200]]
+    if depth > MOST_DEPTH:
+        return ["foreign", "something nested too deeply"]
+    if isinstance(data, dict):
+        return ["dict", [[encode(key, depth + 1), encode(value, depth + 1)] for key, value in data.items()]]
+    if isinstance(data, list | tuple):
+        return ["list" if isinstance(data, list) else "tuple", [encode(item, depth + 1) for item in data]]
+    return ["foreign", f"a `{type(data).__name__[:100]}`"]
+
+
+def _encode_tensor(tensor: Tensor) -> list:
+    name = str(tensor.dtype).removeprefix("torch.")
+    shape = tuple(tensor.shape)
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu" or name not in DTYPES:
+        return ["foreign", f"a tensor of another kind ({name}, {tensor.layout})"]
+    if tensor.numel() * tensor.element_size() > MOST_BYTES:
+        return ["foreign", f"a tensor of shape {shape}"[:200]]
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return ["tensor", name, list(shape), _text(plain.view(torch.uint8).numpy().tobytes())]
+
+
+def _encode_array(array: np.ndarray) -> list:
+    if array.dtype.kind not in "biufcUS" or array.dtype.itemsize > 1000:
+        return ["foreign", f"an array of `{array.dtype}`"[:200]]
+    if array.nbytes > MOST_BYTES:
+        return ["foreign", f"an array of shape {array.shape}"[:200]]
+    return ["array", array.dtype.str, list(array.shape), _text(np.ascontiguousarray(array).tobytes())]
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def decode(wire: Any) -> Any:
+    """The data again.
+
+    Raises:
+        WireError: it was not `encode` that wrote this, or it is too much.
+    """
+    return _Decoder().decode(wire, 0)
+
+
+class _Decoder:
+    def __init__(self) -> None:
+        self.values = MOST_VALUES
+        self.bytes = 8 * MOST_BYTES
+
+    def decode(self, wire: Any, depth: int) -> Any:
+        self.values -= 1
+        if self.values < 0 or depth > MOST_DEPTH + 1:
+            raise WireError("too much, or nested too deeply")
+        match wire:
+            case ["none"]:
+                return None
+            case ["bool", 0 | 1 as value]:
+                return bool(value)
+            case ["int", str(text)] if len(text) < 300:
+                return self._number(int, text, 16)
+            case ["float", str(text)] if len(text) < 100:
+                return self._number(float.fromhex, text)
+            case ["str", str(text)]:
+                self._take(len(text))
+                return text
+            case ["foreign", str(text)] if len(text) <= 200:
+                return Foreign(text)
+            case ["tensor", str(name), list(shape), str(text)] if name in DTYPES:
+                dtype = DTYPES[name]
+                data = self._raw(shape, dtype.itemsize, text)
+                if dtype is torch.bool:
+                    data = bytearray(map(bool, data))  # other bytes than 0 and 1 would be no truth values
+                if not data:
+                    return torch.empty(shape, dtype=dtype)
+                return torch.frombuffer(data, dtype=dtype).reshape(shape)
+            case ["array", str(name), list(shape), str(text)] if len(name) < 10:
+                return self._array(name, shape, text)
+            case ["list", list(items)]:
+                return [self.decode(item, depth + 1) for item in items]
+            case ["tuple", list(items)]:
+                return tuple(self.decode(item, depth + 1) for item in items)
+            case ["dict", list(items)]:
+                return dict(self._pair(item, depth + 1) for item in items)
+        raise WireError("no data of ours")
+
+    def _pair(self, wire: Any, depth: int) -> tuple[Any, Any]:
+        match wire:
+            case [key, value]:
+                key, value = self.decode(key, depth), self.decode(value, depth)
+                if not _can_be_key(key):
+                    raise WireError("no key of ours")
+                return key, value
+        raise WireError("no pair")
+
+    def _number(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return make(*arguments)
+        except (ValueError, OverflowError):
+            raise WireError("no number") from None
+
+    def _take(self, count: int) -> None:
+        self.bytes -= count
+        if self.bytes < 0:
+            raise WireError("too many bytes")
+
+    def _raw(self, shape: list, size: int, text: str) -> bytearray:
+        if len(shape) > 32 or not all(type(length) is int and 0 <= length < 1 << 40 for length in shape):
+            raise WireError("no shape")
+        expected = math.prod(shape) * size
+        if expected > MOST_BYTES or len(text) > 4 * (expected // 3 + 1):
+            raise WireError("too many numbers")
+        self._take(expected)
+        try:
+            data = bytearray(base64.b64decode(text, validate=True))
+        except ValueError:
+            raise WireError("no base64") from None
+        if len(data) != expected:
+            raise WireError("more or fewer bytes than the shape says")
+        return data
+
+    def _array(self, name: str, shape: list, text: str) -> np.ndarray:
+        try:
+            dtype = np.dtype(name)
+        except (TypeError, ValueError):
+            raise WireError("no type of an array") from None
+        if dtype.kind not in "biufcUS" or dtype.str != name:
+            raise WireError("no type of an array")
+        data = self._raw(shape, dtype.itemsize, text)
+        if dtype.kind == "b":
+            data = bytearray(map(bool, data))
+        if (
+            dtype.kind == "U"
+            and (np.frombuffer(data, dtype.newbyteorder("=").str.replace("U", "u4")[:3]) > 0x10FFFF).any()
+        ):
+            raise WireError("no text")
+        if dtype.itemsize == 0 or math.prod(shape) == 0:
+            return np.empty(shape, dtype)
+        return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _can_be_key(key: Any) -> bool:
+    if isinstance(key, tuple):
+        return all(map(_can_be_key, key))
+    return key is None or isinstance(key, str | int | float | bool | Foreign)
+
+
+def encode_observation(observation: Observation) -> list:
+    crash = observation.crash
+    ended = (
+        None if crash is None else [crash.kind, crash.type[:200], crash.message[:1000], crash.line, crash.code[:500]]
+    )
+    return [encode(observation.value), ended, list(observation.changes)]
+
+
+def decode_observation(wire: Any, changes: tuple[str, ...]) -> Observation:
+    """An observation again. Of what was changed, only what is among `changes` counts.
+
+    Raises:
+        WireError: as in `decode`.
+    """
+    match wire:
+        case [value, ended, list(changed)]:
+            value = decode(value)
+        case _:
+            raise WireError("no observation")
+    match ended:
+        case None:
+            crash = None
+        case [str(kind), str(name), str(message), (int() | None) as line, str(code)] if kind in KINDS_OF_CRASH:
+            if isinstance(line, bool) or (line is not None and not 0 < line < 1_000_000):
+                line = None
+            crash = Crash(kind, name[:200], message[:1000], line, code[:500])
+        case _:
+            raise WireError("no crash")
+    return Observation(value, crash, tuple(change for change in changes if change in changed))

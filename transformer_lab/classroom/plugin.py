@@ -1,0 +1,62 @@
+"""`pytest --transformer-lab-grade FILE`: grade one submission with plain pytest, in a runner of one's own.
+
+pytest imports this file in every run on a machine that has the package: so it imports nothing until it is to grade.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+_STACK = pytest.StashKey[ExitStack]()
+_RUN = pytest.StashKey[Any]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("transformer-lab", "Transformer Lab")
+    group.addoption(
+        "--transformer-lab-grade",
+        metavar="FILE",
+        help="grade this notebook: assemble it, run its cells with nbval, score its exercises",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("--transformer-lab-grade")
+    if file is None:
+        return
+    if not config.pluginmanager.hasplugin("nbval"):
+        raise pytest.UsageError("--transformer-lab-grade needs the plug-in nbval: do not switch it off")
+    from transformer_lab.classroom.alone import alone
+    from transformer_lab.errors import InputError
+
+    stack = config.stash[_STACK] = ExitStack()
+    try:
+        run, path = stack.enter_context(alone(file))
+    except InputError as error:
+        stack.close()
+        raise pytest.UsageError(str(error)) from None
+    config.stash[_RUN] = run
+    config.pluginmanager.register(run, "transformer-lab-run")
+    config.args[:] = [str(path)]
+    config.option.nbval_lax = True
+    config.option.color = "no"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (stack := config.stash.get(_STACK, None)) is not None:
+        stack.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
+    run = config.stash.get(_RUN, None)
+    if run is not None:
+        from transformer_lab.classroom.alone import lines
+
+        terminalreporter.section(run.assembled.name)
+        for line in lines(run):
+            terminalreporter.write_line(line)
+    return (yield)

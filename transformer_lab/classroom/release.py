@@ -1,0 +1,162 @@
+"""What students get: the notebook, a page that says how to hand it in, and a list of what counts."""
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from transformer_lab.classroom.cells import is_unwritten
+from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.writing import write_file
+from transformer_lab.errors import InputError
+
+FORMAT = 1  # of the manifest
+
+
+def release(name: str, out: Path, course: Course) -> list[Path]:
+    """Writes the student's notebook, `README.md` and `manifest.json` into `out`, each in one step.
+
+    What was released there before stays in the list. The same release gives the same bytes.
+
+    Args:
+        name: Of a notebook: `03`, or `03_masks`.
+        out: A folder; it is made if it is not there.
+        course: Where the notebooks are.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        InputError: There is no such notebook, it is not as it is to be handed out (an exercise has been answered in
+            it), or `out` holds a file of that name that was not released there, or was changed since.
+    """
+    name = course.full_name(name)
+    out = Path(out).resolve()
+    text = nbformat.writes(_without_outputs(course.notebook(name))) + "\n"
+    _refuse_answers(name, course)
+    manifest = _manifest(out)
+    path = out / f"{name}.ipynb"
+    _refuse_to_overwrite(path, text, manifest)
+    manifest["notebooks"] = dict(sorted({**manifest["notebooks"], name: _entry(name, text, course)}.items()))
+    readme = _readme(manifest)
+    manifest["README.md"] = _checksum(readme)
+    written = {path: text, out / "README.md": readme, out / "manifest.json": json.dumps(manifest, indent=1) + "\n"}
+    for file, content in written.items():
+        write_file(file, content)
+    return list(written)
+
+
+def _without_outputs(notebook: NotebookNode) -> NotebookNode:
+    notebook.metadata.pop("widgets", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return notebook
+
+
+def _refuse_answers(name: str, course: Course) -> None:
+    """Somebody may have worked in the notebooks of the course."""
+    blank = {exercise.name: exercise.blank for exercise in course.exercises(name)}
+    for cell in course.notebook(name).cells:
+        exercise = exercise_of(cell)
+        if exercise and not is_unwritten(cell.source, exercise, blank[exercise]):
+            raise InputError(
+                f"{course.paths[name]} holds an answer to `{exercise}`: build it anew "
+                f"(python -m transformer_lab.authoring build {name}) before you hand it out"
+            )
+
+
+def _manifest(out: Path) -> dict[str, Any]:
+    path = out / "manifest.json"
+    empty = {"format": FORMAT, "package": "transformer-lab", "version": version("transformer-lab"), "notebooks": {}}
+    if not path.exists():
+        return empty
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        known = isinstance(manifest["notebooks"], dict) and manifest["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        known = False
+    if not known:
+        raise InputError(f"{path} is no list of a release: remove it, or choose another folder")
+    return {**empty, "notebooks": manifest["notebooks"]}
+
+
+def _refuse_to_overwrite(path: Path, text: str, manifest: dict[str, Any]) -> None:
+    """The folder may be somebody's own, with their work in it."""
+    if not path.exists() or path.read_bytes() == text.encode():
+        return
+    released = manifest["notebooks"].get(path.stem)
+    recorded = released.get("sha256") if isinstance(released, dict) else None
+    if hashlib.sha256(path.read_bytes()).hexdigest() != recorded:
+        raise InputError(f"{path} was not released there, or was changed since: move it away, or choose another folder")
+
+
+def _entry(name: str, text: str, course: Course) -> dict[str, Any]:
+    found = course.exercises(name)
+    return {
+        "file": f"{name}.ipynb",
+        "sha256": _checksum(text),
+        "version": version("transformer-lab"),
+        "points": sum(exercise.points for exercise in found),
+        "minutes": sum(exercise.minutes for exercise in found),
+        "exercises": [
+            {
+                "name": exercise.name,
+                "cell": f"exercise-{exercise.name}",
+                "points": exercise.points,
+                "minutes": exercise.minutes,
+            }
+            for exercise in found
+        ],
+    }
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _readme(manifest: dict[str, Any]) -> str:
+    rows = []
+    for entry in manifest["notebooks"].values():
+        names = ", ".join(f"`{exercise['name']}` ({exercise['points']:g})" for exercise in entry["exercises"])
+        rows.append(f"| [{entry['file']}]({entry['file']}) | {names or 'none'} | {entry['points']:g} |")
+    return README.format(rows="\n".join(rows))
+
+
+README = """# Your notebooks
+
+| notebook | exercises (points) | points |
+| --- | --- | --- |
+{rows}
+
+## Work
+
+Open a notebook in JupyterLab (`jupyter lab`), with the package `transformer-lab` installed. If something is missing,
+`transformer-lab doctor` says what. Write the exercises, where it says `# YOUR CODE HERE`, and take out the line
+`raise NotImplementedError()`. Run the check below: it says at once whether you are right, and if not, what you did.
+`hint("softmax")` helps with the exercise of that name.
+
+A part that passes is kept in a folder `mine` beside the notebook, and later notebooks go on with it: so keep your
+notebooks in one folder.
+
+## Hand in
+
+- Hand in the notebook itself, the `.ipynb` file, saved. Its outputs do not matter: your code is run again.
+- Your answer is found by the cell of the exercise, or by its name: call the function as it is called in the notebook.
+  If it is defined twice, the last definition counts.
+- You may add cells of your own before an exercise, with imports and helpers. Cells of the course are taken from the
+  course: what you change in them does not count.
+- Your code runs without a network and without other files, and a cell may take 30 seconds. What takes longer, such as
+  a training of your own, leave out of what you hand in.
+
+## What counts
+
+Your function or class is called with inputs that nobody has seen, and what it gives is compared with what is right.
+How you wrote it makes no difference. A mistake costs once: later exercises are tried with right parts in the place of
+your earlier ones. Where an exercise asks you to build something that a library has ready, build it: whoever grades is
+shown where a ready answer is called.
+"""

@@ -1,0 +1,68 @@
+"""All that a run leaves beside `gradebook.sqlite`: the table, the pages, and the files for other programs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.exports import gradescope_results, junit_xml
+from transformer_lab.classroom.feedback import feedback_page, reading_places
+from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_student
+from transformer_lab.classroom.review import similar
+from transformer_lab.classroom.summary import summary_page
+from transformer_lab.classroom.writing import file_names, write_file
+
+
+def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], list[Path]]:
+    """Write what counts now, each file in one step.
+
+        gradebook.csv                                     a row a student
+        summary.html                                      for the instructor
+        feedback/STUDENT.html                             a page for each student
+        junit/STUDENT.NOTEBOOK.xml                        what ran and what was earned
+        gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it
+
+    Returns:
+        What counts, with the answers that are nearly the same marked, and where to look.
+    """
+    entries = with_similar(book.entries())
+    names = file_names(entry.student for entry in entries)
+    write_file(out / "gradebook.csv", as_csv(entries), encoding="utf-8-sig")  # Excel takes it for Latin-1 otherwise
+    graded = {entry.notebook for entry in entries} & set(course.names)
+    places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}
+    for student, handed_in in by_student(entries).items():
+        page = feedback_page(student, handed_in, places)
+        write_file(out / "feedback" / f"{names[student]}.html", page)
+        for number, entry in enumerate(handed_in, start=1):
+            notebook = entry.notebook or f"file {number}"
+            write_file(out / "junit" / f"{names[student]}.{notebook}.xml", junit_xml(entry.result))
+            results = out / "gradescope" / notebook / names[student] / "results.json"
+            write_file(results, gradescope_results(entry.result))
+    write_file(out / "summary.html", summary_page(entries, names))
+    written = ["gradebook.csv", "summary.html", "feedback", "junit", "gradescope", "gradebook.sqlite"]
+    return entries, [out / name for name in written]
+
+
+def with_similar(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with the names of those whose answers to an exercise are nearly the same."""
+    answers = [
+        (entry.student, result.exercise, result.source)
+        for entry in entries
+        for result in entry.result.exercises
+        if result.source and result.state != "not attempted"
+    ]
+    others: dict[tuple[str, str], tuple[str, ...]] = {}
+    for group in similar(answers):
+        for student in group.students:
+            others[student, group.exercise] = tuple(name for name in group.students if name != student)
+    return [
+        replace(
+            entry,
+            similar={
+                result.exercise: others[entry.student, result.exercise]
+                for result in entry.result.exercises
+                if (entry.student, result.exercise) in others
+            },
+        )
+        for entry in entries
+    ]

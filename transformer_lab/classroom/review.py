@@ -1,0 +1,261 @@
+"""What an instructor should look at: library answers, the package's own parts, and answers that are nearly the same.
+
+All of it is read from syntax trees. It costs nobody a point.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from transformer_lab.classroom.cells import UNREADABLE, names_of, syntax_tree
+from transformer_lab.classroom.submissions import printable
+from transformer_lab.exercises import Exercise
+from transformer_lab.exercises.banned import USUAL_NAMES
+
+MOST_FLAGS = 8  # of one exercise
+LEAST_NODES = 80  # of a syntax tree: what is smaller comes out alike by itself
+LEAST_NODES_NEARLY = 100  # where one statement may differ
+MOST_STATEMENTS = 300
+
+PACKAGE = "transformer_lab."
+NEVER_AN_ANSWER = (  # what a notebook imports of the package, and what nobody needs for an answer
+    "transformer_lab.solution",
+    "transformer_lab.exercises.",
+)
+
+# What runs code that cannot be read, or looks at what is none of an answer's business.
+UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "globals", "open", "vars")
+UNUSUAL_MODULES = ("builtins", "ctypes", "gc", "importlib", "inspect", "os", "signal", "socket", "subprocess", "sys")
+
+
+@dataclass(frozen=True)
+class Similar:
+    """Answers of different students that are the same but for names, comments and perhaps a statement."""
+
+    exercise: str
+    students: tuple[str, ...]
+
+
+# --- what an answer uses ---------------------------------------------------------------------------------------------
+
+
+def review(exercise: Exercise, source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[str, ...]:
+    """Flags for one answer: "line 4 uses `torch.nn.functional.softmax`".
+
+    Args:
+        exercise: Says which names are answers, and on which of the package's parts it builds.
+        source: The student's cell.
+        own_cells: The student's other cells, those of other exercises left out: a helper may stand in one of them.
+        course_cells: The course's own cells that are run, for what they import.
+    """
+    known, of_course = _known_names(source, own_cells, course_cells)
+    allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
+    flags = []
+    for where, cell in [("", source), *((" of a cell of their own", cell) for cell in _needed(source, own_cells))]:
+        for line, name in _uses(cell, known):
+            if _is_library_answer(name, exercise.banned) or _is_unusual(name):
+                flags.append(f"line {line}{where} uses `{printable(name)}`")
+            elif name.startswith(PACKAGE) and not _is_allowed(name, allowed, exercise):
+                flags.append(f"line {line}{where} uses `{printable(name)}`, which the exercise does not build on")
+    if _is_the_packages(exercise, source):
+        flags.append("but for names and comments it is the course's own answer")
+    flags = list(dict.fromkeys(flags))
+    more = [f"and {len(flags) - MOST_FLAGS} more"] if len(flags) > MOST_FLAGS else []
+    return (*flags[:MOST_FLAGS], *more)
+
+
+def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[dict[str, str], set[str]]:
+    """Alias to full name for all cells together, and the full names that the course imports itself."""
+    known = dict(USUAL_NAMES) | {name: name for name in UNUSUAL_BUILTINS}
+    of_course: set[str] = set()
+    for cell in course_cells:
+        known |= names_of(cell).imports
+        of_course |= set(names_of(cell).imports.values())
+    for cell in [*own_cells, source]:
+        names = names_of(cell)
+        for name in names.binds - set(names.imports):
+            known.pop(name, None)  # a function of their own that is called like one of ours
+        known |= names.imports
+    return known, of_course
+
+
+def _needed(source: str, own_cells: Sequence[str]) -> list[str]:
+    """The cells that define what the answer uses, directly or through another."""
+    needed, reads = [], set(names_of(source).reads)
+    waiting = [cell for cell in own_cells if cell != source]
+    while found := [cell for cell in waiting if names_of(cell).binds & reads]:
+        needed += found
+        reads = reads.union(*(names_of(cell).reads for cell in found))
+        waiting = [cell for cell in waiting if cell not in found]
+    return needed
+
+
+def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
+    """The full names of what a cell uses of libraries and of the package, each with its line."""
+    names = names_of(source)
+    used = [(line, ".".join([known[name], *attributes])) for line, name, attributes in names.uses if name in known]
+    return sorted([*used, *((line, f"{module}.*") for line, module in names.stars)])
+
+
+def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
+    """Whether it is a banned name, or the same thing by another way: `torch._C._nn.scaled_dot_product_attention`."""
+    library, last = name.partition(".")[0], name.rpartition(".")[2]
+    for answer in banned:
+        if name == answer or name.startswith(f"{answer.rstrip('.')}."):
+            return True
+        if library == answer.partition(".")[0] and last in (answer.rpartition(".")[2], "*"):
+            return last != "*" or answer.startswith(name[:-1])
+    return False
+
+
+def _is_unusual(name: str) -> bool:
+    root, _, rest = name.partition(".")
+    harmless = root in ("os", "sys") and rest.partition(".")[0] in ("", "path", "float_info", "maxsize")
+    return root in UNUSUAL_BUILTINS or (root in UNUSUAL_MODULES and not harmless)
+
+
+def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
+    """Whether the exercise builds on it, or the course's own cells import it and it is no answer."""
+    if name.startswith(NEVER_AN_ANSWER):
+        return False
+    if name.rpartition(".")[2] in exercise.builds_on:
+        return True
+    return any(name == known or name.startswith(f"{known}.") for known in allowed)
+
+
+# --- which answers are alike -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Form:
+    """An answer without names, comments, docstrings, annotations and imports."""
+
+    statements: tuple[str, ...]
+    nodes: int
+
+
+def _is_the_packages(exercise: Exercise, source: str) -> bool:
+    form = _form(source)
+    return form is not None and form.nodes >= LEAST_NODES and form == _packages_form(exercise)
+
+
+@lru_cache
+def _packages_form(exercise: Exercise) -> _Form | None:
+    return _form(textwrap.dedent(inspect.getsource(exercise.answer)))
+
+
+def similar(answers: Iterable[tuple[str, str, str]]) -> list[Similar]:
+    """Groups of students whose answers to an exercise are nearly the same.
+
+    Those are the same that differ in nothing but the names of variables, comments, docstrings, annotations and
+    imports. In larger ones, one statement may be different, or more. Small ones are left out. The work grows with the
+    number of answers, not with its square.
+
+    Args:
+        answers: `(student, exercise, source)`.
+    """
+    students: dict[str, dict[_Form, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for student, exercise, source in answers:
+        form = _form(source)
+        if form is not None and form.nodes >= LEAST_NODES:
+            students[exercise][form].add(student)
+    groups = []
+    for exercise, of_form in students.items():
+        for forms in _connected(list(of_form)):
+            together = set().union(*(of_form[form] for form in forms))
+            if len(together) > 1:
+                groups.append(Similar(exercise, tuple(sorted(together))))
+    return groups
+
+
+def _connected(forms: list[_Form]) -> list[list[_Form]]:
+    """Forms that are equal once a statement is left out of one or of both."""
+    group = list(range(len(forms)))
+
+    def leader(number: int) -> int:
+        while group[number] != number:
+            group[number] = group[group[number]]
+            number = group[number]
+        return number
+
+    first: dict[tuple[str, ...] | int, int] = {}
+    for number, form in enumerate(forms):
+        keys = [hash(form.statements)]
+        if form.nodes >= LEAST_NODES_NEARLY and len(form.statements) <= MOST_STATEMENTS:
+            keys += [
+                hash(form.statements[:left_out] + form.statements[left_out + 1 :])
+                for left_out in range(len(form.statements))
+            ]
+        for key in keys:
+            group[leader(number)] = leader(first.setdefault(key, number))
+    connected: dict[int, list[_Form]] = defaultdict(list)
+    for number, form in enumerate(forms):
+        connected[leader(number)].append(form)
+    return list(connected.values())
+
+
+def _form(source: str) -> _Form | None:
+    tree = syntax_tree(source)
+    if tree is None:
+        return None
+    try:
+        counter = _Counter(_own_names(tree))
+        statements = tuple(counter.statements(tree.body))
+    except UNREADABLE:
+        return None
+    return _Form(statements, counter.nodes)
+
+
+def _own_names(tree: ast.Module) -> frozenset[str]:
+    """Names that the answer gives to its variables and arguments; functions and classes keep theirs."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return frozenset(names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)})
+
+
+class _Counter:
+    """Writes statements down without names, and counts the nodes of what a student writes: the bodies."""
+
+    IGNORED = ("annotation", "returns", "type_comment", "ctx", "kind", "decorator_list", "type_params")
+
+    def __init__(self, own_names: frozenset[str]) -> None:
+        self.own_names = own_names
+        self.nodes = 0
+
+    def statements(self, body: Sequence[ast.stmt]) -> Iterator[str]:
+        for statement in body:
+            if isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass) or (
+                isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            ):
+                continue
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield f"{type(statement).__name__} {statement.name}"
+                yield from self.statements(statement.body)
+                continue
+            inner = [getattr(statement, field, None) or [] for field in ("body", "handlers", "orelse", "finalbody")]
+            yield self.text(statement, {}, skip=("body", "handlers", "orelse", "finalbody") if any(inner) else ())
+            for part in inner:
+                for handler in [one for one in part if isinstance(one, ast.ExceptHandler)]:
+                    yield from self.statements(handler.body)
+                yield from self.statements([one for one in part if isinstance(one, ast.stmt)])
+
+    def text(self, node: ast.AST, numbers: dict[str, int], skip: Sequence[str] = ()) -> str:
+        """A statement or expression; its own names are numbers in the order in which they appear in it."""
+        self.nodes += 1
+        if isinstance(node, ast.Name):
+            return self.name(node.id, numbers)
+        if isinstance(node, ast.arg):
+            return self.name(node.arg, numbers)
+        parts = [type(node).__name__]
+        for field, value in ast.iter_fields(node):
+            if field in self.IGNORED or field in skip:
+                continue
+            for one in value if isinstance(value, list) else [value]:
+                parts.append(self.text(one, numbers) if isinstance(one, ast.AST) else repr(one))
+        return f"({' '.join(parts)})"
+
+    def name(self, name: str, numbers: dict[str, int]) -> str:
+        return str(numbers.setdefault(name, len(numbers))) if name in self.own_names else name

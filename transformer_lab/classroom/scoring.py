@@ -1,0 +1,199 @@
+"""Scores an object that lives in a kernel: inputs are sent there, data comes back, and everything else happens here."""
+
+import functools
+import inspect
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transformer_lab.classroom.kernels import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.observing import WireError, decode_observation, encode
+from transformer_lab.exercises.exercise import Exercise
+from transformer_lab.exercises.judge import drawn, judge
+from transformer_lab.exercises.observe import Crash, Observation
+from transformer_lab.exercises.recipes import recipe_source
+from transformer_lab.exercises.registry import exercises, notebook_of
+from transformer_lab.exercises.report import Report
+
+PUBLIC_SEED = 0  # the one of the check in the notebook: what a student is shown is about its inputs
+REPORT_CHARACTERS = 20_000
+_source = functools.cache(inspect.getsource)  # the file may be another one by the time it is asked for again
+OF_THE_WORLD = ("seed", "default dtype", "grad mode", "device")
+STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # all others: killed
+
+ONLY_FOR_THESE = (
+    "It gives right results for inputs of the notebook's own check, but not for others. "
+    "Does it depend on particular sizes or numbers?"
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one exercise has earned."""
+
+    state: str
+    earned: float = 0.0
+    misconceptions: tuple[str, ...] = ()
+    report: str = ""
+    remarks: tuple[str, ...] = ()
+    is_missing: bool = False  # nothing has its name
+
+
+def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], seconds: float) -> Score:
+    """Score the object that has the exercise's name in the kernel.
+
+    Args:
+        kernel: All cells have run in it.
+        exercise: Its checks say what to do, and its answer what is right.
+        seed: Secret: of the inputs that earn points. The report is about those of the notebook's own check.
+        shown: Exercises whose answers the kernel may see, because they have been scored, or will not be.
+        seconds: For each of the two or three runs; then the kernel is killed.
+    """
+    try:
+        asked = _ask(kernel, exercise, seed, shown, time.monotonic() + seconds)
+        if not isinstance(asked, Score) and "time" in _crashes(asked[1].values()):
+            # The machine may have been busy with something else for so long: what counts is the second time.
+            asked = _ask(kernel, exercise, seed, shown, time.monotonic() + seconds)
+        if isinstance(asked, Score):
+            return asked
+        secret, observations, remark = asked
+        remarks = (remark,) * bool(remark)
+        if secret.passed:
+            return _scored(exercise, secret, secret, (), remarks)
+        public = _ask(kernel, exercise, PUBLIC_SEED, shown, time.monotonic() + seconds)
+        return _scored(
+            exercise, secret, None if isinstance(public, Score) else public[0], tuple(observations.values()), remarks
+        )
+    except KernelEnded as ended:
+        state = STATES_OF_ENDS.get(ended.reason, "killed")
+        return Score(state, report=f"While `{exercise.name}` was being scored: {ended}.")
+
+
+def _ask(
+    kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], end: float
+) -> Score | tuple[Report, dict[str, Observation], str]:
+    content = {"data": json.dumps(request(exercise, seed, shown))}
+    reply = kernel.ask("observe_request", content, max(0.1, end - time.monotonic()))
+    if reply is None:
+        kernel.kill("time")
+        return Score("timed out", report=f"`{exercise.name}` took too long and did not stop when told to.")
+    match said := _json(reply.get("data")):
+        case {"missing": True}:
+            return Score(
+                "failed", report=f"After the notebook has run, there is no `{exercise.name}`.", is_missing=True
+            )
+        case {"unwritten": True}:
+            return Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
+        case {"kind": str(kind)}:
+            return Score(
+                "failed",
+                report=f"`{exercise.name}` is a `{clean_text(kind, 100)}`: a function or a class was to be written.",
+            )
+        case {"broken": str(what)}:
+            return Score("failed", report=f"Beside this code no check can be run: {clean_text(what, 300)}")
+        case {"observations": list(wire)} if len(wire) <= len(exercise.checks):
+            try:
+                observations = _observations(exercise, wire)
+            except WireError:
+                return _nonsense(exercise)
+            remark = "This was an object of the class; its class has been scored." if said.get("remark") else ""
+            return judge(exercise, observations, seed), observations, remark
+    return _nonsense(exercise)
+
+
+def _nonsense(exercise: Exercise) -> Score:
+    return Score("failed", report=f"What came back when `{exercise.name}` was used is no data.")
+
+
+def _json(text: Any) -> Any:
+    if not isinstance(text, str):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def request(exercise: Exercise, seed: int, shown: set[str]) -> dict[str, Any]:
+    """What the kernel needs to observe an object of this exercise, as JSON."""
+    inputs = drawn(exercise, seed)
+    return {
+        "name": exercise.name,
+        "blank": list(exercise.blank),
+        "checks": [
+            {
+                "recipe": recipe_source(exercise.recipe(check)),
+                "inputs": encode(inputs[check.name]),
+                "seed": exercise.check_seed(check, seed),
+            }
+            for check in exercise.checks
+        ],
+        "earlier": _earlier_parts(exercise, shown),
+    }
+
+
+def _earlier_parts(exercise: Exercise, shown: set[str]) -> list[dict[str, str]]:
+    """Those of earlier notebooks are in the stubbed package; those of this one come as text, if they may be shown."""
+    parts = []
+    for name in exercise.builds_on:
+        answer, is_here = exercises()[name].answer, notebook_of(name) == notebook_of(exercise.name)
+        if is_here and name not in shown:
+            continue
+        source = _source(answer) if is_here else ""
+        parts.append({"name": name, "module": answer.__module__, "source": source})
+    return parts
+
+
+def _observations(exercise: Exercise, wire: list) -> dict[str, Observation]:
+    inputs = drawn(exercise, PUBLIC_SEED)
+    found = {}
+    for check, one in zip(exercise.checks, wire, strict=False):
+        changes = (*(f"input {name}" for name in inputs[check.name]), *OF_THE_WORLD)
+        observation = decode_observation(one, changes)
+        if (crash := observation.crash) is not None:
+            cleaned = Crash(
+                crash.kind,
+                clean_text(crash.type, 100),
+                clean_text(crash.message, 400),
+                crash.line,
+                clean_text(crash.code, 300),
+            )
+            observation = replace(observation, crash=cleaned)
+        found[check.name] = observation
+    return found
+
+
+def _crashes(observations: Iterable[Observation]) -> set[str]:
+    return {observation.crash.kind for observation in observations if observation.crash is not None}
+
+
+def _scored(
+    exercise: Exercise,
+    secret: Report,
+    public: Report | None,
+    observations: tuple[Observation, ...],
+    remarks: tuple[str, ...],
+) -> Score:
+    """What the secret inputs have earned, told by means of the public ones."""
+    crashes = _crashes(observations)
+    state = secret.state
+    if state == "failed" and "time" in crashes:
+        state = "timed out"
+    elif state == "failed" and "memory" in crashes:
+        state = "out of memory"
+    if secret.passed:
+        told, named = str(secret), ()
+    elif public is None or public.passed:
+        known = {misconception.slug: misconception.says for misconception in exercise.misconceptions}
+        says = ONLY_FOR_THESE if public is not None else "Its results are not right."
+        told = "\n".join([f"✗ {secret.title}", "", says, *(known[slug] for slug in secret.misconceptions)])
+        named = secret.misconceptions
+    else:
+        told, named = str(replace(public, score=secret.score)), public.misconceptions
+        if public.score > secret.score:
+            first, rest = told.split("\n", 1)
+            told = f"{first}\n\n{ONLY_FOR_THESE}\n{rest}"
+    report = clean_text(told, REPORT_CHARACTERS)
+    return Score(state, secret.points, tuple(named), report, (*remarks, *secret.remarks))

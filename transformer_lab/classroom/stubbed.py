@@ -1,0 +1,130 @@
+"""The package that submissions run with: a copy in which the answers of a notebook, and of later ones, do not exist."""
+
+import inspect
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import transformer_lab
+from transformer_lab.authoring.stubs import stub_source
+from transformer_lab.classroom import harmless
+from transformer_lab.errors import InputError
+from transformer_lab.exercises import Exercise, exercises, notebooks
+
+PACKAGE = Path(transformer_lab.__file__).resolve().parent
+
+# What no submission needs. `exercises/` holds the answers' wrong brothers, which are nearly right.
+LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "mine.py", "tour.py")
+
+# What observes a student's object inside the sandbox; it knows no answer.
+ENGINE = ("draw.py", "exercise.py", "limits.py", "observe.py", "recipes.py")
+
+# The answers once more, written for speed: (file, name, methods to leave blank). Whoever calls them needs no answer.
+SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
+    "scaled_dot_product_attention": (
+        ("model/seam.py", "fused_attention", ()),
+        ("training/fast.py", "short_attention", ()),
+    ),
+    "MultiHeadAttention": (
+        ("decoding/incremental.py", "CachedAttention", ("step",)),
+        ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
+    ),
+    "LayerNorm": (
+        ("training/fast.py", "KernelLayerNorm", ("forward",)),
+        ("decoding/incremental.py", "normalize", ()),
+    ),
+    "ResidualConnection": (("decoding/incremental.py", "connect", ()),),
+    "DecoderLayer": (("decoding/incremental.py", "IncrementalLayer", ("step",)),),
+    "Decoder": (("decoding/incremental.py", "IncrementalDecoder", ("step",)),),
+    "label_smoothing_loss": (("training/fast.py", "OutputLayerLoss", ("forward",)),),
+    "train_step": (
+        ("training/fast.py", "FastGradients", ("backward",)),
+        ("training/steps.py", "update_weights", ()),
+    ),
+    "greedy_decode": (("decoding/incremental.py", "cached_greedy_decode", ()),),
+    "beam_search": (("decoding/incremental.py", "cached_beam_search", ()),),
+    "CachedAttention": (
+        ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
+        ("decoding/incremental.py", "IncrementalLayer", ("__init__", "step")),
+    ),
+}
+
+MINE = '''"""The package's parts, not your own: each exercise is looked at by itself."""
+
+import importlib
+from typing import Any
+
+from transformer_lab.exercises import ANSWERS
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ANSWERS:
+        raise AttributeError(name)
+    return getattr(importlib.import_module(ANSWERS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(ANSWERS)
+'''
+
+
+def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
+    """Writes `folder/transformer_lab`, readable by everybody, for submissions of some notebooks.
+
+    Args:
+        folder: Is made if it is not there; must not hold a `transformer_lab` yet.
+        names: The notebooks whose answers are taken out: `["01_attention"]`. Those of later notebooks go as well,
+            since they say many things again: a decoder layer is nearly an encoder layer. All that comes before works.
+
+    Returns:
+        The package's folder. Whoever runs with it puts `folder` on the path.
+
+    Raises:
+        InputError: There are no exercises of such a notebook.
+    """
+    package = folder / "transformer_lab"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(PACKAGE, package, ignore=_ignored, copy_function=shutil.copyfile)
+    first = min(map(_number_of, names))
+    taken_out = [exercise for number, found in notebooks().items() if number >= first for exercise in found]
+    for file, name, blank in dict.fromkeys(place for exercise in taken_out for place in places_of(exercise)):
+        path = package / file
+        path.write_text(stub_source(path.read_text(encoding="utf-8"), name, blank), encoding="utf-8")
+    _write_harmless_exercises(package)
+    for path in [package, *package.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return package
+
+
+def places_of(exercise: Exercise) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Where the answer of an exercise stands in the package: `(file, name, methods)`, the answer itself first."""
+    file = Path(inspect.getsourcefile(exercise.answer)).resolve().relative_to(PACKAGE).as_posix()
+    return [(file, exercise.name, exercise.blank), *SECOND_COPIES.get(exercise.name, ())]
+
+
+def _number_of(name: str) -> str:
+    if name[:2] not in notebooks():
+        raise InputError(f"the notebook `{name}` has no exercises; those that have are {', '.join(notebooks())}")
+    return name[:2]
+
+
+def _ignored(folder: str, names: list[str]) -> set[str]:
+    ignored = {name for name in names if name == "__pycache__" or name.endswith((".pyc", ".pyo")) or name[0] == "."}
+    if Path(folder).resolve() == PACKAGE:
+        ignored |= set(LEFT_OUT)
+    return ignored
+
+
+def _write_harmless_exercises(package: Path) -> None:
+    target = package / "exercises"
+    target.mkdir()
+    for file in ENGINE:
+        shutil.copyfile(PACKAGE / "exercises" / file, target / file)
+    declaration = "ANSWERS: dict[str, str] = {}"
+    text = inspect.getsource(harmless)
+    if declaration not in text:
+        raise AssertionError(f"classroom/harmless.py no longer holds the line `{declaration}`, which is filled in")
+    answers = {name: exercise.answer.__module__ for name, exercise in exercises().items()}
+    text = text.replace(declaration, f"ANSWERS: dict[str, str] = {answers!r}")
+    (target / "__init__.py").write_text(text, encoding="utf-8")
+    (package / "mine.py").write_text(MINE, encoding="utf-8")

@@ -1,0 +1,455 @@
+"""What was handed in, as data: files, folders, and the zips of Moodle and Canvas.
+
+Nothing is unpacked to disk, no link is followed, and a name is never used as a path.
+"""
+
+import json
+import mmap
+import os
+import re
+import stat
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from transformer_lab.errors import InputError
+
+MEBIBYTE = 2**20
+MOST_BYTES = 64 * MEBIBYTE  # of one file, with its outputs
+MOST_BYTES_WITHOUT_OUTPUTS = 2 * MEBIBYTE  # the longest notebook of the course has a twentieth of it
+MOST_BYTES_KEPT_AS_THEY_ARE = MEBIBYTE  # of a larger one the outputs are left out: hundreds are held in memory
+MOST_JSON_VALUES = 2_000_000  # an empty list takes two bytes of a file, and sixty in memory
+MOST_ENTRIES = 100_000  # of the zip of a whole class
+MOST_ENTRIES_OF_A_STUDENT = 1_000
+MOST_FILES_OF_A_STUDENT = 100
+LONGEST_NAME = 100
+NO_NOTEBOOK = "there is no notebook (.ipynb) in it"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One file of one student. Several notebooks of a student are several submissions under one name."""
+
+    student: str  # printable, at most 100 characters, no slashes; another name for each student of a batch
+    path: str  # where it lay, printable: "moodle.zip: Ada Lovelace_123_assignsubmission_file_/03_masks.ipynb"
+    content: bytes  # the notebook's JSON, of large ones without outputs; b"" where there is a problem
+    problem: str = ""  # why it cannot be graded: a link, an empty file, too large
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A file before it gets its student's name."""
+
+    key: str  # what tells students apart: the folder's name, the beginning of the file's name
+    path: str
+    content: bytes = b""
+    problem: str = ""
+    file_name: str = ""
+
+
+def collect(paths: Sequence[Path | str]) -> list[Submission]:
+    """All submissions in files, folders and zips, in an order that does not depend on the machine.
+
+    A folder holds `<student>/.../<notebook>.ipynb`, or notebooks whose file names name the student, or zips. A file
+    that cannot be graded is among them, with its problem.
+
+    Raises:
+        InputError: A path does not exist, or a zip that was named cannot be opened.
+    """
+    found: list[_Found] = []
+    for path in map(Path, paths):
+        try:
+            mode = path.lstat().st_mode
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"{printable(str(path), 300)}: {reason}: give files, folders or zips") from None
+        if stat.S_ISDIR(mode):
+            found += _in_folder(path)
+        elif path.suffix.lower() == ".zip" and stat.S_ISREG(mode):
+            found += _in_zip_of_class(path)
+        else:
+            named, _ = _student_of_file(path.name)
+            content, problem = _read_file(path)
+            found.append(_Found(named or path.absolute().parent.name, str(path), content, problem, path.name))
+    return _named(found)
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+def _in_folder(folder: Path) -> Iterator[_Found]:
+    for entry in _entries(folder):
+        path = folder / entry.name
+        if entry.is_symlink():
+            yield _Found(entry.name, str(path), problem="it is a link, and links are not followed")
+        elif entry.is_dir(follow_symlinks=False):
+            key = _key_of([entry.name, ""])
+            yield from _one_or_a_problem(key, str(path), list(_in_students_folder(key, path)))
+        elif _is_zip(entry.name):
+            named, from_course_system = _student_of_file(entry.name)
+            if from_course_system and entry.is_file(follow_symlinks=False):
+                content, problem = _read_file(path)
+                yield from _in_zip_of_student(named, str(path), content, problem)
+            else:
+                yield from _in_zip_of_class(path, report_problems=True)
+        elif _is_notebook(entry.name):
+            named, _ = _student_of_file(entry.name)
+            content, problem = _read_file(path)
+            yield _Found(named or folder.absolute().name, str(path), content, problem, entry.name)
+        elif (student := _student_of_file(entry.name))[1]:
+            yield _Found(student[0], str(path), problem="it is no notebook (.ipynb)")
+
+
+def _in_students_folder(key: str, folder: Path, depth: int = 0) -> Iterator[_Found]:
+    for entry in _entries(folder):
+        path = folder / entry.name
+        if entry.is_symlink():
+            yield _Found(key, str(path), problem="it is a link, and links are not followed")
+        elif entry.is_dir(follow_symlinks=False):
+            if _is_notebook(entry.name):
+                yield _Found(key, str(path), problem="it is a folder, not a file", file_name=entry.name)
+            elif depth < 8:
+                yield from _in_students_folder(key, path, depth + 1)
+        elif _is_notebook(entry.name):
+            content, problem = _read_file(path)
+            yield _Found(key, str(path), content, problem, entry.name)
+        elif _is_zip(entry.name):
+            content, problem = _read_file(path)
+            yield from _in_zip_of_student(key, str(path), content, problem)
+
+
+def _one_or_a_problem(key: str, path: str, found: list[_Found]) -> list[_Found]:
+    """What a student handed in, or that there is no notebook in it."""
+    return found[:MOST_FILES_OF_A_STUDENT] or [_Found(key, path, problem=NO_NOTEBOOK)]
+
+
+def _entries(folder: Path) -> list[os.DirEntry]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry for entry in entries if not _is_litter(entry.name)), key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _is_litter(name: str) -> bool:
+    """What systems leave beside the files of people."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(".ipynb")
+
+
+def _is_zip(name: str) -> bool:
+    return name.lower().endswith(".zip")
+
+
+def _read_file(path: Path) -> tuple[bytes, str]:
+    """`(content, problem)`; of a link, a device or a pipe nothing is read."""
+    try:
+        # a pipe without a writer would wait for ever
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if path.is_symlink():
+            return b"", "it is a link, and links are not followed"
+        return b"", f"it cannot be read ({error.strerror})"
+    with open(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            return b"", "it is a folder, not a file"
+        if not stat.S_ISREG(mode):
+            return b"", "it is no ordinary file"
+        return _read(file, zipped=_is_zip(path.name))
+
+
+def _read(file: BinaryIO | Any, zipped: bool = False) -> tuple[bytes, str]:
+    try:
+        content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        return b"", f"it cannot be read ({error.strerror})"
+    if len(content) > MOST_BYTES:
+        return b"", f"it has more than {MOST_BYTES // MEBIBYTE} MiB: clear the outputs and hand it in again"
+    return (content, "") if zipped else without_outputs(content)
+
+
+def without_outputs(content: bytes) -> tuple[bytes, str]:
+    """`(content, problem)`: a large notebook without what is not graded, its outputs and attachments."""
+    if len(content) <= MOST_BYTES_KEPT_AS_THEY_ARE:
+        return content, ""
+    notebook, problem = read_notebook(content)
+    if problem:
+        return b"", problem
+    for cell in cells_of(notebook):
+        if isinstance(cell, dict):
+            cell.pop("outputs", None)
+            cell.pop("attachments", None)
+    content = json.dumps({**notebook, "metadata": {}}).encode()
+    if len(content) > MOST_BYTES_WITHOUT_OUTPUTS:
+        return b"", f"it has {len(content) / MEBIBYTE:.1f} MiB without its outputs: no notebook of the course has 1"
+    return content, ""
+
+
+def read_notebook(content: bytes) -> tuple[dict[str, Any], str]:
+    """`(notebook, problem)`: the JSON of a notebook of any version, which has a list of cells."""
+    if not content.strip():
+        return {}, "the file is empty"
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return {}, "the text is encoded as UTF-16, not as UTF-8: save it from Jupyter and hand it in again"
+    if content.startswith(b"PK\x03\x04"):
+        return {}, "it is a zip that was renamed, not a notebook"
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return {}, f"the text is not encoded as UTF-8 (byte {content[error.start]:#04x} at place {error.start})"
+    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_JSON_VALUES:
+        return {}, f"it has more than {MOST_JSON_VALUES:,} values, which no notebook has"
+    try:
+        notebook = json.loads(text)
+    except RecursionError:
+        return {}, "its lists are nested too deeply to be a notebook"
+    except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{") and (error.pos >= len(text.rstrip()) or "Unterminated" in error.msg):
+            return {}, "the file is not whole: it ends in the middle of the notebook"
+        return {}, f"it is not a notebook: no valid JSON (line {error.lineno}, column {error.colno})"
+    except ValueError:  # a number of thousands of digits
+        return {}, "it is not a notebook: no valid JSON"
+    if not isinstance(notebook, dict) or not any(
+        isinstance(notebook.get(key), list) for key in ("cells", "worksheets")
+    ):
+        return {}, "it is JSON, but not a notebook: it has no list of cells"
+    return notebook, ""
+
+
+def cells_of(notebook: dict[str, Any]) -> list[Any]:
+    """The cells, which were in worksheets before version 4 of the format. Anything may be among them."""
+    if isinstance(notebook.get("cells"), list):
+        return notebook["cells"]
+    sheets = [sheet.get("cells") for sheet in notebook["worksheets"] if isinstance(sheet, dict)]
+    return [cell for cells in sheets if isinstance(cells, list) for cell in cells]
+
+
+# --- zips ------------------------------------------------------------------------------------------------------------
+
+
+def _in_zip_of_class(path: Path, report_problems: bool = False) -> Iterator[_Found]:
+    """What lies in the zip of a course system: `<student>/<file>`, or files whose names name the student."""
+    try:
+        # no link, no pipe; the same flags as for a file
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, "rb") as file:
+            problem = _too_many_entries(file)
+            if problem is None:
+                with zipfile.ZipFile(file) as archive:
+                    yield from _in_archive(archive, path.name)
+                return
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        problem = f"it cannot be read as a zip ({getattr(error, 'strerror', None) or error})"
+    if not report_problems:
+        raise InputError(f"{printable(str(path), 300)}: {problem}")
+    yield _Found(_student_of_file(path.name)[0] or path.stem, str(path), problem=problem)
+
+
+def _too_many_entries(file: BinaryIO) -> str | None:
+    """Reading the list of a zip takes a kilobyte for each entry of fifty bytes."""
+    if os.fstat(file.fileno()).st_size == 0:
+        return "the zip is empty"
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        return _more_entries_than(mapped, MOST_ENTRIES)
+
+
+def _more_entries_than(content: Any, most: int) -> str | None:
+    for number, _ in enumerate(re.finditer(b"PK\x01\x02", content), start=1):
+        if number > most:
+            return f"the zip has more than {most:,} entries"
+    return None
+
+
+def _in_archive(archive: zipfile.ZipFile, name: str) -> Iterator[_Found]:
+    entries = _last_of_each_name(archive)
+    all_parts = [_parts(entry.filename) for entry in entries]
+    skipped = int(_has_one_folder_around(all_parts))
+    of_key: dict[str, list[zipfile.ZipInfo]] = {}
+    for entry, parts in zip(entries, all_parts, strict=True):
+        of_key.setdefault(_key_of(parts[skipped:]) or Path(name).stem, []).append(entry)
+    for key, some in sorted(of_key.items()):
+        found = [one for entry in some for one in _in_entry(archive, entry, key, name)]
+        in_folder = any(len(_parts(entry.filename)) > 1 for entry in some)
+        if found or in_folder or _student_of_file(some[0].filename)[1]:
+            yield from _one_or_a_problem(key, f"{name}: {some[0].filename}", found)
+
+
+def _has_one_folder_around(all_parts: list[list[str]]) -> bool:
+    """Whether the folder at the top holds students: folders of theirs, or files whose names name them."""
+    tops = {parts[0] for parts in all_parts if parts}
+    if len(tops) != 1 or any(len(parts) < 2 for parts in all_parts) or _student_of_file(*tops)[1]:
+        return False
+    return any(len(parts) > 2 for parts in all_parts) or all(_student_of_file(parts[1])[0] for parts in all_parts)
+
+
+def _key_of(parts: Sequence[str]) -> str:
+    if not parts:
+        return ""
+    named, by_system = _student_of_file(parts[0])
+    return named if len(parts) == 1 or by_system else parts[0]
+
+
+def _last_of_each_name(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The entries that are files. Of two with the same name the last counts, as for every program that unpacks."""
+    entries = {
+        entry.filename: entry
+        for entry in archive.infolist()
+        if not entry.is_dir() and not any(map(_is_litter, _parts(entry.filename)))
+    }
+    return [entries[name] for name in sorted(entries)]
+
+
+def _parts(name: str) -> list[str]:
+    """`../` and slashes at the front are dropped: this is a name, and no way to anywhere."""
+    return [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", "..", ".", "//")]
+
+
+def _in_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, key: str, where: str) -> Iterator[_Found]:
+    path, file_name = f"{where}: {entry.filename}", (_parts(entry.filename) or [""])[-1]
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        yield _Found(key, path, problem="it is a link, and links are not followed", file_name=file_name)
+    elif _is_notebook(file_name):
+        if PurePosixPath(entry.filename.replace("\\", "/")).is_absolute() or ".." in re.split(r"[/\\]", entry.filename):
+            yield _Found(key, path, problem="its name points out of the zip", file_name=file_name)
+        else:
+            content, problem = _read_entry(archive, entry)
+            yield _Found(key, path, content, problem, file_name)
+    elif _is_zip(file_name) and ": " not in where:  # one zip inside another, and no deeper
+        content, problem = _read_entry(archive, entry, zipped=True)
+        yield from _in_zip_of_student(key, path, content, problem)
+
+
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, zipped: bool = False) -> tuple[bytes, str]:
+    """Reads no more than a notebook may have, whatever size the entry claims."""
+    if entry.flag_bits & 1:
+        return b"", "it is locked with a password"
+    try:
+        with archive.open(entry) as file:
+            return _read(file, zipped)
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        return b"", f"it is damaged in the zip ({printable(str(error), 100)})"
+    except Exception as error:  # lzma's own, and whatever a damaged stream brings about
+        return b"", f"it is damaged in the zip ({type(error).__name__})"
+
+
+def _in_zip_of_student(key: str, path: str, content: bytes, problem: str) -> Iterator[_Found]:
+    """The notebooks in a zip that a student handed in."""
+    problem = problem or _more_entries_than(content, MOST_ENTRIES_OF_A_STUDENT) or ""
+    found: list[_Found] = []
+    if not problem:
+        try:
+            with zipfile.ZipFile(BytesIO(content)) as archive:
+                for entry in _last_of_each_name(archive)[:MOST_FILES_OF_A_STUDENT]:
+                    found += _in_entry(archive, entry, key, path)
+                problem = "" if found else NO_NOTEBOOK
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            problem = f"it cannot be read as a zip ({printable(str(error), 100)})"
+    yield from found or [_Found(key, path, problem=problem)]
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+_MOODLE = re.compile(r"(?P<who>[^/]+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL)
+_CANVAS = re.compile(r"(?P<who>[^/_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<file>.+)", re.DOTALL)
+_COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.IGNORECASE)
+
+
+def _notebook_names() -> list[str]:
+    """`attention`, `masks`: what the files of notebooks with exercises are called, without their numbers."""
+    import pkgutil
+
+    import transformer_lab.exercises
+
+    files = [file.name for file in pkgutil.iter_modules(transformer_lab.exercises.__path__)]
+    return [file.split("_", 2)[2] for file in files if file.startswith("notebook_")]
+
+
+def _student_of_file(name: str) -> tuple[str, bool]:
+    """`(key, whether a course system made the name)` from a file's name; the key is "" where it names no student."""
+    if match := _MOODLE.fullmatch(name):
+        return f"{match['who']}_{match['id']}_assignsubmission_file_", True
+    notebook = _notebook_pattern()
+    match = _CANVAS.fullmatch(name)
+    if match and not notebook.match(name, match.end("id") + 1):  # "student_17_03_masks.ipynb" is not Canvas's
+        return f"{match['who']}_{match['id']}_0_", True
+    stem = name[: name.rindex(".")] if "." in name[1:] else name
+    for _ in range(3):
+        stem = _COPY.sub("", stem)
+    return notebook.sub("", stem).strip(" _-."), False
+
+
+@cache
+def _notebook_pattern() -> re.Pattern[str]:
+    """`03_masks` as a part of a file's name, with any of the signs that people and systems put for `_`."""
+    names = "|".join(re.escape(name) for name in _notebook_names()).replace("_", "[ _-]")
+    return re.compile(rf"(?:^|(?<=[ _-]))\d\d[ _-](?:{names})(?=$|[ _.-])", re.IGNORECASE)
+
+
+def _named(found: list[_Found]) -> list[Submission]:
+    """Gives each student one printable name, and each submission of the same notebook one of its own."""
+    complete = {one.key for one in found if one.problem != NO_NOTEBOOK}  # a text field beside it may be empty
+    found = [one for one in found if one.problem != NO_NOTEBOOK or one.key not in complete]
+    display: dict[str, str] = {}
+    taken: set[str] = set()
+    for key in sorted({one.key for one in found}):
+        display[key] = _unique(_display_name(key), taken)
+    submissions = []
+    seen: set[tuple[str, str]] = set()
+    for one in sorted(found, key=lambda one: one.path):
+        which = one.key, _looks_like(one)
+        student = _unique(display[one.key], taken) if which in seen and not one.problem else display[one.key]
+        seen.add(which)
+        submissions.append(Submission(student, printable(one.path, 500), one.content, one.problem))
+    return submissions
+
+
+def _looks_like(one: _Found) -> str:
+    """Which notebook this seems to be, without reading it: two of the same student may be two notebooks."""
+    match = re.search(rb'"exercise-\w{1,80}"', one.content)
+    return match[0].decode(errors="replace") if match else one.file_name
+
+
+def _display_name(key: str) -> str:
+    if match := _MOODLE.fullmatch(key) or re.fullmatch(r"(?P<who>[^/_]+)_(?P<id>\d+)_0_", key):
+        return printable(f"{match['who']} ({match['id']})")
+    return printable(key)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """`name`, or `name (2)` where it is taken, upper and lower case being the same."""
+    candidate, number = name, 1
+    while candidate.casefold() in taken:
+        number += 1
+        ending = f" ({number})"
+        candidate = name[: LONGEST_NAME - len(ending)] + ending
+    taken.add(candidate.casefold())
+    return candidate
+
+
+def printable(text: str, longest: int = LONGEST_NAME) -> str:
+    """A stranger's text as a name on one line: no control, format or lone surrogate characters, none too long.
+
+    In a name (at most `LONGEST_NAME`) slashes are replaced as well, and what is only dots is no name.
+    """
+    text = unicodedata.normalize("NFC", text[: 10 * longest].encode("utf-8", "replace").decode("utf-8"))
+    text = "".join(
+        " " if character.isspace() or unicodedata.category(character) in ("Cc", "Zl", "Zp") else character
+        for character in text
+        if unicodedata.category(character) not in ("Cf", "Co", "Cn")
+    )
+    if longest <= LONGEST_NAME:
+        text = re.sub(r"[/\\]", "_", text)
+    text = " ".join(text.split())
+    if len(text) > longest:
+        text = text[: longest - 1].rstrip() + "…"
+    return text if text.strip(". ") else "unnamed"
