@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots import LiveCurve, plot_training
+from transformer_lab.plots import LiveCurve, compare_trainings, plot_training
 
 RECORDS = [
     {"kind": "step", "step": 1, "epoch": 1, "loss": 8.0, "rate": 0.001},
@@ -55,6 +55,31 @@ def test_a_training_can_be_drawn_at_any_moment(count, cut_off):
     for record in RECORDS[:count]:
         curve(record)
     assert cut_off(curve.figure()) == []
+
+
+TIMED = [record | {"seconds": 60.0 * record["epoch"]} for record in RECORDS if record["kind"] == "epoch"]
+
+
+def test_runs_side_by_side_share_their_axes(cut_off):
+    """The reader's run is compared with the recorded one: each in its own look, all in the same axes, also in words."""
+    yours = [TIMED[0] | {"validation_loss": 4.5, "seconds": 6.0}]
+    figure = compare_trainings({"recorded": [*RECORDS[:2], *TIMED], "yours": yours, "not begun": []})
+    loss, bleu, minutes = figure.axes
+    assert lines(loss) == {"recorded": [(1, 5.5), (2, 3.5)], "yours": [(1, 4.5)], "not begun": []}
+    assert lines(bleu) == {"recorded": [(2, 31.5)], "yours": [], "not begun": []}
+    assert lines(minutes) == {"recorded": [(1, 5.5), (2, 3.5)], "yours": [(0.1, 4.5)], "not begun": []}
+    assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in loss.lines}) == 3
+    assert "recorded: after epoch 2 and 2.0 minutes a loss of 3.50, BLEU 31.5." in figure.get_label()
+    assert "not begun: no epoch yet." in figure.get_label()
+    assert cut_off(figure) == []
+
+
+def test_a_live_curve_goes_on_with_a_continued_run():
+    """A resumed run does the steps after its last checkpoint again; drawn twice, the curve would run back."""
+    curve = LiveCurve(before=RECORDS)
+    again = RECORDS[3] | {"loss": 5.0}
+    curve(again)
+    assert curve.records == [*RECORDS[:3], again]
 
 
 def test_outside_of_a_notebook_nothing_is_shown(capsys):

@@ -1,7 +1,18 @@
-"""Scores: BLEU written out, sacreBLEU's for reports, and the alignment error rate of attention."""
+"""Scores: BLEU written out, sacreBLEU's for reports, what attention tells, and what heads are worth."""
 
+from transformer_lab.evaluation.ablation import without_heads
 from transformer_lab.evaluation.alignment import alignment_error_rate
 from transformer_lab.evaluation.bleu import bleu, brevity_penalty, ngram_precision
+from transformer_lab.evaluation.rollout import attention_rollout
 from transformer_lab.evaluation.scores import Scores, score_translations
 
-__all__ = ["Scores", "alignment_error_rate", "bleu", "brevity_penalty", "ngram_precision", "score_translations"]
+__all__ = [
+    "Scores",
+    "alignment_error_rate",
+    "attention_rollout",
+    "bleu",
+    "brevity_penalty",
+    "ngram_precision",
+    "score_translations",
+    "without_heads",
+]

@@ -14,7 +14,7 @@ def alignment_error_rate(weights: Tensor, gold: Tensor) -> float:
         gold: boolean, the same shape; True where the two tokens are linked.
 
     Raises:
-        ValueError: the shapes differ, or there is no row or no column.
+        ValueError: the shapes differ.
     """
     if weights.shape != gold.shape:
         raise ValueError(f"weights {tuple(weights.shape)} and gold {tuple(gold.shape)} must have the same shape")

@@ -1,18 +1,50 @@
 """Heat maps, curves and pictures: what the model looks at, how its training went, what it is made of."""
 
 from transformer_lab.plots.architecture import draw_architecture
-from transformer_lab.plots.curves import LiveCurve, plot_training
-from transformer_lab.plots.explorers import explore_attention
+from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
+from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
+from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
+from transformer_lab.plots.explorers import explore, explore_attention
 from transformer_lab.plots.figures import new_picture, save_figure
+from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
+from transformer_lab.plots.mask_explorer import draw_masks, explore_masks
+from transformer_lab.plots.position_explorer import draw_positions, explore_positions
+from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
+from transformer_lab.plots.training_explorers import (
+    draw_label_smoothing,
+    draw_warmup,
+    explore_label_smoothing,
+    explore_warmup,
+)
 
 __all__ = [
     "STACKS",
     "LiveCurve",
     "attention_heatmap",
+    "compare_trainings",
     "draw_architecture",
     "draw_attention",
+    "draw_beam",
+    "draw_byte_pairs",
+    "draw_label_smoothing",
+    "draw_masks",
+    "draw_positions",
+    "draw_scores",
+    "draw_tree",
+    "draw_warmup",
+    "draw_without_heads",
+    "explore",
     "explore_attention",
+    "explore_beam",
+    "explore_byte_pairs",
+    "explore_heads",
+    "explore_label_smoothing",
+    "explore_masks",
+    "explore_positions",
+    "explore_scores",
+    "explore_training",
+    "explore_warmup",
     "new_picture",
     "plot_training",
     "save_figure",

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DARK, LIGHT = "#08519c", "#9ecae1"
+LOOKS = [("black", "--", "s"), ("#d95f02", "-", "o"), (DARK, "-.", "^"), ("#6baed6", ":", "D")]  # of runs side by side
 
 
 def plot_training(metrics_path: str | Path) -> "Figure":
@@ -81,6 +82,60 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     return figure
 
 
+def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figure":
+    """Several runs in the same axes: loss and BLEU on their validation pairs, by epoch and by minutes.
+
+    Args:
+        runs: Name of a run to its records, as `transformer_lab.training.read_metrics` gives them.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure = new_picture("", 10.5, 3.4)
+    loss, bleu, minutes = figure.subplots(1, 3)
+    words = []
+    for index, (name, records) in enumerate(runs.items()):
+        colour, line, mark = LOOKS[index % len(LOOKS)]
+        look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 4, "linewidth": 1.5, "label": name}
+        epochs = [record for record in records if record["kind"] == "epoch"]
+        for axes, x, y in (
+            (loss, "epoch", "validation_loss"),
+            (bleu, "epoch", "validation_bleu"),
+            (minutes, "seconds", "validation_loss"),
+        ):
+            points = [
+                (record[x] / (60 if x == "seconds" else 1), record[y]) for record in epochs if record[y] is not None
+            ]
+            axes.plot(*zip(*points, strict=True) if points else ([], []), **look)
+        words.append(f"{name}: {_where_it_came_to(epochs)}")
+    figure.set_label("Trainings side by side, by epoch and by minutes. " + " ".join(words))
+    for axes, title, label in (
+        (loss, "Validation loss (nats a token)", "epoch"),
+        (bleu, "Validation BLEU (greedy)", "epoch"),
+        (minutes, "Validation loss", "minutes (logarithmic)"),
+    ):
+        axes.set(title=title, xlabel=label)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.92")
+        axes.set_axisbelow(True)
+        axes.set_ylim(bottom=0)
+    for axes in (loss, bleu):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    minutes.set_xscale("log")
+    minutes.xaxis.set_major_formatter("{x:g}")
+    loss.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def _where_it_came_to(epochs: Sequence[Mapping[str, Any]]) -> str:
+    if not epochs:
+        return "no epoch yet."
+    last = epochs[-1]
+    scored = [record["validation_bleu"] for record in epochs if record["validation_bleu"] is not None]
+    loss = "no number" if last["validation_loss"] is None else f"{last['validation_loss']:.2f}"
+    bleu = f", BLEU {scored[-1]:.1f}" if scored else ""
+    return f"after epoch {last['epoch']} and {last['seconds'] / 60:.1f} minutes a loss of {loss}{bleu}."
+
+
 def _points(records: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
     finite = [record for record in records if record.get(name) is not None]
     return [record["step"] for record in finite], [record[name] for record in finite]
@@ -105,16 +160,21 @@ class LiveCurve:
 
     Args:
         seconds: The least time between two drawings. Drawing takes the time of some training steps.
+        before: The records of a run that is continued, as `read_metrics` gives them. Those of steps that are done again
+            are dropped.
     """
 
-    def __init__(self, seconds: float = 2.0) -> None:
+    def __init__(self, seconds: float = 2.0, before: Sequence[Mapping[str, Any]] = ()) -> None:
         self.seconds = seconds
-        self.records: list[Mapping[str, Any]] = []
+        self.records: list[Mapping[str, Any]] = list(before)
         self._drawn = -float("inf")
         self._shown = None
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         """Take one record of the training."""
+        if record["kind"] == "step":
+            while self.records and self.records[-1].get("step", record["step"]) >= record["step"]:
+                self.records.pop()
         self.records.append(record)
         if record["kind"] != "step" or time.perf_counter() - self._drawn >= self.seconds:
             self._show()
@@ -138,3 +198,25 @@ class LiveCurve:
             self._shown = display(picture, display_id=True)
         else:
             self._shown.update(picture)
+
+
+def explore_training(
+    run: Callable[[Callable[[Mapping[str, Any]], None]], Any],
+    sample: Callable[[], str] | None = None,
+    seconds: float = 2.0,
+) -> Any:
+    """Watch a training that runs beside the notebook, pause it, stop it.
+
+    Args:
+        run: Trains. It is given the function to call with every record, as `train(..., on_log=...)` calls it:
+            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
+        sample: Called after each epoch; what it returns is shown, a translation for example.
+        seconds: The least time between two drawings.
+
+    Returns:
+        The widget. A cell that ends in it shows it, and the next cells can be run while the training goes on. `result`
+        is what `run` has returned, once `state` is "finished". Stopping is to `run` what Ctrl-C is.
+    """
+    from transformer_lab.plots.training_watch import TrainingWatch
+
+    return TrainingWatch(run, sample, seconds)

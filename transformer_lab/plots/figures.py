@@ -3,8 +3,11 @@
 import base64
 import html
 import io
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from transformer_lab.errors import InputError
 
@@ -31,14 +34,38 @@ def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
     return figure
 
 
-def as_html(figure: "Figure") -> str:
-    """The figure as an HTML image that holds its own data and its alternative text."""
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=2 * DOTS_PER_INCH)
-    data = base64.b64encode(image.getvalue()).decode("ascii")
+def as_html(figure: "Figure", sharpness: float = 2) -> str:
+    """The figure as an HTML image that holds its own data and its alternative text.
+
+    Args:
+        figure: A figure of `new_picture`.
+        sharpness: Dots of the image for each dot of a plain screen.
+    """
+    data = as_png(figure, round(sharpness * DOTS_PER_INCH))
     text = html.escape(figure.get_label(), quote=True)
     width = round(figure.get_figwidth() * DOTS_PER_INCH)
     return f'<img alt="{text}" width="{width}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+
+
+def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
+    """The figure as a PNG in base64. A sign that no font here has is drawn as a box, without a warning.
+
+    A slider waits for this: `savefig` draws twice, and presses the image for as long again.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    image, own_dpi = io.BytesIO(), figure.dpi
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        try:
+            figure.dpi = dots_per_inch
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+            Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(image, "PNG", compress_level=2)
+        finally:
+            figure.dpi = own_dpi
+    return base64.b64encode(image.getvalue()).decode("ascii")
 
 
 def save_figure(figure: "Figure", path: str | Path) -> None:

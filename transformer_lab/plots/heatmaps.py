@@ -31,6 +31,7 @@ WIDE_FONTS = (
 
 CELL = 0.36  # inches a token, while the sentence is short
 LONGEST_SIDE = 11.0  # inches
+MOST_WORDS = 30  # that an explorer reads: it answers at once, and its picture can be read
 
 
 def attention_heatmap(
@@ -67,11 +68,11 @@ def attention_heatmap(
     cell = _cell_size(len(query_tokens), len(key_tokens))
     alone = axes is None
     if axes is None:
-        map_width, labels = cell * len(key_tokens), _label_length(query_tokens, cell)
+        map_width, labels = cell * len(key_tokens), label_length(query_tokens, cell)
         title_over_left, title_over_right = (0.052 * len(title) - map_width / 2 - side for side in (labels + 0.5, 1.0))
         width = map_width + labels + 1.5 + 2 * max(0.0, title_over_left, title_over_right)
-        height = cell * len(query_tokens) + _label_length(key_tokens, cell) + 0.8
-        text = f"Heat map: {title}. {_strongest(weights, query_tokens, key_tokens)}"
+        height = cell * len(query_tokens) + label_length(key_tokens, cell) + 0.8
+        text = f"Heat map: {title}. {strongest_links(weights, query_tokens, key_tokens)}"
         axes = new_picture(text, width, height).subplots()
     seaborn.heatmap(
         weights,
@@ -86,8 +87,8 @@ def attention_heatmap(
         xticklabels=False,
         yticklabels=False,
     )
-    _label_with_tokens(axes.xaxis, key_tokens, cell, rotation=90)
-    _label_with_tokens(axes.yaxis, query_tokens, cell, rotation=0)
+    label_with_tokens(axes.xaxis, key_tokens, cell, rotation=90)
+    label_with_tokens(axes.yaxis, query_tokens, cell, rotation=0)
     axes.set(xlabel="key", ylabel="query")
     axes.set_title(title, fontsize=11, parse_math=False)
     if alone:
@@ -109,7 +110,7 @@ def _cell_size(queries: int, keys: int) -> float:
 
 
 @functools.cache
-def _fonts() -> list[str]:
+def token_fonts() -> list[str]:
     """matplotlib's own font, then those of this machine that have Chinese characters or signs that it lacks."""
     from matplotlib import font_manager
 
@@ -121,20 +122,20 @@ def _font_size(cell: float) -> float:
     return min(10.0, max(4.5, 28 * cell))
 
 
-def _label_length(tokens: Sequence[str], cell: float) -> float:
+def label_length(tokens: Sequence[str], cell: float) -> float:
     """About how many inches the longest label takes."""
     return _font_size(cell) / 72 * 0.62 * max((len(token) for token in tokens), default=0)
 
 
-def _label_with_tokens(axis: Any, tokens: Sequence[str], cell: float, rotation: int) -> None:
+def label_with_tokens(axis: Any, tokens: Sequence[str], cell: float, rotation: int) -> None:
     """A tick in the middle of every cell. Dollar signs are text here, not formulas."""
     axis.set_ticks([position + 0.5 for position in range(len(tokens))], labels=list(tokens))
     for label in axis.get_ticklabels():
-        label.set(rotation=rotation, fontsize=_font_size(cell), parse_math=False, family=_fonts())
+        label.set(rotation=rotation, fontsize=_font_size(cell), parse_math=False, family=token_fonts())
     axis.set_tick_params(length=0)
 
 
-def _strongest(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
+def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
     """The three strongest links in words: the gist of a heat map for those who do not see it."""
     if not weights.size:
         return "It is empty."
@@ -169,6 +170,14 @@ def languages_of(translator: Any) -> dict[str, str]:
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
+def first_words(text: str) -> tuple[str, str]:
+    """The first `MOST_WORDS` words of a text, and what to say if that is not all of it."""
+    words = text.split()
+    if len(words) <= MOST_WORDS:
+        return text, ""
+    return " ".join(words[:MOST_WORDS]), f"Of {len(words)} words the first {MOST_WORDS} are read."
+
+
 def check_stack(stack: str) -> None:
     """Raises InputError if `stack` is none of `STACKS`."""
     if stack not in STACKS:
@@ -197,18 +206,25 @@ def draw_recorded_attention(
     axes = attention_heatmap(weights[head], queries, keys, f"{name}, layer {layer}, head {head}")
     axes.set(xlabel=f"key ({languages[sides[1]]})", ylabel=f"query ({languages[sides[0]]})")
     if sides[0] == "target":
-        _label_with_next_tokens(axes, queries, _cell_size(len(queries), len(keys)))
+        cell = _cell_size(len(queries), len(keys))
+        label_with_next_tokens(axes, [*queries, "<eos>"], cell)
+        axes.figure.set_figwidth(axes.figure.get_figwidth() + label_length(queries, cell) + 0.25)
     return axes.figure
 
 
-def _label_with_next_tokens(axes: "Axes", queries: Sequence[str], cell: float) -> None:
-    """On the right of each row, the token that the decoder predicts there: it reads `A` and writes `dog`."""
+def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> None:
+    """On the right of each row, the token that the decoder predicts there: it reads `A` and writes `dog`.
+
+    Args:
+        axes: A heat map whose queries are all of `tokens` but the last one.
+        tokens: One more than there are rows.
+        cell: Inches a token.
+    """
     following = axes.secondary_yaxis("right")
-    _label_with_tokens(following.yaxis, [*queries[1:], "<eos>"], cell, rotation=0)
+    label_with_tokens(following.yaxis, tokens[1:], cell, rotation=0)
     following.set_ylabel("next token", color="0.4")
     following.tick_params(labelcolor="0.4")
     following.spines["right"].set_visible(False)
-    axes.figure.set_figwidth(axes.figure.get_figwidth() + _label_length(queries, cell) + 0.25)
 
 
 def _index(what: str, given: int, count: int) -> int:
@@ -224,8 +240,8 @@ def _draw_all_heads(
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)
     cell = min(_cell_size(len(queries), len(keys)), 2.6 * LONGEST_SIDE / (columns * len(keys)), 0.3)
-    width = columns * (cell * len(keys) + 0.15) + _label_length(queries, cell) + 1.6
-    height = rows * (cell * len(queries) + 0.35) + _label_length(keys, cell) + 0.9
+    width = columns * (cell * len(keys) + 0.15) + label_length(queries, cell) + 1.6
+    height = rows * (cell * len(queries) + 0.35) + label_length(keys, cell) + 0.9
     axes_in_words = f"Rows are {languages[0]} tokens, columns {languages[1]} tokens."
     text = f"Heat maps of {heads} heads side by side: {title}. {axes_in_words}"
     figure = new_picture(text, width, height)
@@ -235,8 +251,8 @@ def _draw_all_heads(
             axes.set_axis_off()
             continue
         attention_heatmap(weights[head], queries, keys, f"head {head}", axes)
-        _label_with_tokens(axes.xaxis, keys, cell, rotation=90)
-        _label_with_tokens(axes.yaxis, queries, cell, rotation=0)
+        label_with_tokens(axes.xaxis, keys, cell, rotation=90)
+        label_with_tokens(axes.yaxis, queries, cell, rotation=0)
         axes.set(xlabel="", ylabel="")
         axes.tick_params(labelleft=head % columns == 0, labelbottom=head + columns >= heads)  # the outer ones
     figure.suptitle(title, fontsize=12)

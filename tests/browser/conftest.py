@@ -1,0 +1,226 @@
+"""A real JupyterLab on this machine, and a real browser that opens it.
+
+Screenshots of every page lie in `build/screenshots/` afterwards: look at them.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCREENSHOTS = ROOT / "build" / "screenshots"
+TOKEN = "a-token-of-the-tests"
+START_SECONDS = 90
+QUIET = [
+    "--no-sandbox",  # Chromium's own sandbox does not start for root; the pages are ours
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no Chromium on the PATH: apt-get install chromium")
+
+
+class Lab:
+    """A running JupyterLab (or Notebook): its address, the folder it serves, and its log."""
+
+    def __init__(self, folder: Path, application: str, environment: dict[str, str]) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.application = application
+        self.folder, self.log = folder, folder.parent / f"{application}.log"
+        arguments = [
+            "--no-browser",
+            "--allow-root",
+            "--expose-app-in-browser",
+            f"--ServerApp.root_dir={folder}",
+            f"--ServerApp.port={self.port}",
+            "--ServerApp.port_retries=0",
+            f"--IdentityProvider.token={TOKEN}",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+            "--LabApp.news_url=None",
+        ]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", application, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                start_new_session=True,  # its kernels end with it
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api?token={TOKEN}", timeout=2).close()
+                return
+            except (urllib.error.URLError, OSError):
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
+                    raise RuntimeError(f"{application} did not start:\n{self.log.read_text()}") from None
+                time.sleep(0.2)
+
+    def address(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}?token={TOKEN}"
+
+    def stop(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, number)
+                self.process.wait(10)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+
+
+def environment_of(home: Path) -> dict[str, str]:
+    """Settings, progress and widgets of a reader who starts today."""
+    home.mkdir(exist_ok=True)
+    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True, exist_ok=True)
+    (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "TRANSFORMER_LAB"))}
+    return kept | {
+        "HOME": str(home),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory, chromium_path):
+    """JupyterLab over a copy of `notebooks/`."""
+    folder = tmp_path_factory.mktemp("lab") / "notebooks"
+    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
+    running = Lab(folder, "jupyterlab", environment_of(folder.parent / "home"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def notebook_7(tmp_path_factory, chromium_path):
+    """Jupyter Notebook 7 over a copy of `notebooks/`."""
+    folder = tmp_path_factory.mktemp("notebook7") / "notebooks"
+    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
+    running = Lab(folder, "notebook", environment_of(folder.parent / "home"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")  # while it is open, asyncio has a loop that runs in every test
+def browser(chromium_path):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page whose console errors are kept in `page.errors`."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(45_000)  # a busy machine starts a kernel slowly
+    errors: list[str] = []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.errors = errors
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def screenshot(page, request):
+    """`screenshot("name")` keeps a picture of the page."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    return lambda name: page.screenshot(path=SCREENSHOTS / f"{request.node.name}_{name}.png")
+
+
+class OpenNotebook:
+    """One notebook in JupyterLab, and what a reader does with it. Cells are named by their ids."""
+
+    def __init__(self, page, lab: Lab, name: str) -> None:
+        self.page, self.lab = page, lab
+        # a workspace of its own, where no other notebook is open
+        place = f"lab/workspaces/{uuid.uuid4().hex}/tree" if lab.application == "jupyterlab" else "notebooks"
+        page.goto(lab.address(f"{place}/{name}"))
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+        page.wait_for_function("window.jupyterapp?.shell.currentWidget?.content?.activeCell")
+        page.wait_for_function("jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'")
+
+    def _cell(self, cell_id: str):
+        """The cell, scrolled into view and active."""
+        number = self.page.evaluate(
+            """async id => {
+                const notebook = jupyterapp.shell.currentWidget.content;
+                const number = notebook.widgets.findIndex(cell => cell.model.id === id);
+                if (number < 0) throw new Error(`no cell ${id}`);
+                notebook.activeCellIndex = number;
+                await notebook.scrollToItem(number);
+                return number;
+            }""",
+            cell_id,
+        )
+        cell = self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{number}"]')
+        cell.scroll_into_view_if_needed()
+        return cell
+
+    def write(self, cell_id: str, text: str) -> None:
+        """Replace what stands in the cell by `text`, as a reader who pastes it."""
+        self._cell(cell_id).locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(text)
+
+    def run(self, cell_id: str):
+        """Run the cell with Ctrl+Enter, wait until the kernel is idle, and give the cell's output."""
+        cell = self._cell(cell_id)
+        cell.locator(".cm-content").first.click()
+        before = self._count(cell_id)
+        self.page.keyboard.press("Control+Enter")
+        self.page.wait_for_function(
+            """([id, before]) => {
+                const panel = jupyterapp.shell.currentWidget;
+                const cell = panel.content.widgets.find(cell => cell.model.id === id);
+                return cell.model.executionCount && cell.model.executionCount !== before
+                    && panel.sessionContext.session.kernel.status === 'idle';
+            }""",
+            arg=[cell_id, before],
+        )
+        return cell.locator(".jp-Cell-outputArea")
+
+    def _count(self, cell_id: str) -> int | None:
+        return self.page.evaluate(
+            """id => jupyterapp.shell.currentWidget.content.widgets.find(cell => cell.model.id === id)
+                    .model.executionCount""",
+            cell_id,
+        )
+
+
+@pytest.fixture
+def opened(page, lab):
+    """`opened("01_attention.ipynb")`: that notebook, in JupyterLab or in another server that is given."""
+    return lambda name, server=lab: OpenNotebook(page, server, name)

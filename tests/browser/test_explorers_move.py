@@ -1,0 +1,97 @@
+"""Each explorer, opened and moved in a real JupyterLab: what works in Python may still not move in a browser."""
+
+import re
+
+import nbformat
+import pytest
+
+from transformer_lab import plots
+
+IMPORTS = """
+from collections import Counter
+
+from transformer_lab.data import learn_bpe
+from transformer_lab.decoding import load_pretrained
+from transformer_lab.plots import *
+
+translator = load_pretrained()
+sentence = "Ein brauner Hund rennt über die grüne Wiese."
+pairs = [(sentence, "A brown dog runs across the green meadow.")] * 3
+counts = {
+    "German": Counter("ein hund rennt und ein hund spielt".split()), "English": Counter("a dog runs and plays".split())
+}
+merges = learn_bpe(counts["German"] + counts["English"], 20)
+
+
+def run(on_log):
+    import time
+    for number in range(1, 2000):
+        on_log({"kind": "step", "step": number, "epoch": 1, "loss": 5 / number, "rate": 1e-3, "gradient_norm": 1.0,
+                "tokens_per_second": 100.0, "seconds": float(number)})
+        time.sleep(0.02)
+"""
+CALLS = {
+    "explore_attention": "explore_attention(translator, sentence)",
+    "explore_beam": "explore_beam(translator, sentence)",
+    "explore_byte_pairs": 'explore_byte_pairs(merges, {"German": "ein hund", "English": "a dog"}, counts)',
+    "explore_heads": "explore_heads(translator, sentence, pairs)",
+    "explore_label_smoothing": "explore_label_smoothing()",
+    "explore_masks": "explore_masks()",
+    "explore_positions": "explore_positions()",
+    "explore_scores": "explore_scores()",
+    "explore_training": "explore_training(run, seconds=0.5)",
+    "explore_warmup": "explore_warmup()",
+}
+
+
+@pytest.fixture(scope="module")
+def explorers_notebook(lab):
+    cells = [nbformat.v4.new_code_cell(source, id=name) for name, source in ({"imports": IMPORTS} | CALLS).items()]
+    kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "explorers.ipynb")
+    return "explorers.ipynb"
+
+
+def test_every_explorer_is_here():
+    """An explorer that is added later must be moved as well."""
+    assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_move_changes_the_picture(opened, explorers_notebook, screenshot, name):
+    from playwright.sync_api import expect
+
+    notebook = opened(explorers_notebook)
+    notebook.run("imports")
+    output = notebook.run(name)
+    picture = output.locator("img").first
+    picture.wait_for()
+    screenshot("before")
+    before = picture.get_attribute("src")
+    if name == "explore_heads":
+        output.get_by_role("button", name="3").last.click()
+    elif name != "explore_training":  # which moves by itself
+        output.get_by_role("slider").or_(output.get_by_role("checkbox")).first.focus()
+        keys = {"explore_masks": "Space", "explore_byte_pairs": "ArrowRight"}
+        notebook.page.keyboard.press(keys.get(name, "ArrowLeft"))
+    expect(picture).not_to_have_attribute("src", before, timeout=30_000)
+    screenshot("after")
+    assert picture.get_attribute("alt")
+    assert notebook.page.errors == []
+    assert not re.search(r"Traceback|Error", notebook.lab.log.read_text())
+
+
+def test_a_training_is_paused_by_its_button(opened, explorers_notebook, screenshot):
+    from playwright.sync_api import expect
+
+    notebook = opened(explorers_notebook)
+    notebook.run("imports")
+    output = notebook.run("explore_training")
+    output.get_by_role("button", name="Pause").click()
+    expect(output.get_by_role("status")).to_contain_text("paused")
+    output.get_by_role("button", name="Go on").click()
+    expect(output.get_by_role("status")).to_contain_text("loss")
+    output.get_by_role("button", name="Stop").click()
+    expect(output.get_by_role("status")).to_contain_text("stopped")
+    screenshot("stopped")
+    assert notebook.page.errors == []

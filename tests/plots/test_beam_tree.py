@@ -1,0 +1,180 @@
+"""Without these, the tree could show another search than the one that translates, or a slider could do nothing."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from transformer_lab.decoding import DEFAULT_ALPHA, load_pretrained
+from transformer_lab.decoding.search_tree import search_tree
+from transformer_lab.decoding.table_model import TableModel
+from transformer_lab.errors import InputError
+from transformer_lab.plots import draw_beam, draw_tree, explore_beam
+from transformer_lab.plots.beam_tree import ALIVE, ANSWER, GREEDY, LEFT_BEHIND, NEVER_KEPT
+
+NAMES = ["<pad>", "<bos>", "<eos>", "a", "two", "dog", "men", "sleeps"]
+ROWS = {
+    "": {3: 0.6, 4: 0.4},
+    "3": {5: 0.4, 6: 0.35, 7: 0.25},
+    "4": {6: 0.9, 5: 0.1},
+    "4 6": {7: 0.6, 2: 0.4},
+    "3 5": {7: 0.6, 2: 0.4},
+}  # two men sleeps end: .216; two men end: .144
+
+
+class Speaker:
+    """Stands for a translator that says what the table says."""
+
+    def __init__(self):
+        import torch
+
+        self.model = TableModel({9: ROWS})
+        self.model.parameters = lambda: iter([torch.zeros(1)])
+        self.tokenizer = SimpleNamespace(
+            target_tokens=lambda ids: [NAMES[token] for token in ids],
+            decode=lambda ids: " ".join(NAMES[token] for token in ids if token > 2),
+        )
+
+    def encode(self, sentences):
+        if not sentences[0].strip():
+            raise InputError("line 1 is empty: give <one> sentence a line")
+        return [[9, 2]]
+
+
+@pytest.fixture
+def speaker():
+    return Speaker()
+
+
+def boxes(figure) -> dict[str, list]:
+    """The colours of the boxes, and how many there are of each."""
+    from matplotlib.colors import to_hex
+    from matplotlib.patches import FancyBboxPatch
+
+    found: dict[str, list] = {}
+    for patch in figure.findobj(FancyBboxPatch):
+        found.setdefault(to_hex(patch.get_facecolor()), []).append(patch)
+    return found
+
+
+def texts(figure) -> list[str]:
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def colour(name) -> str:
+    from matplotlib.colors import to_hex
+
+    return to_hex(name)
+
+
+def test_the_tree_shows_what_was_kept_and_marks_the_answer(speaker, cut_off):
+    figure = draw_beam(speaker, "Zwei Männer schlafen.", beam_size=2, alpha=0.0)
+    found = boxes(figure)
+    assert len(found[colour(ANSWER)]) == 5  # bos, two, men, sleeps, eos
+    assert colour(NEVER_KEPT) not in found
+    assert len(found[colour(GREEDY)]) == 4  # a, dog, sleeps, eos
+    assert cut_off(figure) == []
+    assert "-1.53 / 1.00 = -1.53" in texts(figure)  # ln .216
+    assert "the best is two men sleeps <eos> with log-probability -1.53" in figure.get_label()
+    assert "Greedy decoding gives a dog" in figure.get_label()
+
+
+def test_boxes_do_not_overlap(speaker):
+    figure = draw_beam(speaker, "Zwei Männer schlafen.", beam_size=4)
+    figure.draw_without_rendering()
+    frames = [patch.get_window_extent() for some in boxes(figure).values() for patch in some]
+    for index, one in enumerate(frames):
+        for other in frames[index + 1 :]:
+            assert one.x1 <= other.x0 or other.x1 <= one.x0 or one.y1 <= other.y0 or other.y1 <= one.y0
+
+
+def test_tokens_fit_into_their_boxes(speaker):
+    figure = draw_beam(speaker, "Zwei Männer schlafen.", beam_size=3)
+    figure.draw_without_rendering()
+    frames = [patch.get_window_extent() for some in boxes(figure).values() for patch in some]
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if text.get_text() in NAMES:
+            inner = text.get_window_extent()
+            assert any(frame.x0 <= inner.x0 and inner.x1 <= frame.x1 for frame in frames), text.get_text()
+
+
+def test_a_step_shows_what_was_tried_and_not_kept(speaker, cut_off):
+    tree = search_tree(speaker.model, as_tensor([[9, 2]]), 2, 6)
+    names = [NAMES[node.token] for node in tree.nodes]
+    figure = draw_tree(tree, names, 0.0, step=2)
+    found = boxes(figure)
+    assert len(found[colour(NEVER_KEPT)]) == 2  # of four candidates two are in the beam
+    assert colour(ANSWER) not in found
+    assert len(found[colour(ALIVE)]) == 5
+    assert "beam of 2, alpha 0, step 2 of 4" in texts(figure)
+    assert "two men (-1.02); a dog (-1.43)" in figure.get_label()
+    assert cut_off(figure) == []
+    assert "sleeps" not in texts(figure)
+
+
+def test_alpha_decides_at_the_end_alone(speaker):
+    """The penalty chooses among the last beam; boxes and scores stay."""
+    one, other = (draw_beam(speaker, "x", beam_size=3, alpha=alpha) for alpha in (0.0, 2.0))
+    assert [t for t in texts(one) if re.fullmatch(r"-\d\.\d\d", t)] == [
+        t for t in texts(other) if re.fullmatch(r"-\d\.\d\d", t)
+    ]
+    assert texts(one) != texts(other)
+
+
+def test_what_died_is_paler(speaker):
+    assert colour(LEFT_BEHIND) in boxes(draw_beam(speaker, "x", beam_size=3, alpha=0.0))
+
+
+def test_no_beam_is_refused(speaker):
+    with pytest.raises(InputError, match="beam_size is 0"):
+        draw_beam(speaker, "x", beam_size=0)
+
+
+@pytest.fixture
+def explorer(speaker):
+    sentence, controls, translations, picture = explore_beam(speaker, "Zwei Männer schlafen.").children
+    width, alpha, step = controls.children
+    return SimpleNamespace(
+        sentence=sentence, width=width, alpha=alpha, step=step, translations=translations, picture=picture
+    )
+
+
+def test_every_control_draws_what_it_says(explorer):
+    assert explorer.step.value == explorer.step.max == 4
+    assert "Beam search: two men sleeps<br>Greedy: a dog sleeps" in explorer.translations.value
+    whole = explorer.picture.value
+    explorer.step.value = 1
+    assert "after step 1. In the beam, with log-probabilities: a (-0.51); two (-0.92)" in explorer.picture.value
+    explorer.alpha.value = 3.0
+    explorer.step.value = 4
+    assert explorer.picture.value != whole
+    explorer.width.value = 1
+    assert "Beam search: a dog" in explorer.translations.value
+    assert "Of 1 hypotheses" in explorer.picture.value
+
+
+def test_a_bad_sentence_is_answered(explorer):
+    explorer.sentence.value = " "
+    assert explorer.picture.value == "<p>line 1 is empty: give &lt;one&gt; sentence a line</p>"
+    explorer.sentence.value = "Zwei"
+    assert "<img " in explorer.picture.value
+
+
+def test_the_sentence_of_notebook_11_is_a_true_example():
+    """The text says that greedy decoding misses what beam search finds; another model may need another sentence."""
+    from transformer_lab.plots.beam_tree import search
+
+    tree, line = search(load_pretrained(), "Eine Frau schaut aus dem Fenster eines Zuges.", 3)
+    best, greedy = tree.nodes[tree.best(DEFAULT_ALPHA)], line.nodes[line.beams[-1][0]]
+    assert best.score > greedy.score + 1
+    assert tree.best(0.0) != tree.best(DEFAULT_ALPHA)  # and the length penalty makes a difference
+
+
+def as_tensor(rows):
+    import torch
+
+    return torch.tensor(rows)

@@ -1,0 +1,116 @@
+"""Without these, a switch could switch another head than the one it stands for, or none."""
+
+import pytest
+import torch
+
+from transformer_lab.data import BpeTokenizer
+from transformer_lab.decoding import Translator
+from transformer_lab.errors import InputError
+from transformer_lab.evaluation import score_translations, without_heads
+from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.plots import draw_without_heads, explore_heads
+
+PAIRS = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")]
+SENTENCE = "Zwei Frauen sitzen draußen."
+NAMES = {"encoder": "encoder.layers.{}.self_attention", "decoder": "decoder.layers.{}.self_attention"}
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    """Untrained, and with so few positions that it answers at once."""
+    tokenizer = BpeTokenizer.train(PAIRS * 4, vocab_size=600)
+    torch.manual_seed(1)
+    config = TransformerConfig(
+        tokenizer.source_size, tokenizer.target_size, d_model=24, n_heads=3, n_layers=2, d_ff=32, max_length=24
+    )
+    return Translator(Transformer(config).eval(), tokenizer)
+
+
+def expected(translator, off):
+    """The translation and the score without some heads, measured without the explorer."""
+    names = [(NAMES.get(stack, "decoder.layers.{}.cross_attention").format(layer), head) for stack, layer, head in off]
+    with without_heads(translator.model, names):
+        translations = translator.translate([source for source, _ in PAIRS], beam_size=1)
+        (translation,) = translator.translate([SENTENCE], beam_size=1)
+    return translation, score_translations(translations, [reference for _, reference in PAIRS]).bleu
+
+
+def crossed_out(figure):
+    """The cells with a cross: stack, layer (row, from the top), head (column)."""
+    found = []
+    for stack, axes in zip(("encoder", "decoder", "cross"), figure.subfigs[0].axes, strict=False):
+        assert axes.yaxis_inverted()
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["layer 0", "layer 1"]
+        cells = [(int(text.get_position()[1]), int(text.get_position()[0]), text.get_text()) for text in axes.texts]
+        assert len(cells) == 6
+        assert all(sign in ("×", str(head)) for _, head, sign in cells)
+        found += [(stack, layer, head) for layer, head, sign in cells if sign == "×"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "off",
+    [[], [("cross", 1, 2)], [("encoder", 0, 1), ("decoder", 1, 0)], [("cross", 0, h) for h in range(3)]],
+    ids=["none", "one", "two stacks", "a layer"],
+)
+def test_the_picture_shows_what_is_off_and_what_comes_of_it(translator, off):
+    figure = draw_without_heads(translator, SENTENCE, PAIRS, off)
+    assert crossed_out(figure) == off
+    (before, score_before), (after, score_after) = expected(translator, []), expected(translator, off)
+    label = figure.get_label()
+    assert f"All heads on: {before!r}, BLEU {score_before:.1f}." in label
+    assert f"{after!r}, BLEU {score_after:.1f}." in label
+    drawn = [bar.get_width() for bar in figure.subfigs[0].axes[3].patches]
+    assert drawn == pytest.approx([score_before, score_after])
+    assert expected(translator, []) == (before, score_before)  # the model is left as it was
+
+
+def test_no_text_is_cut_off(translator, cut_off):
+    long = "Zwei Frauen sitzen draußen. Ein Hund rennt $5 $5."
+    assert cut_off(draw_without_heads(translator, long, PAIRS, [("cross", 1, 2)])) == []
+
+
+def switches_of(explorer):
+    """By the words that a reader sees when the pointer rests on a switch."""
+    return {switch.tooltip: switch for name, switch in explorer.controls.items() if name != "sentence"}
+
+
+def test_each_switch_switches_its_own_head_and_all_come_back_at_once(translator):
+    explorer = explore_heads(translator, SENTENCE, PAIRS)
+    first, switches = explorer.picture.value, switches_of(explorer)
+    assert len(switches) == 3 * 2 * 3
+    switches["Encoder self-attention, layer 1, head 0"].value = False
+    assert 'alt="Heads that are off: encoder layer 1 head 0. All heads on' in explorer.picture.value
+    switches["Cross-attention, layer 0, head 2"].value = False
+    assert 'alt="Heads that are off: cross layer 0 head 2, encoder layer 1 head 0. All' in explorer.picture.value
+    (button,) = (widget for widget in explorer.children[2].children if getattr(widget, "description", "") == "all on")
+    button.click()
+    assert all(switch.value for switch in switches.values())
+    assert explorer.picture.value == first
+
+
+def test_a_new_sentence_is_translated_and_a_bad_one_is_answered(translator):
+    explorer = explore_heads(translator, SENTENCE, PAIRS)
+    explorer.controls["sentence"].value = "Ein Hund rennt."
+    assert explorer.picture.value.startswith("<img ")
+    explorer.controls["sentence"].value = " "
+    assert explorer.picture.value == "<p>line 1 is empty: give one sentence a line</p>"
+
+
+@pytest.mark.parametrize(
+    ("off", "says"),
+    [
+        (("cross", 2, 0), "no layer 2"),
+        (("cross", 0, 3), "no head 3"),
+        (("cross", 0, -1), "no head"),
+        (("x", 0, 0), "x"),
+    ],
+)
+def test_a_head_that_is_not_there_is_named(translator, off, says):
+    with pytest.raises(InputError, match=says):
+        draw_without_heads(translator, SENTENCE, PAIRS, [off])
+
+
+def test_an_empty_test_set_is_refused(translator):
+    with pytest.raises(InputError, match="empty"):
+        explore_heads(translator, SENTENCE, [])

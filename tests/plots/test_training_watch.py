@@ -1,0 +1,73 @@
+"""Without these, a training behind buttons could go on after Stop, or end without a word."""
+
+import threading
+
+import pytest
+
+from transformer_lab.errors import InputError
+from transformer_lab.plots import explore_training
+
+
+def step(number):
+    return {"kind": "step", "step": number, "epoch": 1, "loss": 5.0 / number, "rate": 1e-3, "gradient_norm": 1.0} | {
+        "tokens_per_second": 100.0,
+        "seconds": float(number),
+    }
+
+
+EPOCH = {"kind": "epoch", "epoch": 1, "step": 3, "train_loss": 2.0, "validation_loss": 1.5, "validation_bleu": None}
+
+
+def ended(watch):
+    watch.thread.join(20)
+    assert not watch.thread.is_alive()
+    return watch
+
+
+def test_a_training_is_drawn_to_its_end():
+    def run(on_log):
+        for number in (1, 2, 3):
+            on_log(step(number))
+        on_log(EPOCH)
+        return "the model"
+
+    watch = ended(explore_training(run, sample=lambda: "a <b>dog</b>"))
+    assert (watch.state, watch.result) == ("finished", "the model")
+    assert watch.picture.value.startswith("<img alt=")
+    assert watch.samples.value == "<div>epoch 1: a &lt;b&gt;dog&lt;/b&gt;</div>"
+    assert watch.pause.disabled
+
+
+def test_pause_holds_the_training_and_stop_ends_it():
+    done, halfway = [], threading.Event()
+
+    def run(on_log):
+        for number in range(1, 100_000):
+            done.append(number)
+            if number == 10:
+                watch.pause.click()
+                halfway.set()
+            on_log(step(number))
+
+    started = threading.Event()
+    watch = explore_training(lambda on_log: started.wait(20) and run(on_log), seconds=1000)
+    started.set()
+    assert halfway.wait(20)
+    watch.thread.join(0.3)
+    assert watch.thread.is_alive()
+    assert (watch.state, done[-1]) == ("paused", 10)
+    watch.stop.click()
+    ended(watch)
+    assert (watch.state, done[-1]) == ("stopped", 10)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"), [(InputError("no such corpus"), "no such corpus"), (ValueError("7"), "ValueError: 7")]
+)
+def test_a_training_that_fails_says_why(error, says):
+    def run(on_log):
+        raise error
+
+    watch = ended(explore_training(run))
+    assert watch.state == "failed"
+    assert says in watch.says.value

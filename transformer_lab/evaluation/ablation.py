@@ -1,0 +1,54 @@
+"""What a head is worth: let it find nothing, and see what is lost."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+from transformer_lab.model.seam import attending_modules
+
+
+@contextmanager
+def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterator[None]:
+    """Switch heads off inside the `with` block: what they hand to `w_o` is zero (Michel et al. 2019, section 2.3).
+
+    The weights of the model stay as they are, and so does the attention of the other heads.
+
+    Args:
+        model: whose attention has the seam `attend`.
+        heads: name of the module, such as `decoder.layers.0.cross_attention`, and number of the head, from 0.
+
+    Raises:
+        ValueError: the model has no such module, or the module no such head (said when the model is called).
+    """
+    modules = attending_modules(model)
+    chosen: dict[str, list[int]] = {}
+    for name, head in heads:
+        if name not in modules:
+            raise ValueError(f"there is no attention `{name}`; there are {', '.join(modules)}")
+        if head < 0:
+            raise ValueError(f"there is no head {head}: heads are counted from 0")
+        chosen.setdefault(name, []).append(head)
+    previous = {name: vars(modules[name]).get("attend") for name in chosen}
+
+    def silenced(attend: Callable[..., tuple[Tensor, Tensor | None]], off: list[int]) -> Callable:
+        def attend_without(query, key, value, mask=None, dropout=None):
+            output, weights = attend(query, key, value, mask, dropout)
+            if max(off) >= output.size(1):  # a module need not say how many heads it has; here it shows
+                raise ValueError(f"there is no head {max(off)}: this model has heads 0 to {output.size(1) - 1}")
+            output = output.clone()
+            output[:, off] = 0.0  # (batch, heads, query, d_k)
+            return output, weights
+
+        return attend_without
+
+    try:
+        for name, off in chosen.items():
+            modules[name].attend = silenced(modules[name].attend, off)
+        yield
+    finally:
+        for name in chosen:
+            if previous[name] is None:  # `attend` was not the module's own but its class's
+                del modules[name].attend
+            else:
+                modules[name].attend = previous[name]

@@ -1,0 +1,22 @@
+"""Where the output of a stack has come from: attention followed through all its layers."""
+
+import torch
+from torch import Tensor
+
+
+def attention_rollout(weights: Tensor) -> Tensor:
+    """Attention rollout (Abnar and Zuidema 2020): how much of each input token is in each output of the stack.
+
+    Args:
+        weights: self-attention of one sentence, `(layers, heads, length, length)`, the lowest layer first.
+
+    Returns:
+        `(length, length)`: rows are outputs of the top layer, columns input tokens, and each row adds up to 1.
+    """
+    identity = torch.eye(weights.size(-1), dtype=weights.dtype, device=weights.device)
+    rollout = identity
+    for attention in weights.mean(dim=1):  # (length, length), the lowest layer first
+        mixed = attention + identity  # the residual connection carries each token past the attention
+        mixed = mixed / mixed.sum(dim=-1, keepdim=True)
+        rollout = mixed @ rollout
+    return rollout

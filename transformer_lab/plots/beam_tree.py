@@ -1,0 +1,260 @@
+"""The tree of a beam search: what was kept, what was dropped, and where greedy decoding went."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from transformer_lab.decoding.beam import length_penalty
+from transformer_lab.decoding.search_tree import SearchTree, search_tree
+from transformer_lab.decoding.translator import DEFAULT_ALPHA
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import as_html, new_picture
+from transformer_lab.plots.heatmaps import first_words, token_fonts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = "#08519c", "#c6dbef", "0.95", "white", "#fdae6b"
+ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
+LONGEST_SEARCH = 60  # tokens
+
+
+def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> "Figure":
+    """Draw the beam search for a sentence as a tree, with greedy decoding above it.
+
+    Args:
+        translator: A `Translator`.
+        sentence: In the source language.
+        beam_size: How many hypotheses are kept.
+        alpha: Exponent of the length penalty.
+
+    Raises:
+        InputError: The sentence cannot be translated, or the beam is empty.
+    """
+    tree, greedy = search(translator, sentence, beam_size)
+    return draw_tree(tree, token_names(translator, tree), alpha, greedy=(greedy, token_names(translator, greedy)))
+
+
+def search(translator: Any, sentence: str, beam_size: int) -> tuple[SearchTree, SearchTree]:
+    """The tree of a sentence, and that of greedy decoding, which has a single branch."""
+    if beam_size < 1:
+        raise InputError(f"beam_size is {beam_size}, but must be at least 1")
+    device = next(translator.model.parameters()).device
+    source = torch.tensor(translator.encode([sentence]), device=device)  # (1, source)
+    limit = min(source.size(1) + 50, translator.model.config.max_length, LONGEST_SEARCH)
+    return tuple(search_tree(translator.model, source, size, limit) for size in (beam_size, 1))
+
+
+def token_names(translator: Any, tree: SearchTree) -> list[str]:
+    """What stands at each node."""
+    return translator.tokenizer.target_tokens([node.token for node in tree.nodes])
+
+
+def draw_tree(
+    tree: SearchTree,
+    names: Sequence[str],
+    alpha: float,
+    step: int | None = None,
+    greedy: tuple[SearchTree, Sequence[str]] | None = None,
+) -> "Figure":
+    """Draw a search, column by column: each column is a step, each box a token with the log-probability up to it.
+
+    Args:
+        tree: The search.
+        names: What to write at each of its nodes.
+        alpha: Exponent of the length penalty, which decides among the hypotheses at the end.
+        step: Stop after so many steps and show what was tried in the last one and not kept. Without it the whole
+            search is shown, but only what was kept.
+        greedy: A search with a beam of one and its names, drawn above.
+    """
+    last = len(tree.beams) - 1
+    at_end = step is None or step >= last
+    step = last if at_end else max(0, step)
+    kept = {place for beam in tree.beams[: step + 1] for place in beam}
+    tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
+    alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
+    answer = {0, *tree.path(tree.best(alpha))} if at_end else set()
+    branches = [(tree, names, sorted(kept | tried))]
+    if greedy:
+        line, texts = greedy
+        path = line.path(line.beams[-1][0])
+        branches.append((line, texts, path if at_end else path[:step]))
+    left, widths = _columns(branches)
+    rows = _rows(tree, kept | tried)
+    top = 0.55 + (1.5 * ROW if greedy else 0)
+    width = max(left[-1] + widths[-1] + (1.85 if at_end else 0.25), 6.5)
+    height = top + ROW * max(rows.values()) + 0.35
+    figure = new_picture(_in_words(tree, names, alpha, step, at_end, greedy), width, height)
+    figure.set_layout_engine("none")  # one inch of the page is one unit
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
+    axes.text(0.25, 0.2, title, fontsize=10, va="center")
+
+    def draw_branch(of: SearchTree, texts: Sequence[str], place: int, y: float, parent_y: float, face: str) -> None:
+        node = of.nodes[place]
+        look = {ANSWER: ("white", ANSWER), ALIVE: ("black", ANSWER), GREEDY: ("black", "#a63603")}
+        colour, line_colour = look.get(face, ("0.35", "0.65"))
+        start, end = left[node.length], left[node.length] + widths[node.length]
+        border = 2.0 if of.finished(place) else 0.8
+        score = node.score if node.length else None
+        _draw_box(axes, start, end, y, texts[place], score, face, colour, line_colour, border)
+        if node.length:
+            before = left[node.length - 1] + widths[node.length - 1]
+            middle = start - GAP / 2
+            path, heights = [before, middle, middle, start], [parent_y, parent_y, y, y]
+            if face == ANSWER:
+                axes.plot(path, heights, color=ANSWER, linewidth=2, zorder=2)
+            else:
+                axes.plot(path, heights, color=line_colour if face == GREEDY else "0.65", linewidth=0.9, zorder=1)
+        if at_end and place in of.beams[-1]:
+            divided = f"{node.score:.2f} / {length_penalty(node.length, alpha):.2f} = {of.worth(place, alpha):.2f}"
+            weight = "bold" if face == ANSWER else "normal"
+            axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
+
+    if greedy:
+        axes.text(left[0], 0.55, "greedy", va="center", fontsize=9, color="#a63603")
+        for place in branches[1][2]:
+            draw_branch(line, texts, place, 0.55, 0.55, GREEDY)
+    for place in branches[0][2]:
+        if place in answer:
+            face = ANSWER
+        elif place in alive:
+            face = ALIVE
+        else:
+            face = LEFT_BEHIND if place in kept else NEVER_KEPT
+        parent_y = top + ROW * rows[max(0, tree.nodes[place].parent)]
+        draw_branch(tree, names, place, top + ROW * rows[place], parent_y, face)
+    return figure
+
+
+def _draw_box(axes: Any, start: float, end: float, y: float, text: str, score: float | None, face: str, colour: str,
+              line_colour: str, border: float) -> None:  # fmt: skip
+    """A token, and below it the log-probability up to there."""
+    from matplotlib.patches import FancyBboxPatch
+
+    shape = "round,pad=0,rounding_size=0.06"
+    axes.add_patch(
+        FancyBboxPatch((start, y - 0.15), end - start, 0.3, boxstyle=shape, facecolor=face, edgecolor=line_colour,
+                       linewidth=border, zorder=3)
+    )  # fmt: skip
+    centred = {"x": (start + end) / 2, "ha": "center", "va": "center", "color": colour, "zorder": 4}
+    if score is not None:
+        axes.text(y=y + 0.095, s=f"{score:.2f}", fontsize=6.5, **centred)
+    token_y = y if score is None else y - 0.055
+    axes.text(y=token_y, s=text, fontsize=9, parse_math=False, family=token_fonts(), **centred)
+
+
+def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:
+    """Where each column begins and how wide it is, in inches: as wide as its longest token needs."""
+    widths: dict[int, float] = {}
+    for tree, names, places in branches:
+        for place in places:
+            length = tree.nodes[place].length
+            widths[length] = max(widths.get(length, 0.4), LETTER * len(names[place]) + 0.12)
+    wide = [widths[column] for column in sorted(widths)]
+    return [0.25 + sum(wide[:column]) + GAP * column for column in range(len(wide))], wide
+
+
+def _rows(tree: SearchTree, shown: set[int]) -> dict[int, int]:
+    """A line for each node, so that no two branches cross: the better child above, a parent beside its best."""
+    children: dict[int, list[int]] = {place: [] for place in shown}
+    for place in shown - {0}:
+        children[tree.nodes[place].parent].append(place)
+    rows: dict[int, int] = {}
+    lines = 0
+
+    def place_branch(place: int) -> None:
+        nonlocal lines
+        best_first = sorted(children[place], key=lambda child: tree.nodes[child].score, reverse=True)
+        for child in best_first:
+            place_branch(child)
+        rows[place] = rows[best_first[0]] if best_first else lines
+        lines += not best_first
+
+    place_branch(0)
+    return rows
+
+
+def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, at_end: bool, greedy: Any) -> str:
+    def written(tree: SearchTree, names: Sequence[str], place: int) -> str:
+        return " ".join(names[p] for p in tree.path(place)) or "nothing"
+
+    if not at_end:
+        beam = "; ".join(f"{written(tree, names, p)} ({tree.nodes[p].score:.2f})" for p in tree.beams[step])
+        return f"Tree of a beam search after step {step}. In the beam, with log-probabilities: {beam}."
+    best = tree.best(alpha)
+    text = (
+        f"Tree of a beam search. Of {len(tree.beams[-1])} hypotheses at the end the best is "
+        f"{written(tree, names, best)} with log-probability {tree.nodes[best].score:.2f}."
+    )
+    if greedy:
+        line, texts = greedy
+        end = line.beams[-1][0]
+        text += f" Greedy decoding gives {written(line, texts, end)} with {line.nodes[end].score:.2f}."
+    return text
+
+
+def explore_beam(translator: Any, sentence: str) -> Any:
+    """The tree of a beam search, with a field for the sentence, and sliders for the width, alpha and the step.
+
+    Args:
+        translator: A `Translator`.
+        sentence: The first sentence to show, in the source language.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+
+    Raises:
+        InputError: The first sentence cannot be translated. A later one that cannot is answered in the widget.
+    """
+    import html
+
+    from ipywidgets import HTML, FloatSlider, HBox, IntSlider, Layout, Text
+
+    from transformer_lab.plots.explorer import WithPicture
+
+    sentence_field = Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%"))
+    width = IntSlider(3, 1, 6, description="Width", continuous_update=False)
+    alpha = FloatSlider(DEFAULT_ALPHA, min=0.0, max=3.0, step=0.1, description="Alpha", continuous_update=False)
+    step = IntSlider(1, 0, 1, description="Step", continuous_update=False)
+    translations, picture = HTML(), HTML()
+    tree: SearchTree
+    line: SearchTree
+    kept, remark = first_words(sentence)
+    tree, line = search(translator, kept, width.value)
+
+    def words(of: SearchTree, place: int) -> str:
+        return html.escape(translator.tokenizer.decode([of.nodes[p].token for p in of.path(place)]))
+
+    def draw(_: Any = None) -> None:
+        figure = draw_tree(
+            tree, token_names(translator, tree), alpha.value, step.value, (line, token_names(translator, line))
+        )
+        image = as_html(figure).replace("max-width: 100%", "max-width: none")  # a long sentence can be scrolled
+        picture.value = f'<div style="overflow-x: auto">{image}</div>'
+        found = words(tree, tree.best(alpha.value)), words(line, line.beams[-1][0])
+        lines = [remark, f"Beam search: {found[0]}", f"Greedy: {found[1]}"]
+        translations.value = "<br>".join(filter(None, lines))
+
+    def search_again(_: Any = None) -> None:
+        nonlocal tree, line, remark
+        try:
+            kept, remark = first_words(sentence_field.value)
+            tree, line = search(translator, kept, width.value)
+        except InputError as error:
+            translations.value, picture.value = "", f"<p>{html.escape(str(error))}</p>"
+            return
+        step.unobserve(draw, "value")
+        step.max = len(tree.beams) - 1
+        step.value = step.max
+        step.observe(draw, "value")
+        draw()
+
+    search_again()
+    for control in (sentence_field, width):
+        control.observe(search_again, "value")
+    alpha.observe(draw, "value")
+    return WithPicture([sentence_field, HBox([width, alpha, step]), translations, picture], picture)

@@ -1,0 +1,289 @@
+"""Byte-pair encoding as it goes on: a text cut into symbols, merge by merge, and how many symbols a word takes."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import as_html, new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Merges = Sequence[tuple[str, str]]
+
+SHADES = ("#deebf7", "#9ecae1")  # of neighbouring words
+DARK, ORANGE = "#08519c", "#d95f02"  # told apart in grey, and by those who do not see some colours
+SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
+
+COLUMNS = 96  # characters in a row, beside its label
+LABEL_COLUMNS = 13
+INCHES_A_COLUMN = 0.088  # as wide as a character of the font
+ROW = 0.3  # inches
+MOST_CHARACTERS = 300
+
+
+def cut_into_words(text: str) -> list[str]:
+    """Words, and every other sign by itself."""
+    return re.findall(r"\w+|[^\w\s]", text)
+
+
+def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
+    """The symbols of a word at the start, as `(0, symbols)`, and after each merge that changes it.
+
+    The last of them is what `apply_bpe` gives.
+    """
+    return _stages(word, merges, {pair: step for step, pair in enumerate(merges, start=1)})
+
+
+def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> list[tuple[int, list[str]]]:
+    symbols = [*word, END_OF_WORD]
+    found = [(0, symbols)]
+    while True:
+        # A merge that has had its turn does not come again, though a later one may have made a pair for it.
+        to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > found[-1][0]]
+        if not to_come:
+            return found
+        step = min(to_come)
+        symbols = merge_pair(symbols, tuple(merges[step - 1]))
+        found.append((step, symbols))
+
+
+def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[float]:
+    """How many symbols a word takes, on average over all occurrences, after 0, 1, 2 ... of the merges.
+
+    Raises:
+        InputError: There are no words.
+    """
+    occurrences = sum(word_counts.values())
+    if not occurrences:
+        raise InputError("word_counts is empty: count the words of some sentences")
+    steps = {pair: step for step, pair in enumerate(merges, start=1)}
+    changes = [0] * (len(merges) + 1)
+    for word, count in word_counts.items():
+        cuts = _stages(word, merges, steps)
+        changes[0] += count * len(cuts[0][1])
+        for (_, before), (step, after) in pairwise(cuts):
+            changes[step] += count * (len(after) - len(before))
+    total, means = 0, []
+    for change in changes:
+        total += change
+        means.append(total / occurrences)
+    return means
+
+
+def draw_byte_pairs(
+    merges: Merges,
+    sentences: Mapping[str, str],
+    word_counts: Mapping[str, Mapping[str, int]],
+    steps: Sequence[int],
+) -> "Figure":
+    """The sentences cut into symbols after some numbers of merges, and symbols per word against the merges.
+
+    Args:
+        merges: In the order they were learnt.
+        sentences: One for each language, by its name.
+        word_counts: How often each word occurs, by the same names of languages.
+        steps: Numbers of merges, from 0 to all of them. What the last of so many merges has made is framed.
+
+    Raises:
+        InputError: A step that is not there, a blank or very long sentence, or a language without words.
+    """
+    return _draw(merges, sentences, _curves(merges, sentences, word_counts), steps)
+
+
+def _curves(
+    merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, list[float]]:
+    missing = [language for language in sentences if language not in word_counts]
+    if missing or not sentences:
+        raise InputError(f"word_counts has no {missing[0] if missing else 'language'}: count words for each sentence")
+    return {language: symbols_per_word(word_counts[language], merges) for language in sentences}
+
+
+def _draw(
+    merges: Merges, sentences: Mapping[str, str], curves: Mapping[str, Sequence[float]], steps: Sequence[int]
+) -> "Figure":
+    for step in steps:
+        if not 0 <= step <= len(merges):
+            raise InputError(f"step {step} is not there: give a number from 0 to {len(merges)}, the number of merges")
+    blocks = []
+    spoken = []
+    for step in steps:
+        rows = []
+        for language, text in sentences.items():
+            words = [_symbols_after(step, word, merges) for word in _words(language, text)]
+            rows.append((language, words))
+            symbols, cut = _count(sum(map(len, words)), "symbol"), _count(len(words), "word")
+            spoken.append(f"after {_count(step, 'merge')} the {language} text has {symbols} for {cut}")
+        blocks.append((step, rows))
+
+    lines = sum(1 + sum(len(_wrapped(words)) for _, words in rows) for _, rows in blocks)
+    ends = ", ".join(f"{language} from {curve[0]:.1f} to {curve[-1]:.1f}" for language, curve in curves.items())
+    height = ROW * (lines + 0.5)
+    figure = new_picture(
+        f"Text cut into symbols: {'; '.join(spoken)}. Below, symbols per word against the number of merges: {ends}.",
+        (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
+        height + 2.6,
+    )
+    text_axes, curve_axes = figure.subplots(2, 1, height_ratios=(height, 2.6))
+    _draw_text(text_axes, blocks, merges, lines)
+    _draw_curves(curve_axes, curves, steps)
+    return figure
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _words(language: str, text: str) -> list[str]:
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(f"the {language} text has {len(text)} characters: give {MOST_CHARACTERS} at most")
+    words = cut_into_words(text)
+    if not words:
+        raise InputError(f"the {language} text is blank: type a word or two")
+    return words
+
+
+def _symbols_after(step: int, word: str, merges: Merges) -> list[str]:
+    return next(symbols for at, symbols in reversed(stages(word, merges)) if at <= step)
+
+
+def _shown(symbol: str) -> str:
+    return symbol.removesuffix(END_OF_WORD) + SHOWN_END if symbol.endswith(END_OF_WORD) else symbol
+
+
+def _width(symbol: str) -> float:
+    return len(_shown(symbol)) + 0.7
+
+
+def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]]]:
+    """Rows of `(column, number of the word, symbol)`, a new row where the next symbol would not fit."""
+    rows: list[list[tuple[float, int, str]]] = [[]]
+    column = 0.0
+    for index, symbols in enumerate(words):
+        whole = sum(map(_width, symbols))
+        if column and column + min(whole, COLUMNS) > COLUMNS:  # a word stays together if it can
+            rows.append([])
+            column = 0.0
+        for symbol in symbols:
+            if column and column + _width(symbol) > COLUMNS:
+                rows.append([])
+                column = 0.0
+            rows[-1].append((column, index, symbol))
+            column += _width(symbol)
+        column += 0.8
+    return rows
+
+
+def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges, lines: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.set(xlim=(-LABEL_COLUMNS, COLUMNS + 0.5), ylim=(lines + 0.2, -0.3))
+    axes.axis("off")
+    line = 0
+    for step, rows in blocks:
+        made = "".join(merges[step - 1]) if step else None
+        title = f"no merge yet: characters, and {SHOWN_END} for the end of a word"
+        if step:
+            title = f"{_count(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
+        axes.text(-LABEL_COLUMNS, line + 0.5, title, va="center", weight="bold", fontsize=10, parse_math=False)
+        line += 1
+        for language, words in rows:
+            axes.text(-LABEL_COLUMNS, line + 0.5, language, va="center", fontsize=10, parse_math=False)
+            for row in _wrapped(words):
+                for column, word, symbol in row:
+                    new = symbol == made
+                    box = Rectangle(
+                        (column, line + 0.1),
+                        _width(symbol) - 0.15,
+                        0.8,
+                        facecolor=SHADES[word % 2],
+                        edgecolor=ORANGE if new else "white",
+                        linewidth=2 if new else 0.5,
+                    )
+                    axes.add_patch(box)
+                    middle = column + _width(symbol) / 2 - 0.075
+                    style = {"ha": "center", "va": "center", "family": "monospace", "fontsize": 9.5}
+                    axes.text(middle, line + 0.5, _shown(symbol), parse_math=False, **style)
+                line += 1
+
+
+def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Sequence[int]) -> None:
+    for (language, curve), colour, style in zip(curves.items(), (DARK, ORANGE, "0.3"), ("-", "--", ":"), strict=False):
+        axes.plot(range(len(curve)), curve, style, color=colour, linewidth=2, label=language)
+        axes.plot(steps, [curve[step] for step in steps], "o", color=colour)
+    for step in steps:
+        axes.axvline(step, color="0.8", linewidth=1, zorder=0)
+    length = max(map(len, curves.values())) - 1
+    axes.set(xlabel="merges", ylabel="symbols per word", xlim=(-0.01 * length, 1.01 * length or 1))
+    axes.set_ylim(0, 1.1 * max(max(curve) for curve in curves.values()))
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def explore_byte_pairs(
+    merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
+) -> Any:
+    """`draw_byte_pairs` for a text of the reader's, merge by merge.
+
+    There is a field for the text of each language, a slider for the number of merges, and three buttons: one merge
+    back, one on, and on to the next merge that changes the texts.
+
+    Args:
+        merges: In the order they were learnt.
+        sentences: The first text of each language, by its name.
+        word_counts: How often each word occurs, by the same names of languages.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+
+    Raises:
+        InputError: As in `draw_byte_pairs`, for the first texts. A later one is answered in the widget.
+    """
+    import html
+
+    from ipywidgets import HTML, Button, HBox, IntSlider, Layout, Text
+
+    from transformer_lab.plots.explorer import WithPicture
+
+    wide = Layout(width="98%")
+    fields = {
+        language: Text(text, description=language, continuous_update=False, layout=wide)
+        for language, text in sentences.items()
+    }
+    slider = IntSlider(0, 0, len(merges), description="Merges", continuous_update=False, layout=Layout(width="60%"))
+    back, on, to_change = (Button(description=name) for name in ("− 1", "+ 1", "next change"))
+    picture = HTML()
+    curves = _curves(merges, sentences, word_counts)
+
+    def texts() -> dict[str, str]:
+        return {language: field.value for language, field in fields.items()}
+
+    def draw() -> None:
+        picture.value = as_html(_draw(merges, texts(), curves, [slider.value]))
+
+    def answer(_: Any = None) -> None:
+        try:
+            draw()
+        except InputError as error:
+            picture.value = f"<p>{html.escape(str(error))}</p>"
+
+    def move(steps: int) -> None:
+        slider.value = min(max(slider.value + steps, 0), len(merges))
+
+    def go_to_next_change(_: Any) -> None:
+        words = {word for text in texts().values() for word in cut_into_words(text)}
+        later = [step for word in words for step, _ in stages(word, merges) if step > slider.value]
+        slider.value = min(later, default=len(merges))
+
+    draw()
+    for control in (*fields.values(), slider):
+        control.observe(answer, "value")
+    back.on_click(lambda _: move(-1))
+    on.on_click(lambda _: move(1))
+    to_change.on_click(go_to_next_change)
+    return WithPicture([*fields.values(), HBox([slider, back, on, to_change]), picture], picture)

@@ -1,0 +1,171 @@
+"""Heads switched off, one by one: what becomes of a translation, and of the BLEU of a small test set."""
+
+import functools
+import textwrap
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from transformer_lab.errors import InputError
+from transformer_lab.evaluation import score_translations, without_heads
+from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words, token_fonts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from transformer_lab.plots.explorer import Explorer
+
+Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
+DARK, ORANGE, PALE = "#08519c", "#d95f02", "#c6dbef"
+LINE = 112  # characters of a translation in the picture
+
+
+def draw_without_heads(
+    translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
+) -> "Figure":
+    """Which heads are on, how the model translates a sentence with them, and the BLEU it reaches.
+
+    Args:
+        translator: A `Translator`.
+        sentence: In the source language.
+        pairs: The test set: sentences and their references, a few dozen.
+        off: Heads that are switched off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`; stacks are named as
+            in `draw_attention`, layers and heads counted from 0.
+
+    Raises:
+        InputError: There is no such head, the test set is empty, or a sentence cannot be translated.
+    """
+    return _draw(translator, sentence, len(pairs), frozenset(off), _measurer(translator, pairs))
+
+
+def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> "Explorer":
+    """`draw_without_heads` with a field for the sentence and a switch for each head. A cell that ends in it shows it.
+
+    Args:
+        translator: A `Translator`.
+        sentence: The first sentence to translate.
+        pairs: The test set. It is translated anew for each switch: a few dozen pairs take less than a second.
+
+    Raises:
+        InputError: The test set is empty.
+    """
+    from ipywidgets import Button, GridBox, HBox, Label, Layout, Text, ToggleButton, VBox
+
+    from transformer_lab.plots.explorer import Explorer
+
+    config = translator.model.config
+    measure = _measurer(translator, pairs)
+    field = Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%"))
+    switches = {
+        (stack, layer, head): ToggleButton(
+            value=True,
+            description=str(head),
+            tooltip=f"{STACKS[stack][0]}, layer {layer}, head {head}",
+            layout=Layout(width="34px", padding="0"),
+        )
+        for stack in STACKS
+        for layer in range(config.n_layers)
+        for head in range(config.n_heads)
+    }
+    named = {" ".join(map(str, head)): head for head in switches}  # "cross 0 3"
+    all_on = Button(description="all on", layout=Layout(width="80px"))
+
+    def switch_all_on(_: Any) -> None:
+        for switch in switches.values():
+            switch.value = True
+
+    def draw(sentence: str, **on: bool) -> "Figure":
+        off = frozenset(head for name, head in named.items() if not on[name])
+        kept, said.value = first_words(sentence)
+        return _draw(translator, kept, len(pairs), off, measure)
+
+    all_on.on_click(switch_all_on)
+    grids = [
+        VBox([
+            Label(f"{STACKS[stack][0]} (a row is a layer)"),
+            GridBox(
+                [switch for head, switch in switches.items() if head[0] == stack],
+                layout=Layout(grid_template_columns=f"repeat({config.n_heads}, 38px)"),
+            ),
+        ])
+        for stack in STACKS
+    ]  # fmt: skip
+    said = Label()
+    controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
+    return Explorer(controls, draw, rows=[field, said, HBox([*grids, all_on])])
+
+
+def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[str | None, frozenset[Head]], Any]:
+    """Gives a function of a sentence and the heads that are off: its translation, or for None the BLEU of `pairs`.
+
+    What it has measured once, it knows.
+    """
+    if not pairs:
+        raise InputError("the test set is empty: give a few dozen pairs of a sentence and its reference")
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+
+    @functools.cache
+    def measure(sentence: str | None, off: frozenset[Head]) -> Any:
+        heads = [(STACKS[stack][1].format(layer), head) for stack, layer, head in sorted(off)]
+        with without_heads(translator.model, heads):
+            if sentence is not None:
+                return translator.translate([sentence], beam_size=1)[0]
+            return score_translations(translator.translate(sources, beam_size=1), references).bleu
+
+    return measure
+
+
+def _draw(translator: Any, sentence: str, count: int, off: frozenset[Head], measure: Callable) -> "Figure":
+    config = translator.model.config
+    for stack, layer, head in off:
+        check_stack(stack)
+        for what, given, limit in (("layer", layer, config.n_layers), ("head", head, config.n_heads)):
+            if not 0 <= given < limit:
+                raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {limit - 1}")
+    every = frozenset()
+    before, after = (measure(sentence, heads) for heads in (every, off))
+    scores = [measure(None, heads) for heads in (every, off)]
+
+    number = f"{len(off)} head{'' if len(off) == 1 else 's'}"
+    named = ", ".join(f"{stack} layer {layer} head {head}" for stack, layer, head in sorted(off)) or "none"
+    figure = new_picture(
+        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {scores[0]:.1f}. Without {number}: {after!r}, "
+        f"BLEU {scores[1]:.1f}.",
+        max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
+        1.9 + 0.27 * config.n_layers + 0.55,
+    )
+    grids, words = figure.subfigures(2, 1, height_ratios=[1.0 + 0.27 * config.n_layers, 1.3])
+    *of_stacks, bars = grids.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
+    for axes, stack in zip(of_stacks, STACKS, strict=True):
+        _draw_switches(axes, stack, config.n_layers, config.n_heads, off)
+    bars.barh([0, 1], scores, color=[PALE, "#6baed6"], height=0.7)
+    for place, (name, score) in enumerate(zip(("all heads", f"without {number}"), scores, strict=True)):
+        bars.text(1, place, f"{name}: {score:.1f}", va="center")
+    bars.set(xlim=(0, max(100.0, *scores)), ylim=(1.6, -0.6), yticks=[])
+    bars.set_title(f"BLEU of {count} sentences", fontsize=10)
+    bars.spines[["top", "right", "left"]].set_visible(False)
+    _write(words, [sentence, before, after], ["", "all heads: ", f"without {number}: "])
+    return figure
+
+
+def _draw_switches(axes: "Axes", stack: str, n_layers: int, n_heads: int, off: frozenset[Head]) -> None:
+    """A cell for each head: rows are layers, columns heads. Dark is on; a cross on white is off."""
+    for layer in range(n_layers):
+        for head in range(n_heads):
+            is_off = (stack, layer, head) in off
+            colour, sign = ("white", "×") if is_off else (DARK, str(head))
+            axes.fill([head, head + 1, head + 1, head], [layer, layer, layer + 1, layer + 1], fc=colour, ec="0.6")
+            axes.text(head + 0.5, layer + 0.5, sign, ha="center", va="center", color=ORANGE if is_off else "white")
+    axes.set(xlim=(0, n_heads), ylim=(n_layers, 0), xticks=[])
+    axes.set_title(STACKS[stack][0], fontsize=10)
+    axes.set_yticks([layer + 0.5 for layer in range(n_layers)], [f"layer {layer}" for layer in range(n_layers)])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _write(words: Any, sentences: Sequence[str], labels: Sequence[str]) -> None:
+    """The sentences one below the other, what is too long cut off; dollar signs are text here."""
+    for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
+        text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
+        words.text(0.02, 0.85 - 0.32 * line, text, va="top", fontsize=10, parse_math=False, family=token_fonts())

@@ -1,0 +1,112 @@
+"""Masks of two sentences, with the words on both axes."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from transformer_lab import model
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PAD = "<pad>"
+MOST_WORDS = 14
+SENTENCES = ("the dog sees the cat", "dogs run")
+
+
+def draw_mask(axes: "Axes", mask: Tensor, words: Sequence[str], title: str) -> None:
+    """Draw one sentence's mask `(query, key)` on `axes`: a dark cell with a dot may be seen."""
+    length = len(words)
+    axes.imshow(mask, cmap="Blues", vmin=0, vmax=1.4)
+    queries, keys = torch.nonzero(mask, as_tuple=True)
+    axes.plot(keys, queries, "o", color="white", markersize=5)
+    axes.set_xticks(range(length), words, rotation=90, parse_math=False)
+    axes.set_yticks(range(length), words, parse_math=False)
+    edges = [edge - 0.5 for edge in range(length + 1)]
+    axes.set_xticks(edges, minor=True)
+    axes.set_yticks(edges, minor=True)
+    axes.grid(which="minor", color="0.75", linewidth=0.6)
+    axes.tick_params(which="both", length=0)
+    axes.set(xlabel="key", ylabel="query")
+    axes.set_title(title, fontsize=10, parse_math=False)
+
+
+def draw_masks(
+    sentences: Sequence[str] = SENTENCES,
+    padding: bool = True,
+    causal: bool = True,
+    padding_mask: Callable = model.padding_mask,
+    causal_mask: Callable = model.causal_mask,
+) -> "Figure":
+    """The masks of two sentences in one batch, and the shapes from which they come.
+
+    Args:
+        sentences: Two, their words separated by spaces. The shorter one is filled up with padding.
+        padding: Whether padding is hidden.
+        causal: Whether the future is hidden.
+        padding_mask: As the exercise of that name: the reader's own, for example. `causal_mask` likewise.
+
+    Raises:
+        InputError: A sentence without words, or one that is too long for a picture.
+    """
+    rows = [sentence.split() for sentence in sentences]
+    for number, row in enumerate(rows, 1):
+        if not row:
+            raise InputError(f"sentence {number} is empty: write a word or more")
+        if len(row) > MOST_WORDS:
+            raise InputError(f"sentence {number} has {len(row)} words: the picture has room for {MOST_WORDS}")
+    length = max(map(len, rows))
+    words = [row + [PAD] * (length - len(row)) for row in rows]
+    tokens = torch.tensor([[int(word != PAD) for word in row] for row in words])  # all that a mask looks at
+    mask, made_of = torch.ones(2, 1, 1, 1, dtype=torch.bool), []
+    if padding:
+        mask = mask & padding_mask(tokens, 0)
+        made_of.append(f"padding {tuple(padding_mask(tokens, 0).shape)}")
+    if causal:
+        mask = mask & causal_mask(length)
+        made_of.append(f"future {tuple(causal_mask(length).shape)}")
+    gives = "give" if len(made_of) == 2 else "gives"
+    shape = f"{' and '.join(made_of)} {gives} {tuple(mask.shape)}" if made_of else "no mask: everyone sees everyone"
+    hidden = " and ".join(name for name, on in (("padding", padding), ("the future", causal)) if on) or "nothing"
+    side = max(2.4, 0.34 * length)
+    labels = 0.085 * max(len(word) for row in words for word in row)  # inches
+    figure = new_picture(
+        f"The masks of two sentences, words on both axes; rows are queries, columns are keys. Hidden: {hidden}.",
+        2 * (side + labels) + 1.2,
+        side + labels + 1.2,
+    )
+    tables = mask.expand(2, 1, length, length)[:, 0]
+    for axes, table, row, name in zip(figure.subplots(1, 2), tables, words, ("first", "second"), strict=True):
+        draw_mask(axes, table, row, f"{name} sentence")
+    figure.suptitle(shape, fontsize=11)
+    return figure
+
+
+def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Callable = model.causal_mask) -> Any:
+    """`draw_masks` with two fields for sentences and a switch for each mask.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+    """
+    from ipywidgets import Checkbox, HBox, Layout, Text
+
+    from transformer_lab.plots.explorer import Explorer
+
+    style = {"description_width": "9em"}
+    controls = {
+        "first": Text(SENTENCES[0], description="First sentence", style=style, layout=Layout(width="30em")),
+        "second": Text(SENTENCES[1], description="Second sentence", style=style, layout=Layout(width="30em")),
+        "padding": Checkbox(True, description="hide padding", indent=False),
+        "causal": Checkbox(True, description="hide the future", indent=False),
+    }
+
+    def draw(first: str, second: str, padding: bool, causal: bool) -> "Figure":
+        return draw_masks((first, second), padding, causal, padding_mask, causal_mask)
+
+    first, second, *switches = controls.values()
+    return Explorer(controls, draw, [first, second, HBox(switches)])

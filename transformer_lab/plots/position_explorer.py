@@ -1,0 +1,76 @@
+"""Positional encodings (section 3.5) as heat map, as waves, and as similarity."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, position: int = 20) -> "Figure":
+    """The encoding of `length` positions, four of its waves, and how alike the others are to one position.
+
+    Args:
+        d_model: Even.
+        length: Positions.
+        base: 10,000 in the paper: the longest wave is 2π times as long.
+        position: The one that the others are compared with; the last one, if there are fewer.
+    """
+    position = min(position, length - 1)
+    frequencies = base ** (-np.arange(0, d_model, 2) / d_model)  # (d_model / 2,)
+    angles = np.arange(length)[:, None] * frequencies  # (length, d_model / 2)
+    sines, cosines = np.sin(angles), np.cos(angles)
+    # the dot product of two encodings is a sum of cosines of differences (sin a sin b + cos a cos b)
+    similarity = np.cos((np.arange(length) - position)[:, None] * frequencies).mean(axis=1)
+
+    figure = new_picture(
+        f"The positional encoding of {length} positions with d_model {d_model} and base {base:g}: a heat map, its "
+        f"waves, and the similarity of every position to position {position}, which falls off on both sides.",
+        10.2,
+        3.6,
+    )
+    figure.set_layout_engine("none")  # finding the margins anew would take half of the time of a move
+    margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.24}
+    table, waves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1, 1), gridspec_kw=margins)
+    image = np.empty((length, d_model))
+    image[:, 0::2], image[:, 1::2] = sines, cosines
+    drawn = table.imshow(image, aspect="auto", cmap="PuOr", vmin=-1, vmax=1, interpolation="nearest")
+    table.set(xlabel="dimension", ylabel="position", title="the table")
+    figure.colorbar(drawn, ax=table, shrink=0.8)
+    chosen = np.unique(np.linspace(0, d_model // 2 - 1, 4).astype(int))
+    for pair, style in zip(chosen, ("-", "--", "-.", ":"), strict=False):
+        waves.plot(sines[:, pair], style, label=f"dimension {2 * pair}", linewidth=1.4)
+    waves.set(xlabel="position", ylim=(-1.1, 1.6), title="four of its waves" if len(chosen) == 4 else "its waves")
+    waves.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
+    alike.plot(similarity, color="#08519c")
+    alike.axvline(position, color="0.6", linestyle=":", linewidth=1)
+    alike.set(xlabel="position", ylim=(-0.6, 1.1), title=f"similarity to position {position}")
+    for axes in (waves, alike):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def explore_positions() -> Any:
+    """`draw_positions` with a slider for each of its arguments.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+    """
+    from ipywidgets import FloatLogSlider, HBox, IntSlider, Layout
+
+    from transformer_lab.plots.explorer import Explorer
+
+    same = {"style": {"description_width": "6em"}, "layout": Layout(width="24em")}
+    controls = {
+        "d_model": IntSlider(32, 2, 128, step=2, description="d_model", **same),
+        "length": IntSlider(60, 2, 200, description="length", **same),
+        "base": FloatLogSlider(
+            10_000.0, base=10, min=0.5, max=5, step=0.1, readout_format=",.0f", description="base", **same
+        ),
+        "position": IntSlider(20, 0, 199, description="position", **same),
+    }
+    sliders = list(controls.values())
+    return Explorer(controls, draw_positions, [HBox(sliders[:2]), HBox(sliders[2:])])

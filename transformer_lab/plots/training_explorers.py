@@ -1,0 +1,200 @@
+"""The learning rate and the softened labels of section 5, drawn, and drawn again as the reader moves a slider."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import as_html, new_picture
+from transformer_lab.training import label_smoothing_loss, warmup_rate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DARK, ORANGE = "#08519c", "#d95f02"  # told apart in grey, and by those who do not see some colours
+PAPER = {"d_model": 512, "warmup_steps": 4000}  # the base model of section 5.3
+
+
+def draw_warmup(
+    d_model: int = 512,
+    warmup_steps: int = 4000,
+    factor: float = 1.0,
+    rate: Callable[[int, int, int], float] = warmup_rate,
+) -> "Figure":
+    """The schedule of section 5.3 with its peak, before that of the paper's base model.
+
+    Args:
+        d_model: The width of the model.
+        warmup_steps: After so many steps the rate is at its peak.
+        factor: The whole schedule is multiplied by it.
+        rate: Gives the rate of `(step, d_model, warmup_steps)`: yours, to see what it does.
+
+    Raises:
+        InputError: One of the numbers is not above 0.
+    """
+    for name, value in (("d_model", d_model), ("warmup_steps", warmup_steps), ("factor", factor)):
+        if not value > 0:
+            raise InputError(f"{name} is {value}, but must be greater than 0")
+    last = 4 * max(warmup_steps, PAPER["warmup_steps"])
+    steps = sorted({1 + (last - 1) * index // 400 for index in range(401)} | {warmup_steps})
+    rates = [factor * rate(step, d_model, warmup_steps) for step in steps]
+    peak = max(range(len(steps)), key=rates.__getitem__)
+    figure = new_picture(
+        f"The learning rate for a width of {d_model}, {warmup_steps} steps of warm-up and a factor of {factor:g}, up "
+        f"to step {last}. Its peak is {rates[peak]:.2g} at step {steps[peak]}. Beside it, the schedule of the paper's "
+        "base model.",
+        8,
+        3.4,
+    )
+    axes = figure.subplots()
+    papers = [warmup_rate(step, **PAPER) for step in steps]
+    axes.plot(steps, papers, color="0.65", linestyle="--", label="the paper's base model: 512, 4000, 1")
+    label = f"d_model {d_model}, warm-up {warmup_steps}, factor {factor:g}"
+    axes.plot(steps, rates, color=DARK, linewidth=2, label=label)
+    axes.plot(steps[peak], rates[peak], "o", color=ORANGE, markersize=8, zorder=3)
+    axes.annotate(
+        f"peak {rates[peak]:.2g} at step {steps[peak]}",
+        (steps[peak], rates[peak]),
+        textcoords="offset points",
+        xytext=(0, 8),
+        va="bottom",
+    )
+    axes.set(xlabel="step", ylabel="learning rate", title="The learning rate of section 5.3", xlim=(0, last))
+    axes.set_ylim(0, 1.25 * max(*rates, *papers))
+    axes.ticklabel_format(axis="y", scilimits=(-2, 4))
+    axes.legend(frameon=False)
+    _tidy(axes)
+    return figure
+
+
+def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
+    """`draw_warmup` with sliders for the width, the warm-up and the factor. A cell that ends in it shows it."""
+    from ipywidgets import FloatSlider, SelectionSlider
+
+    return _explorer(
+        lambda **chosen: draw_warmup(**chosen, rate=rate),
+        d_model=SelectionSlider(options=[32, 64, 128, 256, 512, 1024, 2048], value=512, description="d_model"),
+        warmup_steps=SelectionSlider(
+            options=[100, 200, 400, 1000, 2000, 4000, 8000, 16000], value=4000, description="Warm-up"
+        ),
+        factor=FloatSlider(1.0, min=0.25, max=3, step=0.25, description="Factor"),
+    )
+
+
+def draw_label_smoothing(
+    smoothing: float = 0.1,
+    vocab: int = 10,
+    loss: Callable[[Tensor, Tensor, float, int], Tensor] = label_smoothing_loss,
+) -> "Figure":
+    """The softened labels of section 5.4, and the loss and gradient of a model that grows more and more sure.
+
+    The model gives the right token a greater logit than the others, which all have the same.
+
+    Args:
+        smoothing: From 0, which is plain cross-entropy, to below 1.
+        vocab: How many tokens there are.
+        loss: As `label_smoothing_loss`: yours, to see what it does.
+
+    Raises:
+        InputError: `smoothing` is not in its range, or `vocab` is below 2.
+    """
+    if not 0 <= smoothing < 1:
+        raise InputError(f"smoothing is {smoothing}, but must be at least 0 and below 1")
+    if vocab < 2:
+        raise InputError(f"vocab is {vocab}, but must be at least 2: with one token there is nothing to choose")
+    each = smoothing / vocab
+    right = 1 - smoothing + each
+    leads = torch.linspace(0, 16, 81)
+    losses, gradients = _losses_and_gradients(leads, smoothing, vocab, loss)
+    plain_losses, plain_gradients = _losses_and_gradients(leads, 0.0, vocab, loss)
+    best = min(range(len(losses)), key=losses.__getitem__)
+    at_best = f"is lowest, at {losses[best]:.2f}, where that logit is ahead by {leads[best]:.1f}, and grows beyond"
+    figure = new_picture(
+        f"Labels smoothed by {smoothing:g} over {vocab} tokens: the right token has {right:.3g}, each other one "
+        f"{each:.2g}. As the logit of the right token moves ahead, the loss "
+        + (at_best if smoothing else "falls towards 0")
+        + "; the gradient of that logit "
+        + ("crosses 0 there." if smoothing else "goes to 0 and does not cross it."),
+        10.5,
+        3.2,
+    )
+    bars, curve, slope = figure.subplots(1, 3)
+    shown = min(vocab, 12)
+    answer = shown // 2
+    heights = [right if token == answer else each for token in range(shown)]
+    bars.bar(range(shown), heights, color=[DARK if token == answer else "#9ecae1" for token in range(shown)])
+    bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["right token"], ylabel="probability")
+    bars.set_title("Labels" + (f": {shown} of {vocab} tokens" if shown < vocab else ""))
+    bars.text(answer, right + 0.03, f"{right:.4g}", ha="center")
+    # Of two tokens, the first is the other one; else the place left of the right token has room.
+    bars.text((answer - 1) / 2, each + 0.03, f"each {each:.2g}", ha="center")
+
+    name = f"smoothed by {smoothing:g}"
+    for axes, smoothed, plain in ((curve, losses, plain_losses), (slope, gradients, plain_gradients)):
+        axes.plot(leads, plain, "--", color="0.45", label="not smoothed")
+        axes.plot(leads, smoothed, color=DARK, linewidth=2, label=name)
+        if smoothing:
+            axes.plot(leads[best], smoothed[best], "o", color=ORANGE, markersize=7, zorder=3)
+        axes.set_xlabel("logit of the right token,\nahead of the others by")
+    curve.set(title="Loss (nats)", ylim=(0, 1.1 * max(losses + plain_losses)))
+    curve.legend(frameon=False)
+    slope.axhline(0, color="0.8", linewidth=1, zorder=0)
+    slope.set(title="Gradient of that logit")
+    slope.set_ylim(min(gradients + plain_gradients) - 0.05, max(0.1, *gradients) + 0.05)
+    for axes in (bars, curve, slope):
+        _tidy(axes)
+    return figure
+
+
+def explore_label_smoothing(loss: Callable[[Tensor, Tensor, float, int], Tensor] = label_smoothing_loss) -> Any:
+    """`draw_label_smoothing` with sliders for smoothing and vocabulary. A cell that ends in it shows it."""
+    from ipywidgets import FloatSlider, SelectionSlider
+
+    return _explorer(
+        lambda **chosen: draw_label_smoothing(**chosen, loss=loss),
+        smoothing=FloatSlider(0.1, min=0, max=0.9, step=0.05, description="Smoothing"),
+        vocab=SelectionSlider(options=[2, 5, 10, 100, 1000, 10000], value=10, description="Tokens"),
+    )
+
+
+def _losses_and_gradients(
+    leads: Tensor, smoothing: float, vocab: int, loss: Callable[[Tensor, Tensor, float, int], Tensor]
+) -> tuple[list[float], list[float]]:
+    """For each lead of the right token, which is the last: the loss, and its derivative by that token's logit."""
+    labels = torch.tensor([[vocab - 1]])
+    losses, gradients = [], []
+    with torch.enable_grad():
+        for lead in leads:
+            logits = torch.zeros(1, 1, vocab)
+            logits[..., -1] = lead
+            value = loss(logits.requires_grad_(), labels, smoothing, -1)  # no token is padding
+            (gradient,) = torch.autograd.grad(value, logits)
+            losses.append(value.item())
+            gradients.append(gradient[0, 0, -1].item())
+    return losses, gradients
+
+
+def _explorer(draw: Callable[..., "Figure"], **controls: Any) -> Any:
+    """Sliders above the picture that `draw` makes of their values."""
+    from ipywidgets import HTML, HBox
+
+    from transformer_lab.plots.explorer import WithPicture
+
+    picture = HTML()
+
+    def redraw(_: Any = None) -> None:
+        picture.value = as_html(draw(**{name: control.value for name, control in controls.items()}))
+
+    for control in controls.values():
+        control.continuous_update = False  # a picture for every pixel that a slider moves would come too late
+        control.observe(redraw, "value")
+    redraw()
+    return WithPicture([HBox(list(controls.values())), picture], picture)
+
+
+def _tidy(axes: "Axes") -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)

@@ -1,0 +1,105 @@
+"""A training that goes on beside the notebook: its curves, a sample after each epoch, and buttons to pause and stop."""
+
+import html
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ipywidgets import HTML, Button, HBox
+
+from transformer_lab.errors import InputError
+from transformer_lab.plots.curves import draw_curves
+from transformer_lab.plots.explorer import WithPicture
+from transformer_lab.plots.figures import as_html
+
+Record = Mapping[str, Any]
+
+
+class TrainingWatch(WithPicture):
+    """See `explore_training`.
+
+    Attributes:
+        result: What `run` has returned, once it has ended.
+        state: "running", "paused", "stopped", "finished" or "failed".
+    """
+
+    def __init__(
+        self, run: Callable[[Callable[[Record], None]], Any], sample: Callable[[], str] | None, seconds: float
+    ) -> None:
+        self.records: list[Record] = []
+        self.result: Any = None
+        self.state = "running"
+        self._run, self._sample, self._seconds = run, sample, seconds
+        self._drawn = -float("inf")
+        self._may_go_on, self._must_stop = threading.Event(), threading.Event()
+        self._may_go_on.set()
+        self.pause = Button(description="Pause", icon="pause")
+        self.stop = Button(description="Stop", icon="stop")
+        self.says, self.samples, picture = HTML(), HTML(), HTML()
+        self.pause.on_click(self._pause_or_go_on)
+        self.stop.on_click(self._stop)
+        super().__init__([HBox([self.pause, self.stop, self.says]), picture, self.samples], picture)
+        self._say("running", "starting …")
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            self.result = self._run(self._take)
+        except KeyboardInterrupt:  # from `_take`, so that a training ends as on Ctrl-C
+            self._say("stopped", "stopped: what was finished is kept")
+        except InputError as error:
+            self._say("failed", str(error))
+        except BaseException as error:  # a thread would end without a word
+            self._say("failed", f"{type(error).__name__}: {error}")
+        else:
+            self._say("finished", "finished")
+        self._draw()
+        self.pause.disabled = self.stop.disabled = True
+
+    def _take(self, record: Record) -> None:
+        """Called by the training, in its thread, with every record."""
+        self.records.append(record)
+        if record["kind"] == "epoch" and self._sample is not None:
+            line = f"epoch {record['epoch']}: {self._sample()}"
+            self.samples.value += f"<div>{html.escape(line)}</div>"
+        if record["kind"] != "step" or time.monotonic() - self._drawn >= self._seconds:
+            self._draw()
+            if self.state == "running":
+                self._say("running", self._where())
+        self._may_go_on.wait()
+        if self._must_stop.is_set():
+            raise KeyboardInterrupt
+
+    def _where(self) -> str:
+        last = self.records[-1]
+        numbers = [f"step {last['step']}"]
+        for name, field in (("loss", "loss"), ("gradient norm", "gradient_norm")):
+            if field in last:
+                numbers.append(f"{name} {last[field]:.3g}")
+        return ", ".join(numbers)
+
+    def _draw(self) -> None:
+        if self.records:
+            self.picture.value = as_html(draw_curves(self.records))
+        self._drawn = time.monotonic()
+
+    def _say(self, state: str, text: str) -> None:
+        self.state = state
+        self.says.value = f"<span role='status'>{html.escape(text)}</span>"
+
+    def _pause_or_go_on(self, _: Any) -> None:
+        if self._may_go_on.is_set():
+            self._may_go_on.clear()
+            self.pause.description, self.pause.icon = "Go on", "play"
+            self._say("paused", "paused after the current step")
+        else:
+            self.pause.description, self.pause.icon = "Pause", "pause"
+            self._say("running", "running")
+            self._may_go_on.set()
+
+    def _stop(self, _: Any) -> None:
+        self._must_stop.set()
+        self._may_go_on.set()
+        self._say(self.state, "stopping after the current step …")
