@@ -96,6 +96,29 @@ def test_a_beam_of_one_is_greedy_where_the_best_two_nearly_tie(table_model, rand
         assert beam_search(model, random_sources(seed), 1, 0.6, 8) == greedy_decode(model, random_sources(seed), 8)
 
 
+def test_near_ties_are_told_apart_in_double_precision(table_model):
+    """Tiny float32 logits that differ in the last digit have one log-probability in single precision.
+
+    The best stands now before, now between, now behind the runners-up: no rule for ties would find it.
+    """
+
+    class TinyLogits(table_model):
+        def logits(self, source, prefix):
+            best = torch.tensor(1e-3)
+            logits = torch.full((6,), -1e-3)
+            logits[3:] = torch.nextafter(best, torch.tensor(0.0))
+            logits[3 + len(prefix) % 3] = best
+            logits[EOS] = 1.0 if len(prefix) > 3 else -5.0
+            assert len(set(logits.log_softmax(-1)[3:].tolist())) == 1  # in single precision they are equal
+            return logits
+
+    model = TinyLogits(0, target_vocab=6)
+    source = torch.tensor([[5, EOS]])
+    assert greedy_decode(model, source, 6) == [[4, 5, 3]]
+    for beam_size in (1, 2, 3):
+        assert beam_search(model, source, beam_size, 0.6, 6) == [[4, 5, 3]]
+
+
 def test_length_penalty_of_wu_et_al():
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 1.0) == 2.0

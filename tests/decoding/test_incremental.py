@@ -276,6 +276,7 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
         assert cached_beam_search(model, source, 4, 0.6, 12) == expected
 
 
+@pytest.mark.filterwarnings("ignore:var")  # of a batch without rows
 def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
     model = sharpened_model(0)
     source = random_sources(0)

@@ -251,6 +251,67 @@ class TestFolder:
             make_translator(tokenizer, seed=9, tie=True).save(tmp_path)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
+    @pytest.mark.parametrize("number", [1, 2, 3])
+    def test_three_files_or_none(self, tied, tokenizer, tmp_path, monkeypatch, number):
+        """New weights beside an old configuration are a model that nobody trained."""
+        tied.save(tmp_path)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        replaced = []
+
+        def failing(source, target, replace=os.replace):
+            if target.parent == tmp_path and len(replaced) < number:
+                replaced.append(target.name)
+                if len(replaced) == number:
+                    raise OSError(5, "Input/output error")
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", failing)
+        with pytest.raises(InputError, match="Input/output error"):
+            make_translator(tokenizer, seed=9, n_layers=1).save(tmp_path)
+        assert len(replaced) == number
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    def test_a_first_save_that_fails_leaves_nothing(self, tied, tmp_path, monkeypatch):
+        def failing(source, target, replace=os.replace):
+            if target.name == "tokenizer.json":
+                raise OSError(5, "Input/output error")
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", failing)
+        with pytest.raises(InputError):
+            tied.save(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_interruption_leaves_the_old_files(self, tied, untied, tmp_path, monkeypatch):
+        """Ctrl-C while the tokenizer is written."""
+        tied.save(tmp_path)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+        def interrupted(folder):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(untied.tokenizer, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            untied.save(tmp_path)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    def test_what_a_killed_run_left_is_no_obstacle(self, tied, tmp_path):
+        (tmp_path / ".unfinished" / "old").mkdir(parents=True)
+        (tmp_path / ".unfinished" / "weights.safetensors").write_text("half")
+        tied.save(tmp_path)
+        assert not (tmp_path / ".unfinished").exists()
+
+    def test_where_a_file_can_have_one_name_only(self, tied, untied, tmp_path, monkeypatch):
+        """Some disks know no second name for a file."""
+
+        def unknown(source, target):
+            raise OSError(1, "Operation not permitted")
+
+        tied.save(tmp_path)
+        monkeypatch.setattr(os, "link", unknown)
+        untied.save(tmp_path)
+        assert not Translator.load(tmp_path).model.config.tie
+
     def test_a_folder_that_cannot_be_made(self, tied, tmp_path):
         (tmp_path / "file").write_text("not a folder")
         with pytest.raises(InputError) as caught:

@@ -1,4 +1,6 @@
+import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +63,18 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)
+
+
+def test_the_included_model_carries_its_record():
+    """Notebook 12 shows how the model was trained, also where the package is installed without the folder `results`."""
+    from transformer_lab.decoding.translator import PRETRAINED
+
+    results = Path(__file__).resolve().parents[2] / "results"
+    for name in ("metrics.jsonl", "training.json"):
+        shipped = (PRETRAINED / name).read_bytes()
+        assert shipped in [path.read_bytes() for path in results.glob(f"*/{name}")], f"{name} is of no recorded run"
+    record, config = (json.loads((PRETRAINED / name).read_text()) for name in ("training.json", "config.json"))
+    preset = record["configuration"]["preset"]
+    assert {name: preset[name] for name in config.keys() & preset.keys()} == {
+        name: config[name] for name in config.keys() & preset.keys()
+    }

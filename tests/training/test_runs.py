@@ -169,6 +169,35 @@ def test_a_folder_with_a_run_is_not_overwritten(tiny_preset, finished_run, tmp_p
         train(tiny_preset, tmp_path / "nothing", resume=True)
 
 
+def test_the_folder_is_looked_at_before_the_corpus(tiny_preset, finished_run, tmp_path):
+    """The corpus may be a download: whoever mistyped the folder hears of it first, not after some minutes."""
+    nowhere = replace(tiny_preset, corpus=str(tmp_path / "no corpus"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="already holds a training run"):
+        train(nowhere, finished_run)
+    with pytest.raises(InputError, match="holds no training run to resume"):
+        train(nowhere, tmp_path / "nothing", resume=True)
+    with pytest.raises(InputError, match="cannot write"):
+        train(nowhere, tmp_path / "file" / "run")
+
+
+class WithSavedTable(Transformer):
+    """As many write it: the table of positions is a buffer that a state dict holds."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.positional_encoding.register_buffer("table", torch.zeros(3, 3))
+
+
+def test_a_readers_model_trains_and_is_found_again(tiny_preset, finished_run, tmp_path):
+    """Whether a table of positions is saved is the reader's choice; the package's model must still load the weights."""
+    train(replace(tiny_preset, epochs=2), tmp_path / "run", build_model=WithSavedTable)
+    theirs = Translator.load(tmp_path / "run", WithSavedTable)
+    assert type(theirs.model) is WithSavedTable
+    sentences = ["Der Hund sieht den Ball."]
+    assert theirs.translate(sentences) == Translator.load(tmp_path / "run").translate(sentences)
+
+
 class Diverging(Transformer):
     """Gives NaN from its 30th training batch on."""
 

@@ -19,6 +19,7 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
     A batch of n sentences, the longest of them m tokens, fills n * m cells once it is padded: never more than
     `max_tokens`. Every position is in exactly one batch, and each batch is as full as the order by length allows.
+    No lengths give no batches.
 
     Raises:
         ValueError: a single sentence is longer than `max_tokens`.

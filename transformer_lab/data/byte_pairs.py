@@ -8,7 +8,7 @@ END_OF_WORD = "</w>"
 
 
 def learn_bpe(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[str, str]]:
-    """The merges that the words suggest, in the order they were learnt (algorithm 1 of the paper).
+    """The merges that the words suggest, in the order they were learnt (Sennrich et al. 2016, algorithm 1).
 
     Every word starts as its characters and the symbol `</w>`. Again and again the most frequent pair of neighbouring
     symbols becomes one symbol; of equally frequent pairs it is the smallest. Ends after `n_merges`, or when every word

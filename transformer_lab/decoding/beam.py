@@ -33,33 +33,31 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
     Returns:
         One list of tokens a sentence, without bos, eos and pad.
     """
-    with evaluation_mode(model):
-        return [search_sentence(model, sentence[None], beam_size, alpha, max_length) for sentence in source]
-
-
-def search_sentence(model: Transformer, sentence: Tensor, beam_size: int, alpha: float, max_length: int) -> list[int]:
-    """The search of `beam_search` for one sentence, `(1, source)`."""
     bos, eos = model.config.bos_id, model.config.eos_id
-    memory, source_mask = model.encode(sentence)  # (1, source, d_model), (1, 1, 1, source)
-    beam: list[tuple[list[int], float]] = [([], 0.0)]  # hypotheses: tokens generated, their log-probability
-    for _ in range(max_length):
-        finished = [(tokens, score) for tokens, score in beam if tokens[-1:] == [eos]]
-        unfinished = [(tokens, score) for tokens, score in beam if tokens[-1:] != [eos]]
-        if not unfinished:
-            break
-        n = len(unfinished)
-        target = torch.tensor([[bos, *tokens] for tokens, _ in unfinished], device=sentence.device)  # (n, length)
-        logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]  # (n, vocab)
-        # In double precision, or many small errors would add up to a different choice.
-        log_probabilities = logits.double().log_softmax(dim=-1)  # (n, vocab)
-        best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): more cannot enter the beam
-        beam = finished + [
-            ([*tokens, token], score + log_probability)
-            for (tokens, score), children, gains in zip(
-                unfinished, best.indices.tolist(), best.values.tolist(), strict=True
-            )
-            for token, log_probability in zip(children, gains, strict=True)
-        ]
-        beam = sorted(beam, key=lambda hypothesis: hypothesis[1], reverse=True)[:beam_size]
-    tokens, _ = max(beam, key=lambda hypothesis: hypothesis[1] / length_penalty(len(hypothesis[0]), alpha))
-    return translated_tokens(tokens, model.config)
+    translations = []
+    with evaluation_mode(model):
+        for sentence in source:
+            memory, source_mask = model.encode(sentence[None])  # (1, source, d_model), (1, 1, 1, source)
+            beam: list[tuple[list[int], float]] = [([], 0.0)]  # hypotheses: tokens generated, their log-probability
+            for _ in range(max_length):
+                finished = [(tokens, score) for tokens, score in beam if tokens[-1:] == [eos]]
+                unfinished = [(tokens, score) for tokens, score in beam if tokens[-1:] != [eos]]
+                if not unfinished:
+                    break
+                n = len(unfinished)
+                target = torch.tensor([[bos, *tokens] for tokens, _ in unfinished], device=source.device)  # (n, length)
+                logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]
+                # In double precision, or many small errors would add up to a different choice.
+                log_probabilities = logits.double().log_softmax(dim=-1)  # (n, vocab)
+                best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): no more can enter
+                beam = finished + [
+                    ([*tokens, token], score + log_probability)
+                    for (tokens, score), children, gains in zip(
+                        unfinished, best.indices.tolist(), best.values.tolist(), strict=True
+                    )
+                    for token, log_probability in zip(children, gains, strict=True)
+                ]
+                beam = sorted(beam, key=lambda hypothesis: hypothesis[1], reverse=True)[:beam_size]
+            tokens, _ = max(beam, key=lambda hypothesis: hypothesis[1] / length_penalty(len(hypothesis[0]), alpha))
+            translations.append(translated_tokens(tokens, model.config))
+    return translations

@@ -45,7 +45,7 @@ class Cache:
 
     def reorder(self, indices: Tensor) -> None:
         """Row i becomes what row `indices[i]` was."""
-        self.buffer = self.buffer[indices]
+        self.buffer = self.buffer.index_select(0, indices)  # several times faster than `buffer[indices]`
 
 
 class CachedAttention:
@@ -111,7 +111,8 @@ class MemoryAttention:
 
     def reorder(self, indices: Tensor) -> None:
         """As `CachedAttention.reorder`."""
-        self.key, self.value = self.key[indices], self.value[indices]  # (rows, heads, source, d_k)
+        self.key = self.key.index_select(0, indices)  # (rows, heads, source, d_k)
+        self.value = self.value.index_select(0, indices)  # (rows, heads, source, d_k)
 
 
 class IncrementalLayer:
@@ -207,24 +208,22 @@ def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | T
         sentences = torch.arange(len(source), device=source.device)  # those that go on, by their place in the batch
         limits = torch.as_tensor(max_length, device=source.device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, 1)
-        finished = torch.zeros_like(sentences, dtype=torch.bool)  # (sentences,)
         fed, generated = newest[:, :0], newest[:, :0]  # (sentences, length)
         for step in range(1, longest(limits) + 1):
             fed = torch.cat([fed, newest], dim=1)
             x = decoder.step(newest, (fed != config.pad_id)[:, None])  # (sentences, 1, d_model)
             _, newest = likeliest_tokens(model.output, x[:, 0], 1)  # (sentences, 1)
             generated = torch.cat([generated, newest], dim=1)
-            finished |= newest[:, 0] == config.eos_id
-            done = finished | (limits == step)
-            if worth_dropping(done, limits == step):
+            done = (newest[:, 0] == config.eos_id) | (limits == step)  # (sentences,)
+            if done.any():
                 for sentence, tokens in zip(sentences[done].tolist(), generated[done].tolist(), strict=True):
                     translations[sentence] = translated_tokens(tokens, config)
                 going_on = (~done).nonzero()[:, 0]
                 if not len(going_on):
                     break
                 decoder.keep(going_on)
-                sentences, limits, newest, finished, fed, generated = (
-                    tensor[going_on] for tensor in (sentences, limits, newest, finished, fed, generated)
+                sentences, limits, newest, fed, generated = (
+                    tensor[going_on] for tensor in (sentences, limits, newest, fed, generated)
                 )
     return translations
 
@@ -282,7 +281,7 @@ def cached_beam_search(
             generated = torch.cat([generated[rows, parents], newest[:, :, None]], dim=2)
 
             done = finished.all(dim=1) | (limits == step)
-            if worth_dropping(done, limits == step):
+            if done.any():
                 best = (scores[done] / ((5 + lengths[done]) / 6) ** alpha).argmax(dim=1)  # (done,)
                 answers = generated[done][torch.arange(len(best), device=device), best]  # (done, length)
                 for sentence, tokens in zip(sentences[done].tolist(), answers.tolist(), strict=True):
@@ -296,15 +295,6 @@ def cached_beam_search(
                     for tensor in (sentences, limits, newest, scores, lengths, finished, generated, ancestors)
                 )
     return translations
-
-
-def worth_dropping(done: Tensor, at_limit: Tensor) -> bool:
-    """Whether the batch should go on without the sentences that are done, `(batch,)` booleans.
-
-    Dropping them copies the caches of all others, so it waits until enough are done; what is finished stays as it is
-    meanwhile. A sentence at its limit would go on, so it never waits.
-    """
-    return bool(at_limit.any()) or int(done.sum()) * 8 >= len(done)
 
 
 def longest(limits: Tensor) -> int:

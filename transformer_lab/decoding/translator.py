@@ -1,7 +1,7 @@
 """From sentences to sentences: a model with its tokenizer, loaded from and saved to a folder."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer_lab.data import Tokenizer, load_tokenizer, pad_batch, token_batches
 from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.decoding.incremental import cached_beam_search, cached_greedy_decode
-from transformer_lab.decoding.weights import load_weights, model_weights, read_weights, replacing
+from transformer_lab.decoding.weights import load_weights, model_weights, read_weights, replacing_together
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer, TransformerConfig, record_attention
 
@@ -33,8 +33,12 @@ class Translator:
         self.tokenizer = tokenizer
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path, build_model: Callable[[TransformerConfig], Transformer] = Transformer) -> Self:
         """The translator that was saved into `folder`, on the CPU, in float32 and in evaluation mode.
+
+        Args:
+            folder: of a trained model.
+            build_model: makes the model from its configuration; your own parts can be in it.
 
         Raises:
             InputError: a file is missing or damaged, or the files do not belong together.
@@ -54,7 +58,7 @@ class Translator:
                     f"{side}_vocab {of_config}: take both files from the same run"
                 )
         try:
-            model = Transformer(config)
+            model = build_model(config)
         except (TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{folder / 'config.json'} describes no model that can be built: {reason}") from None
@@ -66,7 +70,7 @@ class Translator:
         """Write `weights.safetensors`, `config.json` and `tokenizer.json` into `folder`, which is made if need be.
 
         Args:
-            folder: each file that is there already is replaced in one step, or left as it is.
+            folder: the files that are there already are replaced together, or left as they are.
             half: keep the weights in half precision: half the size, and scores that differ in the second decimal.
 
         Raises:
@@ -80,11 +84,11 @@ class Translator:
         weights = {name: tensor.cpu().contiguous() for name, tensor in model_weights(self.model).items()}
         if half:
             weights = {name: tensor.half() for name, tensor in weights.items()}
-        with replacing(folder / "weights.safetensors") as path:
-            save_file(weights, path)
-        with replacing(folder / "config.json") as path:
-            path.write_text(json.dumps(asdict(self.model.config), indent=2) + "\n", encoding="utf-8")
-        self.tokenizer.save(folder)
+        with replacing_together(folder, ("weights.safetensors", "config.json", "tokenizer.json")) as unfinished:
+            save_file(weights, unfinished / "weights.safetensors")
+            config = json.dumps(asdict(self.model.config), indent=2) + "\n"
+            (unfinished / "config.json").write_text(config, encoding="utf-8")
+            self.tokenizer.save(unfinished)
 
     def translate(
         self,
@@ -113,9 +117,7 @@ class Translator:
             raise InputError("one string was given where a list of sentences is translated: put it into a list")
         return [self.tokenizer.decode(ids) for ids in self.search(sentences, beam_size, alpha, max_length)]
 
-    def search(
-        self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None
-    ) -> list[list[int]]:
+    def search(self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None) -> list[list[int]]:
         """As `translate`, up to the token ids of the translations."""
         config = self.model.config
         if beam_size < 1:

@@ -1,8 +1,7 @@
 """Weights and training states on disk: safetensors with JSON in the header, replaced in one step, never pickled."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +41,6 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
         else:
             averaged[name] = tensor.clone()
     return averaged
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say in one line what keeps `path` from being written.
-
-    Raises:
-        InputError: the folder cannot be written, or the disk is full.
-    """
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
-        raise InputError(
-            f"cannot write {path} ({reason}): make room there or choose another folder; what was saved before is intact"
-        ) from None
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

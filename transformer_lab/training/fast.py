@@ -124,7 +124,8 @@ class FastGradients:
     def backward(self, batch: Batch, smoothing: float, part: float) -> Tensor:
         """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
         decoder_input, labels = shift_target(batch.target)
-        with torch.autocast(batch.target.device.type, self.precision, enabled=self.has_foreign_parts):
+        mixed = self.has_foreign_parts and self.precision != torch.float32
+        with torch.autocast(batch.target.device.type, self.precision, enabled=mixed):
             hidden = self.copy(batch.source, decoder_input).flatten(0, 1)  # (batch * length, d_model)
         pad_id = self.copy.config.pad_id
         loss = part * OutputLayerLoss.apply(

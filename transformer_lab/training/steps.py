@@ -20,7 +20,7 @@ def train_step(
     """Let the model learn from one batch: predict every next token, measure the loss, follow its gradient one step.
 
     Args:
-        model: has `config.pad_id`, and gives logits for `(source, decoder_input)`.
+        model: has `config.pad_id`, and gives logits for `(source, decoder_input)`. It is put into training mode.
         batch: `source` and `target`, padded, `target` with bos and eos.
         optimizer: its learning rate is set by the caller.
         smoothing: of the labels (section 5.4).
@@ -40,9 +40,14 @@ def train_step(
     return loss.item()
 
 
-@torch.no_grad()
 def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     """How well the model predicts: every real token of all batches counts the same, whatever batch it is in.
+
+    Predicts in evaluation mode, without gradients, and leaves the model in the mode it was in.
+
+    Args:
+        model: as in `train_step`.
+        batches: are gone through once.
 
     Returns:
         `(loss, perplexity)`: the cross-entropy against the plain labels, in nats a token, and e to that power.
@@ -53,12 +58,13 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     was_training = model.training
     model.eval()
     total_loss, total_tokens = 0.0, 0
-    for batch in batches:
-        decoder_input, labels = shift_target(batch.target)
-        logits = model(batch.source, decoder_input)
-        loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
-        total_loss += loss.item() * batch.target_tokens
-        total_tokens += batch.target_tokens
+    with torch.no_grad():
+        for batch in batches:
+            decoder_input, labels = shift_target(batch.target)
+            logits = model(batch.source, decoder_input)
+            loss = label_smoothing_loss(logits, labels, 0.0, model.config.pad_id)
+            total_loss += loss.item() * batch.target_tokens
+            total_tokens += batch.target_tokens
     model.train(was_training)
     if not total_tokens:
         raise ValueError("no token to evaluate on: give at least one batch with a target")

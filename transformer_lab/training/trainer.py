@@ -16,7 +16,7 @@ from transformer_lab.data.batches import Batch, bucketed_batches
 from transformer_lab.data.corpora import Corpus, load_corpus
 from transformer_lab.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from transformer_lab.decoding.translator import Translator
-from transformer_lab.decoding.weights import load_weights, model_weights
+from transformer_lab.decoding.weights import load_weights, model_weights, writing
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation.scores import score_translations
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
@@ -26,7 +26,6 @@ from transformer_lab.training.checkpoints import (
     load_training_state,
     save_tensors,
     save_training_state,
-    writing,
 )
 from transformer_lab.training.distributed import Processes, choose_device, join_processes
 from transformer_lab.training.fast import FastGradients
@@ -81,16 +80,39 @@ def train(
         InputError: something that was given cannot work, the folder cannot be written, or the loss is not finite.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
+    output = Path(output)
     where = choose_device(device)
     processes = join_processes(where)
     try:
+        if processes.first:
+            look_at_folder(output, resume)  # before the corpus, which may be downloaded
         corpus = load_corpus(preset.corpus, source, target, data_dir)
-        run = Run(preset, corpus, Path(output), resume, build_model, on_log, where, processes)
+        run = Run(preset, corpus, output, resume, build_model, on_log, where, processes)
         for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
             run.train_epoch(epoch)
         return run.finish() if processes.first else {}
     finally:
         processes.leave()
+
+
+def look_at_folder(output: Path, resume: bool) -> None:
+    """See that a run can go on in the folder with `resume`, or start there without it.
+
+    Raises:
+        InputError: the folder holds a run and `resume` was not asked for, or the other way round; it cannot be written.
+    """
+    if resume:
+        if not (output / "training.json").exists():
+            raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
+        return
+    for file in ("training.json", "weights.safetensors"):
+        if (output / file).exists():
+            raise InputError(
+                f"{output} already holds a training run ({file}): continue it with --resume, "
+                "or give a new folder with --output"
+            )
+    with writing(output):
+        (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
 
 @dataclass
@@ -204,26 +226,15 @@ class Run:
         """Make `output` the folder of this run, or with `resume` make sure that it already is.
 
         Raises:
-            InputError: the folder holds a run and `resume` was not asked for, or the other way round; the run there has
-                another configuration; the folder cannot be written.
+            InputError: the run there has another configuration, or the folder cannot be written.
         """
         this_configuration = configuration(self.preset, corpus.source, corpus.target, train_pairs)
         if resume:
-            if not self.record.exists():
-                raise InputError(f"{self.output} holds no training run to resume: leave out --resume to start one")
             compare_configurations(read_json(self.record)["configuration"], this_configuration, self.output)
             return
-        for file in ("training.json", "weights.safetensors"):
-            if (self.output / file).exists():
-                raise InputError(
-                    f"{self.output} already holds a training run ({file}): continue it with --resume, "
-                    "or give a new folder with --output"
-                )
         tokenizer = train_tokenizer(
             self.preset.tokenizer, train_pairs, corpus.source, corpus.target, vocab_size=self.preset.vocab_size
         )
-        with writing(self.output):
-            self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
         tokenizer.save(self.output)
         # The record comes last: a folder that has one can be resumed.
         started_as = circumstances(self.preset, self.device, self.precision, self.processes.count)

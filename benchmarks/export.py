@@ -1,0 +1,127 @@
+"""How fast test2016 is translated here and in CTranslate2, with the same weights, in float32, on the same processor.
+
+    python benchmarks/export.py [MODEL_FOLDER] [--data-dir FOLDER] [--beam 4] [--threads 2] [--rounds 3]
+
+The model is exported, and both translate the 1,000 sentences from text to text, with the same beam and the same
+batches: first those of `Translator.translate`, then smaller ones. They take turns, batch size by batch size and round
+by round, so that whatever else the machine does meets both. Prints the times, the ratio for each size of batch, in how
+many greedy translations the two agree, and the BLEU of both beam searches; writes them to `results/export.json`.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import ctranslate2
+import torch
+from environment import describe_machine
+from tokenizers import Tokenizer
+
+from transformer_lab.data import load_corpus, token_batches
+from transformer_lab.decoding import Translator
+from transformer_lab.decoding.ctranslate2_export import export_ctranslate2
+from transformer_lab.decoding.translator import BATCH_CELLS, PRETRAINED
+from transformer_lab.evaluation import score_translations
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "export.json"
+SMALL_BATCH = 512  # source tokens, about 30 sentences
+
+Translate = Callable[[list[str], int], list[str]]
+
+
+def open_service(folder: Path, threads: int) -> Translate:
+    """What a service would run: CTranslate2 and the tokenizer beside the model, nothing of this package."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=threads, compute_type="float32")
+
+    def translate(sentences: list[str], beam_size: int) -> list[str]:
+        tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
+        found = engine.translate_batch(tokens, beam_size=beam_size)
+        return tokenizer.decode_batch([[tokenizer.token_to_id(token) for token in one.hypotheses[0]] for one in found])
+
+    return translate
+
+
+def translate_in(batches: list[list[int]], translate: Translate, sentences: list[str], beam_size: int) -> list[str]:
+    """The translations in the order of the sentences."""
+    translations = [""] * len(sentences)
+    for batch in batches:
+        found = translate([sentences[index] for index in batch], beam_size)
+        for index, translation in zip(batch, found, strict=True):
+            translations[index] = translation
+    return translations
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder of a trained model")
+    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+
+    translator = Translator.load(arguments.model)
+    pairs = load_corpus("multi30k", data_dir=arguments.data_dir).test
+    sentences, references = [source for source, _ in pairs], [target for _, target in pairs]
+    lengths = [len(source) for source in translator.tokenizer.encode_sources(sentences)]
+    with tempfile.TemporaryDirectory() as folder:
+        export_ctranslate2(translator, Path(folder, "service"))
+        service = open_service(Path(folder, "service"), arguments.threads)
+    engines: dict[str, Translate] = {"ours": translator.translate, "ctranslate2": service}
+
+    for translate in engines.values():  # the first sentences build kernels and touch memory
+        translate(sentences[:2], arguments.beam)
+    rows, translations = [], {}
+    for tokens in (BATCH_CELLS // arguments.beam, SMALL_BATCH):
+        batches = token_batches(lengths, max(tokens, *lengths))
+        seconds: dict[str, list[float]] = {name: [] for name in engines}
+        for _ in range(arguments.rounds):
+            for name, translate in engines.items():
+                start = time.perf_counter()
+                translations[name] = translate_in(batches, translate, sentences, arguments.beam)
+                seconds[name].append(time.perf_counter() - start)
+        ours, theirs = (statistics.median(seconds[name]) for name in ("ours", "ctranslate2"))
+        rows.append(
+            {
+                "source_tokens_a_batch": tokens,
+                "batches": len(batches),
+                "seconds": round(ours, 2),
+                "ctranslate2_seconds": round(theirs, 2),
+                "speed_against_ctranslate2": round(theirs / ours, 2),
+                "seconds_of_each_round": {name: [round(one, 2) for one in times] for name, times in seconds.items()},
+            }
+        )
+        print(
+            f"beam {arguments.beam}, {len(batches)} batches of up to {tokens} source tokens: {ours:.2f} s, "
+            f"CTranslate2 {theirs:.2f} s, {theirs / ours:.2f} times its speed",
+            flush=True,
+        )
+    fastest = {name: min(row[name] for row in rows) for name in ("seconds", "ctranslate2_seconds")}
+    greedy = [translate_in(batches, translate, sentences, 1) for translate in engines.values()]
+    agree = sum(one == other for one, other in zip(*greedy, strict=True))
+    bleu = {name: round(score_translations(found, references).bleu, 2) for name, found in translations.items()}
+    result = {
+        "what": f"test2016, German to English, from text to text, beam {arguments.beam}: Translator.translate and "
+        "CTranslate2 in float32, same weights, same batches",
+        "batches": rows,
+        "speed_against_ctranslate2_each_at_its_fastest": round(fastest["ctranslate2_seconds"] / fastest["seconds"], 2),
+        "same_greedy_translations": f"{agree} of {len(sentences)}",
+        "bleu": bleu,
+        "ctranslate2": version("ctranslate2"),
+        "machine": describe_machine(),
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(f"each at its fastest: {result['speed_against_ctranslate2_each_at_its_fastest']} times its speed")
+    print(f"the same greedy translation for {agree} of {len(sentences)} sentences; beam, BLEU: {bleu}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""How long it takes to grade a class, what memory that needs, and how long nbgrader takes for the same notebook.
+
+    python benchmarks/grading.py [--submissions 100] [--nbgrader 8] [--jobs N]
+
+The goals on two cores: 1.0 s a submission of notebook 01 in a batch of 100, whether its answers are right or wrong;
+under 1 GiB for the grader beside its workers; twice the submissions take twice the time; five times as fast as
+`nbgrader autograde`. A batch is what `transformer-lab grade` does, from reading the files to the last report. nbgrader
+runs before and after ours, so that whatever else the machine does meets both. Prints everything and writes it to
+`results/grading.json`.
+"""
+
+import argparse
+import inspect
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from itertools import product
+from pathlib import Path
+
+import nbformat
+import psutil
+from environment import describe_machine
+
+from transformer_lab.classroom.batch import grade_batch, grader_for
+from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.exercises import exercises
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULT = ROOT / "results" / "grading.json"
+NOTEBOOK = "01_attention"
+# Beside the right answers: some without the scale, on another axis, with an exception, and not attempted.
+CHANGES = {
+    "softmax": [None, ("axis=-1", "axis=0"), ("exponentials /", "exponentails /"), ("empty", "")],
+    "numpy_attention": [None, (" / np.sqrt(d_k)", ""), ("return weights @ value, weights", "return weights, value")],
+    "scaled_dot_product_attention": [None, (" / math.sqrt(d_k)", ""), ("(~mask,", "(mask,"), ("empty", "")],
+    "SingleHeadAttention": [None, ("self.w_k(key)", "self.w_q(key)"), ("empty", "")],
+}
+
+
+def answers(number: int) -> dict[str, str]:
+    """The cells of one student. Every other one is all right; the others have one or more of the mistakes."""
+    wrong = list(product(*CHANGES.values()))
+    chosen = wrong[number * 7 % len(wrong)] if number % 2 else wrong[0]
+    cells = {}
+    for (name, _), change in zip(CHANGES.items(), chosen, strict=True):
+        if change == ("empty", ""):
+            continue
+        source = inspect.getsource(exercises()[name].answer)
+        if change and change[0] not in source:
+            raise ValueError(f"{name} has no {change[0]!r}: its answer was changed, so change this benchmark")
+        cells[name] = (source.replace(*change) if change else source) + f"\n# student {number}"
+    return cells
+
+
+def write_submissions(notebook: nbformat.NotebookNode, folder: Path, count: int, path: str) -> None:
+    """Write notebooks with the answers of so many students."""
+    for number in range(count):
+        submission = nbformat.from_dict(notebook)
+        cells = answers(number)
+        for cell in submission.cells:
+            if (name := exercise_of(cell)) in cells:
+                cell.source = cells[name]
+        file = folder / path.format(f"student_{number:03}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(submission, file)
+
+
+class Memory:
+    """Looks, while it is entered, at what the grader's own processes hold: this one, the one that forks the workers,
+    and those from which kernels are forked. What they share is counted once. Bytes; 0 where the system does not tell.
+    """
+
+    def __enter__(self) -> "Memory":
+        self.grader = self.all = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(1.0):
+            own = psutil.Process()
+            lasting, others = [own], []
+            for child in _children(own):  # the one that forks the workers
+                lasting.append(child)
+                for grandchild in _children(child):
+                    is_zygote = "zygote.py" in " ".join(_command(grandchild))
+                    of_notebooks = _children(grandchild) if is_zygote else []
+                    (lasting if is_zygote else others).append(grandchild)
+                    lasting += of_notebooks
+                    others += [one for parent in (*of_notebooks, *others[-1:]) for one in _children(parent, True)]
+            grader = sum(map(_held, lasting))
+            self.grader = max(self.grader, grader)
+            self.all = max(self.all, grader + sum(map(_held, set(others))))
+
+
+def _children(process: psutil.Process, recursive: bool = False) -> list[psutil.Process]:
+    try:
+        return process.children(recursive)
+    except psutil.Error:
+        return []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _held(process: psutil.Process) -> int:
+    try:
+        return getattr(process.memory_full_info(), "pss", 0)
+    except psutil.Error:
+        return 0
+
+
+def grade_ours(course: Course, folder: Path, count: int, jobs: int) -> dict[str, float]:
+    write_submissions(course.notebook(NOTEBOOK), folder / "handed_in", count, "{}/" + f"{NOTEBOOK}.ipynb")
+    first = 0.0
+
+    def advance(done: int, total: int) -> None:
+        nonlocal first
+        if done == 1:
+            first = time.perf_counter() - start
+
+    start = time.perf_counter()
+    with Memory() as memory:
+        outcome = grade_batch([folder / "handed_in"], folder / "out", grader_for(jobs, False, None), advance=advance)
+    seconds = time.perf_counter() - start
+    states = [exercise.state for entry in outcome.entries for exercise in entry.result.exercises]
+    if len(outcome.entries) != count or "grader error" in states or not {"passed", "failed"} <= set(states):
+        raise SystemExit(f"the batch of {count} was not graded as it should be: {sorted(set(states))}")
+    return {
+        "submissions": count,
+        "seconds": round(seconds, 2),
+        "seconds a submission": round(seconds / count, 3),
+        "seconds to the first result": round(first, 2),
+        "points": round(sum(entry.result.earned for entry in outcome.entries), 2),
+        "memory of the grader, MiB": round(memory.grader / 2**20),
+        "memory with its workers, MiB": round(memory.all / 2**20),
+    }
+
+
+class Nbgrader:
+    """`nbgrader autograde` on the same notebook, as an instructor who uses it would set it up."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        from nbgrader.apps import NbGraderAPI
+        from traitlets.config import Config
+
+        warnings.filterwarnings("ignore", message="Object of type")  # its own way with its database
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it calls `alembic`
+        os.environ["TRANSFORMER_LAB_MINE"] = "off"
+        config = Config()
+        config.CourseDirectory.root = str(folder)
+        config.CourseDirectory.course_id = "lab"
+        for limit in ("timeout", "iopub_timeout", "startup_timeout"):
+            setattr(config.Execute, limit, 600)
+        source = folder / "source" / "week1"
+        source.mkdir(parents=True)
+        (source / f"{NOTEBOOK}.ipynb").write_bytes((ROOT / "solutions" / f"{NOTEBOOK}.ipynb").read_bytes())
+        self.api = NbGraderAPI(config=config)
+        if not self.api.generate_assignment("week1")["success"]:
+            raise SystemExit("nbgrader could not make the assignment")
+        released = nbformat.read(folder / "release" / "week1" / f"{NOTEBOOK}.ipynb", as_version=4)
+        write_submissions(released, folder / "submitted", count, "{}/week1/" + f"{NOTEBOOK}.ipynb")
+        self.seconds: list[float] = []
+        self.points = 0.0
+
+    def grade(self, numbers: range) -> None:
+        for number in numbers:
+            student = f"student_{number:03}"
+            start = time.perf_counter()
+            if not self.api.autograde("week1", student)["success"]:
+                raise SystemExit(f"nbgrader could not grade {student}")
+            self.seconds.append(time.perf_counter() - start)
+            with self.api.gradebook as gradebook:
+                self.points += gradebook.find_submission("week1", student).score
+
+
+def processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--submissions", type=int, default=100)
+    parser.add_argument(
+        "--nbgrader", type=int, default=8, metavar="N", help="submissions for nbgrader; 0 leaves it out"
+    )
+    parser.add_argument("--jobs", type=int, default=processors(), help="submissions at once")
+    arguments = parser.parse_args()
+    if why_no_sandbox():
+        print(f"no sandbox: {why_no_sandbox()}")
+
+    course = Course.find()
+    with tempfile.TemporaryDirectory(prefix="grading-", dir="/tmp") as temporary:
+        folder = Path(temporary)
+        count = arguments.nbgrader
+        nbgrader = Nbgrader(folder / "nbgrader", count) if count else None
+        if nbgrader:
+            nbgrader.grade(range(count // 2))
+        half, whole = (
+            grade_ours(course, folder / f"of_{number}", number, arguments.jobs)
+            for number in (max(1, arguments.submissions // 2), arguments.submissions)
+        )
+        if nbgrader:
+            nbgrader.grade(range(count // 2, count))
+    further = (whole["seconds"] - half["seconds"]) / (whole["submissions"] - half["submissions"])
+    result = {
+        "what": f"transformer-lab grade on submissions of notebook {NOTEBOOK}, from reading files to the last report",
+        "goal": {"seconds a submission": 1.0, "memory of the grader, MiB": 1024, "times as fast as nbgrader": 5},
+        "jobs": arguments.jobs,
+        "sandbox": not why_no_sandbox(),
+        "batches": [half, whole],
+        "seconds a further submission": round(further, 3),
+        "twice the submissions, times the seconds": round(whole["seconds"] / half["seconds"], 2),
+    }
+    for batch in (half, whole):
+        print(", ".join(f"{name} {value}" for name, value in batch.items()))
+    print(f"{further:.3f} s for each further submission")
+    if nbgrader:
+        each = sum(nbgrader.seconds) / len(nbgrader.seconds)
+        ratio = round(each / whole["seconds a submission"], 1)
+        seconds = [round(one, 2) for one in nbgrader.seconds]
+        result |= {
+            "nbgrader autograde": {"all": seconds, "seconds a submission": round(each, 2), "points": nbgrader.points},
+            "times as fast as nbgrader": ratio,
+        }
+        print(f"nbgrader autograde: {each:.2f} s a submission, so transformer-lab grade is {ratio} times as fast")
+    result["machine"] = describe_machine()
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

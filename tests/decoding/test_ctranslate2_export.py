@@ -1,0 +1,304 @@
+"""An exported model, in the real CTranslate2: what it computes, what it translates, what is never written."""
+
+import gzip
+import math
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+
+from transformer_lab.data import BpeTokenizer, SpacyTokenizer, load_tokenizer, pad_batch
+from transformer_lab.decoding import Translator, load_pretrained
+from transformer_lab.decoding.ctranslate2_export import export_ctranslate2, service_tokenizer
+from transformer_lab.decoding.translator import PRETRAINED
+from transformer_lab.errors import InputError
+from transformer_lab.evaluation import score_translations
+from transformer_lab.model import Transformer, TransformerConfig, record_attention, set_attention
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed: it is the extra `export`")
+
+PAIRS = [
+    ("Der Hund sieht den Ball.", "The dog sees the ball."),
+    ("Der Mann sieht den Hund und malt.", "The man sees the dog and paints."),
+    ("Der Vogel sucht den roten Ball.", "The bird seeks the red ball."),
+    ("Der Mann sieht den Vogel.", "The man sees the bird."),
+]
+SENTENCES = [source for source, _ in PAIRS]
+
+
+def make_translator(kind: str = "bpe", seed: int = 0, **sizes) -> Translator:
+    """An untrained model whose norms and biases are no ones and zeros, so that each of them matters."""
+    if kind == "bpe":
+        tokenizer = BpeTokenizer.train(PAIRS, vocab_size=600)
+    else:
+        tokenizer = SpacyTokenizer.train(PAIRS, min_frequency=1)
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 32, "max_length": 40} | sizes
+    model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("gain", "bias")):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return Translator(model, tokenizer)
+
+
+def open_engine(folder) -> "ctranslate2.Translator":
+    return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, compute_type="float32")
+
+
+def spell(tokenizer, ids, side) -> list[str]:
+    if tokenizer.kind == "bpe":
+        return [tokenizer.tokens[index] for index in ids]
+    return tokenizer.source_tokens(ids) if side == "source" else tokenizer.target_tokens(ids)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("bpe", {"norm_first": True, "tie": True}),
+        ("bpe", {"norm_first": True}),
+        ("bpe", {"norm_first": False}),
+        ("spacy", {"norm_first": False}),
+    ],
+    ids=["pre-norm, tied", "pre-norm", "post-norm", "post-norm, two vocabularies"],
+)
+def test_every_token_is_as_likely_there_as_here(kind, sizes, tmp_path):
+    """A weight in the wrong place, a missing scale, other positions or another epsilon would show in the fourth digit.
+
+    The sentences have different lengths, so padding is among what is compared. Single precision, sums of some hundred
+    products: 1e-4 is ten times the difference that rounding makes.
+    """
+    translator = make_translator(kind, **sizes)
+    export_ctranslate2(translator, tmp_path / "service")
+    tokenizer = translator.tokenizer
+    sources = tokenizer.encode_sources(SENTENCES)
+    targets = tokenizer.encode_targets([target for _, target in PAIRS])
+    scored = open_engine(tmp_path / "service").score_batch(
+        [spell(tokenizer, ids[:-1], "source") for ids in sources],
+        [spell(tokenizer, ids[1:-1], "target") for ids in targets],
+    )
+    translator.model.eval()
+    for source, target, scores in zip(sources, targets, scored, strict=True):
+        with torch.no_grad():
+            logits = translator.model(torch.tensor([source]), torch.tensor([target[:-1]]))[0]
+        expected = logits.log_softmax(dim=-1).gather(1, torch.tensor(target[1:])[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(scores.log_probs), expected, rtol=0, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def pretrained():
+    if not PRETRAINED.is_dir():
+        pytest.skip(f"no trained model: {PRETRAINED} is missing")
+    return load_pretrained()
+
+
+@pytest.fixture(scope="module")
+def service(pretrained, tmp_path_factory):
+    """The included model, exported."""
+    folder = tmp_path_factory.mktemp("export") / "service"
+    export_ctranslate2(pretrained, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def test2016(real_data):
+    sides = []
+    for language in ("de", "en"):
+        with gzip.open(real_data / "multi30k" / f"test_2016_flickr.{language}.gz", "rt", encoding="utf-8") as file:
+            sides.append([line.strip() for line in file])
+    return sides
+
+
+def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]], list[str]]:
+    """The ids and the translations, with nothing of this package."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
+    results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, max_batch_size=64)
+    ids = [[tokenizer.token_to_id(token) for token in found.hypotheses[0]] for found in results]
+    return ids, tokenizer.decode_batch(ids)
+
+
+def test_greedy_gives_the_same_translations_of_test2016(pretrained, service, test2016):
+    """A translation is greedy decoding's if each of its tokens, eos too, is the likeliest after those before it.
+
+    One pass of the model over sources and translations shows that, in a fifth of the time that decoding them here
+    takes. Of two tokens that are equally likely but for rounding, either may come first: ten sentences may differ.
+    """
+    model, eos = pretrained.model, pretrained.model.config.eos_id
+    sources = pretrained.tokenizer.encode_sources(test2016[0])
+    found, _ = translate_as_a_service(service, test2016[0], 1)
+    order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+    same = 0
+    for start in range(0, len(order), 100):
+        batch = order[start : start + 100]
+        label = pad_batch([[*found[index], eos] for index in batch], 0)  # (batch, target)
+        target = torch.cat([torch.ones_like(label[:, :1]), label[:, :-1]], dim=1)  # bos first
+        with torch.no_grad():
+            likeliest = model(pad_batch([sources[index] for index in batch], 0), target).argmax(dim=-1)
+        same += ((likeliest == label) | (label == 0)).all(dim=1).sum().item()
+    assert same >= 0.99 * len(sources)
+
+
+def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
+    """On every fourth sentence of test2016. Length penalty and end of the search differ, so some translations do.
+
+    On all 1,000 the two are within 0.3 BLEU of each other (`benchmarks/export.py`), on a quarter of them within twice
+    that.
+    """
+    sources, references = (side[::4] for side in test2016)
+    here = score_translations(pretrained.translate(sources, beam_size=4), references).bleu
+    there = score_translations(translate_as_a_service(service, sources, 4)[1], references).bleu
+    assert there == pytest.approx(here, abs=0.6)
+
+
+def test_a_service_cuts_sentences_as_the_course_does(pretrained):
+    """Otherwise the model reads tokens that it was not trained on, and gets worse without a word."""
+    tokenizer = pretrained.tokenizer
+    service = service_tokenizer(tokenizer)
+    sentences = [
+        *SENTENCES,
+        "  Zwei\t Hunde \u00a0rennen.\n",
+        "a\x1cb\x1fc\x85d\u2003e\u3000f",
+        "Ein Bär, a\u0308lter als 🐕 \u200d<eos> <pad>!",
+        "中文 2016",
+    ]
+    for sentence in sentences:
+        encoding = service.encode(sentence)
+        assert encoding.ids == tokenizer.encode_source(sentence)[:-1]
+        assert service.decode(encoding.ids) == tokenizer.decode(encoding.ids)
+
+
+def test_the_tokenizer_of_words_goes_along(tmp_path):
+    translator = make_translator("spacy")
+    export_ctranslate2(translator, tmp_path / "service")
+    loaded = load_tokenizer(tmp_path / "service")
+    assert loaded.encode_sources(SENTENCES) == translator.tokenizer.encode_sources(SENTENCES)
+
+
+def test_a_translation_without_end_is_cut_off(tmp_path):
+    """CTranslate2 writes up to 256 tokens: with the positions of the model alone it would fail for the whole batch."""
+    translator = make_translator(max_length=8)
+    with torch.no_grad():
+        translator.model.output.bias[2] = -1e4  # never eos
+    export_ctranslate2(translator, tmp_path / "service")
+    (found,) = open_engine(tmp_path / "service").translate_batch([["D", "e", "r"]], beam_size=1)
+    assert len(found.hypotheses[0]) == 256
+
+
+def test_a_source_that_is_too_long_is_refused_there_as_well(tmp_path):
+    """The model has never seen such positions: an error is better than an invention."""
+    export_ctranslate2(make_translator(max_length=8), tmp_path / "service")
+    with pytest.raises(RuntimeError, match="position encodings"):
+        open_engine(tmp_path / "service").translate_batch([["D"] * 8], beam_size=1)
+
+
+# --- what CTranslate2 would compute otherwise ---
+
+
+class Smooth(nn.Module):
+    """A feed-forward layer with another activation."""
+
+    def forward(self, x):
+        return nn.functional.gelu(x)
+
+
+def replace_feed_forward(model):
+    model.encoder.layers[1].feed_forward = Smooth()
+
+
+def attend_otherwise(model):
+    set_attention(model, lambda query, key, value, mask=None, dropout=None: (query, None))
+
+
+def mix_norms(model):
+    model.decoder.layers[0].residuals[1].norm_first = False
+
+
+def drop_last_norm(model):
+    model.encoder.norm = nn.Identity()
+
+
+def change_one_eps(model):
+    model.decoder.norm.eps = 1e-3
+
+
+def scale_embeddings_otherwise(model):
+    model.source_embedding.scale = 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (replace_feed_forward, r"encoder\.layers\.1\.feed_forward is a .*Smooth"),
+        (attend_otherwise, r"encoder\.layers\.0\.self_attention attends by another function"),
+        (mix_norms, "pre-norm and some post-norm"),
+        (drop_last_norm, "last norm"),
+        (change_one_eps, "eps"),
+        (scale_embeddings_otherwise, "scales embeddings by √d_model, 4"),
+    ],
+)
+def test_a_model_that_it_does_not_know_is_refused(change, says, tmp_path):
+    """It would be exported, load, and translate wrongly."""
+    translator = make_translator(norm_first=True)
+    change(translator.model)
+    with pytest.raises(InputError, match=says) as refused:
+        export_ctranslate2(translator, tmp_path / "service")
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_epsilon_for_all_norms_goes_along(tmp_path):
+    """Without it the engine would take 1e-5, whatever the model has."""
+    translator = make_translator()
+    for module in translator.model.modules():
+        if hasattr(module, "eps"):
+            module.eps = 0.5
+    export_ctranslate2(translator, tmp_path / "service")
+    source, target = translator.tokenizer.encode_source("Der Hund."), translator.tokenizer.encode_target("The dog.")
+    tokens = translator.tokenizer.tokens
+    (scores,) = open_engine(tmp_path / "service").score_batch(
+        [[tokens[index] for index in source[:-1]]], [[tokens[index] for index in target[1:-1]]]
+    )
+    with torch.no_grad():
+        logits = translator.model.eval()(torch.tensor([source]), torch.tensor([target[:-1]]))[0]
+    expected = logits.log_softmax(dim=-1).gather(1, torch.tensor(target[1:])[:, None]).sum().item()
+    assert math.fsum(scores.log_probs) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_model_that_was_looked_into_can_be_exported(tmp_path):
+    """Recording its attention puts another function in, and the old one back."""
+    translator = make_translator()
+    with record_attention(translator.model):
+        pass
+    export_ctranslate2(translator, tmp_path / "service")
+
+
+# --- the folder ---
+
+
+def test_what_is_there_is_not_overwritten(tmp_path):
+    """Vocabularies of an older export would be mixed with the new weights."""
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service" / "shared_vocabulary.json").write_text("[]")
+    with pytest.raises(InputError, match="service is there already"):
+        export_ctranslate2(make_translator(), tmp_path / "service")
+    assert (tmp_path / "service" / "shared_vocabulary.json").read_text() == "[]"
+
+
+def test_an_empty_folder_is_filled(tmp_path):
+    (tmp_path / "service").mkdir()
+    export_ctranslate2(make_translator(), tmp_path / "service")
+    assert ctranslate2.contains_model(str(tmp_path / "service"))
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    """Half a model would load in part, or be taken for whole by whoever deploys it."""
+
+    def disk_is_full(self, *_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", disk_is_full)  # of the last file, after the weights
+    with pytest.raises(InputError, match="No space left"):
+        export_ctranslate2(make_translator(), tmp_path / "service")
+    assert list(tmp_path.iterdir()) == []
