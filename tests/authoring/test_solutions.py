@@ -36,6 +36,8 @@ def test_a_solution_shows_its_pictures_with_words_and_no_error(path):
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     pictures = [output.data for output in outputs if "data" in output]
     assert not [data for data in pictures if "image/png" in data and "text/html" not in data]
+    # a widget is nothing without a kernel: its picture is kept instead
+    assert not [data for data in pictures if "application/vnd.jupyter.widget-view+json" in data]
     images = [data["text/html"] for data in pictures if "<img" in data.get("text/html", "")]
     assert images
     assert all('<img alt="' in image and '<img alt=""' not in image for image in images)

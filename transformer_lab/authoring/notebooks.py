@@ -250,13 +250,20 @@ def _without_outputs(notebook: NotebookNode) -> NotebookNode:
 
 
 def _execute(solution: NotebookNode, path: Path) -> None:
-    """Runs `solution` in place, in the folder of `path`, with the package's own parts; a check that fails stops it."""
+    """Runs `solution` in place, in the folder of `path`, with the package's own parts; a check that fails stops it.
+
+    A training of some minutes, in notebook 12, is replaced by one of seconds.
+    """
     import os
 
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    environment = os.environ | {"TRANSFORMER_LAB_MINE": "off", "TRANSFORMER_LAB_STRICT": "1"}
+    environment = os.environ | {
+        "TRANSFORMER_LAB_MINE": "off",
+        "TRANSFORMER_LAB_STRICT": "1",
+        "TRANSFORMER_LAB_PRESET": "tiny",
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     client = NotebookClient(
         solution,
@@ -264,6 +271,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
         iopub_timeout=CELL_TIMEOUT,  # nbclient's own 4 seconds lose outputs on a busy machine, without an error
         kernel_name="python3",
         record_timing=False,
+        store_widget_state=False,
         resources={"metadata": {"path": str(path.parent)}},
     )
     try:
@@ -271,9 +279,22 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     except CellExecutionError as error:  # its own text is the whole traceback
         reason = " ".join(f"{error.ename}: {error.evalue}".split())
         raise InputError(f"solutions/{path.name} stopped: {reason}") from error
+    except AssertionError as error:  # on Ctrl-C nbclient ends its kernel, and stumbles when it needs it next
+        raise InputError(f"solutions/{path.name} was interrupted; the one on disk stays as it was") from error
     except (CellTimeoutError, DeadKernelError) as error:
         raise InputError(f"solutions/{path.name} stopped: {' '.join(str(error).split())}") from error
     solution.metadata["language_info"] = dict(METADATA["language_info"])
+    _keep_pictures_of_widgets(solution)
+
+
+def _keep_pictures_of_widgets(solution: NotebookNode) -> None:
+    """A widget lives in a kernel. What is kept of it is its picture, which a page without a kernel can show."""
+    solution.metadata.pop("widgets", None)
+    for cell in solution.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "text/html" in data:
+                data.pop("application/vnd.jupyter.widget-view+json", None)
 
 
 def _as_text(notebook: NotebookNode) -> str:

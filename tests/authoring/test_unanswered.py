@@ -1,0 +1,33 @@
+"""A student who has written nothing runs every cell: only what uses an unwritten answer may fail, and says so."""
+
+import os
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+WITH_EXERCISES = [path for path in NOTEBOOKS if '"exercise-' in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", WITH_EXERCISES, ids=lambda path: path.stem)
+def test_only_unwritten_answers_fail(path, tmp_path):
+    notebook = nbformat.read(path, as_version=4)
+    environment = os.environ | {"IPYTHONDIR": str(tmp_path), "TRANSFORMER_LAB_MINE": "off"}
+    client = NotebookClient(
+        notebook, timeout=300, iopub_timeout=300, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute(env=environment)
+    unwritten = 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        errors = [output for output in cell.outputs if output.output_type == "error"]
+        assert [error.ename for error in errors] in ([], ["NotImplementedError"]), (cell.id, errors)
+        unwritten += len(errors)
+        if cell.id.startswith("check-"):
+            (report,) = [output.data["text/plain"] for output in cell.outputs if "data" in output]
+            assert re.search("not attempted", report), cell.id
+    assert unwritten
