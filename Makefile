@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 .PHONY: course test lint notebooks notebooks-check clean
 
 course: $(READY)
-	@$(BIN)/jupyter lab notebooks/00_tour.ipynb $(ARGS)
+	@$(BIN)/transformer-lab open $(ARGS)
 
 test: lint
 	@$(BIN)/python -m pytest $(ARGS)

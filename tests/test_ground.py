@@ -58,7 +58,8 @@ def test_every_pin_is_one_exact_version():
 def test_the_pins_meet_what_the_package_asks_for():
     """Otherwise `pip install --no-deps -e .` would install a package whose requirements are not met."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    asked = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["dev"]]
+    extras = project["project"]["optional-dependencies"]
+    asked = [*project["project"]["dependencies"], *(name for extra in extras.values() for name in extra)]
     asked += project["build-system"]["requires"]
     for requirement in map(Requirement, asked):
         pin = pins()[canonicalize_name(requirement.name)]

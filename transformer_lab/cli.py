@@ -20,6 +20,7 @@ from rich.table import Table
 from transformer_lab.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer_lab.classroom.batch import Change
     from transformer_lab.data import Corpus
     from transformer_lab.decoding.translator import Translator
 
@@ -290,8 +291,8 @@ def evaluate(
       transformer-lab evaluate --model runs/gpu --split test_2017_mscoco --output hypotheses.txt
     """
     from transformer_lab.data import load_corpus
+    from transformer_lab.decoding.weights import replacing
     from transformer_lab.evaluation import score_translations
-    from transformer_lab.training.checkpoints import replacing
 
     translator = load_model(model)
     languages = translator.tokenizer.source, translator.tokenizer.target
@@ -325,6 +326,9 @@ def heatmap(
     stack: Annotated[str, typer.Option("--stack", metavar="NAME", help="cross, encoder or decoder.")] = "cross",
     layer: Annotated[int, typer.Option("--layer", metavar="N", help="From 0; -1 is the last.")] = -1,
     head: Annotated[int | None, typer.Option("--head", metavar="N", help="From 0; without, all.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="All heads of all layers on one page instead.")
+    ] = None,
 ) -> None:
     """Draw what the model looks at while it translates a sentence.
 
@@ -332,13 +336,138 @@ def heatmap(
     Examples:
       transformer-lab heatmap "Ein kleiner Junge spielt draußen mit einem Ball."
       transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1 --out encoder.svg
+      transformer-lab heatmap "Zwei Hunde rennen." --html attention.html
     """
     from transformer_lab.plots import draw_attention, save_figure
+    from transformer_lab.plots.page import save_attention_page
 
     translator = load_model(model)
     refuse_foreign([sentence], translator)
+    if page is not None:
+        save_attention_page(translator, sentence, page)
+        print(page)
+        return
     save_figure(draw_attention(translator, sentence, stack, layer, head), out)
     print(out)
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[
+        Path | None, typer.Argument(metavar="CHECKPOINT", help="A trained model, if not the one that is included.")
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", metavar="NAME", help="For which engine.")] = "ctranslate2",
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="A new folder.")] = Path("service"),
+) -> None:
+    """Write a model for CTranslate2, an engine in C++ for services, in float32 and with its tokenizer.
+
+    Greedy decoding gives the same translations there. A beam gives some others, about as good: CTranslate2 divides
+    scores by length^length_penalty (1, its default, is close to an alpha of 1.5 here), and stops as soon as beam_size
+    hypotheses have finished.
+
+    \b
+    Examples:
+      transformer-lab export --format ctranslate2 --out service
+      transformer-lab export runs/laptop --out service
+    """
+    from transformer_lab.decoding.ctranslate2_export import export_ctranslate2
+
+    if kind != "ctranslate2":
+        raise InputError(f"no format {kind!r}: there is ctranslate2")
+    export_ctranslate2(load_model(checkpoint), out)
+    print(out)
+
+
+@app.command()
+def release(
+    notebooks: Annotated[
+        list[str] | None, typer.Argument(metavar="NOTEBOOK", help="Such as 03 or 03_masks; one or more.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the handout goes.")] = Path("handout"),
+    everything: Annotated[bool, typer.Option("--all", help="All notebooks that have exercises.")] = False,
+) -> None:
+    """Write what students get: notebooks, a page that says how to hand in, and a list with points and checksums.
+
+    \b
+    Examples:
+      transformer-lab release 03 --out handout
+      transformer-lab release --all
+    """
+    from transformer_lab.classroom.course import Course
+    from transformer_lab.classroom.release import release as write_release
+
+    course = Course.find()
+    names = course.graded if everything else [course.full_name(name) for name in notebooks or []]
+    if not names:
+        raise InputError(f"no notebook: give one or more of {', '.join(course.graded)}, or --all")
+    written = [path for name in names for path in write_release(name, out, course)]
+    print("\n".join(dict.fromkeys(map(str, written))))
+
+
+@app.command()
+def grade(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH", help="Notebooks, folders, zips of Moodle or Canvas.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Where the gradebook and the reports go.")
+    ] = Path("grades"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run; PATH may be left out.")] = False,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="EXERCISE", help="Grade one exercise anew; shows changes first.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --only: keep the changes without a question.")] = False,
+    require_sandbox: Annotated[
+        bool, typer.Option("--require-sandbox", help="Refuse to run students' code outside a sandbox.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, metavar="N", help="Submissions at once; without, one a processor.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, such as tcp://host:8786.")
+    ] = None,
+) -> None:
+    """Grade what students handed in: a gradebook, a page of feedback for each, and a summary for you.
+
+    What has not changed since it was graded is not graded again.
+
+    \b
+    Examples:
+      transformer-lab grade handed_in/
+      transformer-lab grade moodle.zip --out grades --require-sandbox
+      transformer-lab grade --resume
+      transformer-lab grade --only causal_mask
+    """
+    from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
+    from transformer_lab.classroom.screen import as_lines, ask_about, progress_bar
+
+    open_grader = grader_for(jobs, require_sandbox, cluster)
+    with telling_what_is_kept(out, only), progress_bar() as bar:
+        if only:
+
+            def approve(changes: list["Change"]) -> bool:
+                bar.stop()
+                return ask_about(changes, yes)
+
+            outcome = regrade_exercise(paths or [], out, only, open_grader, approve, advance=bar.advance_to)
+        else:
+            outcome = grade_batch(paths or [], out, open_grader, resume=resume, advance=bar.advance_to)
+    if outcome:
+        for line in as_lines(outcome):
+            print(line)
+        for warning in outcome.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+
+
+@contextmanager
+def telling_what_is_kept(out: Path, only: str | None) -> Iterator[None]:
+    """Say with an interruption what is kept, and which command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = shlex.join(["transformer-lab", "grade", "--out", str(out), "--resume"])
+        kept = "nothing was written" if only else f"what is graded is kept; go on with: {command}"
+        raise KeyboardInterrupt(f"interrupted; {kept}") from None
 
 
 @app.command(name="open", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -221,9 +221,29 @@ def test_a_folder_that_cannot_be_written(lab, train_tiny, model_folder, corpus_f
 def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
     sentence = "Der Hund sieht den Ball."
     assert ".png or .svg" in lab("heatmap", sentence, "--model", model_folder, "--out", tmp_path / "map.pdf").complaint
+    assert "end its name in .html" in lab("heatmap", sentence, "--model", model_folder, "--html", "map.png").complaint
     assert "layer 9" in lab("heatmap", sentence, "--model", model_folder, "--layer", 9).complaint
     assert "head 9" in lab("heatmap", sentence, "--model", model_folder, "--head", 9).complaint
     assert "cross" in lab("heatmap", sentence, "--model", model_folder, "--stack", "middle").complaint
+
+
+# --- exports ---
+
+
+def test_an_export_that_cannot_work(lab, model_folder, tmp_path, monkeypatch):
+    """Nothing is written, and above all nothing is overwritten."""
+    assert "'onnx'" in lab("export", model_folder, "--format", "onnx", "--out", tmp_path / "new").complaint
+    assert "nothing" in lab("export", tmp_path / "nothing", "--out", tmp_path / "new").complaint
+    assert "is there already" in lab("export", model_folder, "--out", model_folder).complaint
+    monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
+    assert "pip install" in lab("export", model_folder, "--out", tmp_path / "new").complaint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_below_a_file(lab, model_folder, tmp_path):
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed: it is the extra `export`")
+    (tmp_path / "file").touch()
+    assert str(tmp_path / "file") in lab("export", model_folder, "--out", tmp_path / "file" / "new").complaint
 
 
 # --- interruptions ---

@@ -9,7 +9,7 @@ import pytest
 
 from transformer_lab.training import PRESETS, Preset
 
-COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "open")
+COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "export", "open")
 
 
 def test_every_command_shows_an_example(lab):
@@ -141,6 +141,21 @@ def test_heatmap_draws_a_png_and_an_svg(lab, model_folder, tmp_path):
     text = drawing.read_text(encoding="utf-8")
     assert "Encoder self-attention, layer 0, head 1" in text
     assert "▁Ball" in text
+
+
+def test_heatmap_writes_a_page_of_all_heads(lab, model_folder, tmp_path):
+    page = tmp_path / "new" / "attention.html"
+    assert lab("heatmap", "Der Hund sieht den Ball.", "--model", model_folder, "--html", page).stdout == f"{page}\n"
+    text = page.read_text(encoding="utf-8")
+    assert "Cross-attention, layer 0, head 1" in text
+    assert "▁Ball" in text
+
+
+def test_export_writes_a_folder_that_ctranslate2_takes_for_a_model(lab, model_folder, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed: it is the extra `export`")
+    shown = lab("export", model_folder, "--format", "ctranslate2", "--out", tmp_path / "service")
+    assert (shown.status, shown.stdout) == (0, f"{tmp_path / 'service'}\n")
+    assert ctranslate2.contains_model(str(tmp_path / "service"))
 
 
 def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, monkeypatch):
