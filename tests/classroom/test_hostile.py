@@ -267,7 +267,10 @@ def test_it_gets_what_it_has_earned(batch, name):
     if batch.expected[name] is None:
         assert marks(result)["causal_mask"][1] == 0.0
     else:
-        assert marks(result) == batch.expected[name]
+        may_be = {exercise: one if isinstance(one, list) else [one] for exercise, one in batch.expected[name].items()}
+        found = marks(result)
+        assert found.keys() == may_be.keys()
+        assert {exercise: mark for exercise, mark in found.items() if mark not in may_be[exercise]} == {}
 
 
 @pytest.mark.parametrize("name", [*files.NOT_GRADABLE, "a link"])

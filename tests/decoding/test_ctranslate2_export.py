@@ -44,7 +44,10 @@ def make_translator(kind: str = "bpe", seed: int = 0, **sizes) -> Translator:
 
 
 def open_engine(folder) -> "ctranslate2.Translator":
-    return ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, compute_type="float32")
+    threads = torch.get_num_threads()
+    engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, compute_type="float32")
+    torch.set_num_threads(threads)  # the engine has set them for the whole thread: later tests would round otherwise
+    return engine
 
 
 def spell(tokenizer, ids, side) -> list[str]:

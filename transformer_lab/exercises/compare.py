@@ -1,5 +1,6 @@
 """Where received data differ from expected data, and how to say so."""
 
+import math
 from dataclasses import dataclass
 from numbers import Number
 from typing import Any
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from transformer_lab.exercises.observe import Foreign
+
+SMALL = 24  # numbers of a tensor that are shown in one line
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,8 @@ def short(value: Any, most: int = 200) -> str:
         text = f"{{{', '.join(f'{short(k)}: {short(v, most)}' for k, v in list(value.items())[:most])}}}"
     elif isinstance(value, int | str):
         text = repr(value)
+    elif isinstance(value, Tensor | np.ndarray) and math.prod(value.shape) <= SMALL:
+        text = short(value.tolist(), most)
     else:
         text = described(value)
     return text if len(text) <= most else text[: most - 2] + " …"

@@ -93,7 +93,8 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
         text = f"{crash.type}: {crash.message}"
         for pattern, meaning in _MEANINGS:
             found = re.search(pattern, text)
-            if found:
+            own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
+            if found and (own_call or meaning != "{signature}"):  # another function was called wrongly, and is named
                 call = f"It is called as `{signature(exercise)}`."
                 blocks.append(meaning.format(*found.groups(), signature=call))
                 break

@@ -99,17 +99,18 @@ reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
 @contextmanager
-def _double_by_default() -> Iterator[None]:
-    """Let the rules of properties make float64 tensors, like those they look at."""
+def _known_settings() -> Iterator[None]:
+    """Let references and the rules of properties make float64 tensors, with gradients, whatever the caller has set."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
+            yield
     finally:
         torch.set_default_dtype(dtype)
 
 
-@_double_by_default()
+@_known_settings()
 def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 0) -> Report:
     """The report on a student's object from what was observed of it.
 
@@ -230,7 +231,8 @@ def _misconceptions(
     """The misconceptions that give what the student's object gave, best first, and whether they do so in every check.
 
     One that is the same in every check is what the student did. If none is, there may be a second mistake beside it:
-    then those are named of whose symptoms the student's object shows at least half.
+    then one is named of whose symptoms the student's object shows at least half, and a second one if it explains
+    what the first does not.
     """
     exercise = reference.exercise
     seen = [check for check in exercise.checks if check.name in observations]
@@ -249,16 +251,20 @@ def _misconceptions(
         return whole, True
     failed = [verdict.check for verdict in verdicts if verdict.state == "failed" and verdict.check in seen]
     looked_at = sorted(failed, key=lambda check: _size(drawn(exercise, reference.seed)[check.name]))[:SMALLEST]
-    partly: list[tuple[float, Misconception]] = []
+    partly: list[tuple[float, set[str], Misconception]] = []
     for misconception in exercise.misconceptions:
         if not any(same(misconception, check) for check in looked_at):
             continue
         symptoms = [check for check in seen if reference.is_symptom(misconception, check)]
         shown = [check for check in symptoms if same(misconception, check)]
         if shown and 2 * len(shown) >= len(symptoms):
-            partly.append((len(shown) / len(symptoms), misconception))
+            partly.append((len(shown) / len(symptoms), {check.name for check in shown}, misconception))
+    if not partly:
+        return [], False
     partly.sort(key=lambda entry: -entry[0])
-    return [misconception for _, misconception in partly[:2]], False
+    _, explained, best = partly[0]
+    beside = [misconception for _, shown, misconception in partly[1:] if not shown <= explained]
+    return [best, *beside[:1]], False
 
 
 def _explanation(

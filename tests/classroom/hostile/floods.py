@@ -130,7 +130,8 @@ while True:
     one.sendall(part)
 """
         },
-        {"causal_mask": ("out of memory", 0.0)},
+        # a slow machine interrupts the cell before the memory is full, and its answer is right
+        {"causal_mask": [("out of memory", 0.0), ("passed", 1.0)]},
     ),
     "a message of many parts": (
         {
