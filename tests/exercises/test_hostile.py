@@ -295,6 +295,26 @@ def test_interrupting_a_check_works(monkeypatch):
     assert_threads_end(before)
 
 
+def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
+    """On a busy machine the code may run before the thread that has started it goes on."""
+    real_start, running = threading.Thread.start, threading.Event()
+
+    def loop(scores):
+        running.set()
+        loop_swallowing(scores)
+
+    def start(thread):
+        real_start(thread)
+        running.wait()
+        raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        check("softmax", loop)
+    assert_threads_end(before)
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits the memory of a running process")
 @pytest.mark.parametrize(
     "allocate",

@@ -83,6 +83,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
 
     def work() -> None:
         nonlocal started
+        Stop.__init__ = staticmethod(functools.partial(_raise_in_thread, threading.get_ident(), Stop))
         try:
             for job in jobs:
                 started = time.monotonic()
@@ -99,7 +100,6 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
             try:
                 _worker = worker
                 worker.start()
-                Stop.__init__ = staticmethod(functools.partial(_raise_in_thread, worker.ident, Stop))
                 while not finished.wait(max(0.0, started + SECONDS - time.monotonic()) + 0.01):
                     if time.monotonic() > started + SECONDS:
                         stuck_at = _where(worker)
