@@ -13,7 +13,13 @@ from torch import nn
 from transformer_lab import check
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import CheckFailed
-from transformer_lab.model import SingleHeadAttention, numpy_attention, scaled_dot_product_attention, softmax
+from transformer_lab.model import (
+    PositionalEncoding,
+    SingleHeadAttention,
+    numpy_attention,
+    scaled_dot_product_attention,
+    softmax,
+)
 
 
 class Unready:
@@ -176,6 +182,18 @@ def test_style_does_not_hide_a_misconception():
         return (dropout or nn.Identity())(weights) @ v, weights
 
     assert check("scaled_dot_product_attention", unscaled).misconceptions == ("missing_scale",)
+
+
+def test_a_refusal_without_its_numbers_passes_with_a_remark():
+    class Terse(PositionalEncoding):
+        def forward(self, x):
+            if x.size(1) > self.encoding.size(0):
+                raise ValueError("too long")
+            return super().forward(x)
+
+    report = check("PositionalEncoding", Terse)
+    assert report.passed, str(report)
+    assert any("does not name both numbers" in remark for remark in report.remarks)
 
 
 def test_list_for_tuple_and_float32_pass_with_a_remark():

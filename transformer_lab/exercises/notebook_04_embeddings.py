@@ -1,6 +1,7 @@
 """Notebook 04, embeddings and positions: sections 3.4 and 3.5."""
 
 import math
+import re
 
 import torch
 import torch.nn.functional as F
@@ -530,6 +531,25 @@ def longest_sentence(subject, arguments, weights, x):
     return {"with max_length tokens": longest, "with one token more": raised(module, x)}
 
 
+def refusal_of_a_long_sentence(subject, arguments, weights, x):
+    try:
+        build(subject, arguments, weights)(x)
+    except ValueError as error:
+        return {"message": str(error)}
+    return {"message": None}
+
+
+def refusal_names_both_numbers(inputs, received):
+    length, max_length = inputs["x"].size(1), inputs["arguments"]["max_length"]
+    message = received["message"]
+    if message is None or {str(length), str(max_length)} <= set(re.findall(r"\d+", message)):
+        return None
+    return Remark(
+        "Its `ValueError` does not name both numbers. Whoever meets it after an hour of training is helped by the "
+        "sentence's length and `max_length` in the message."
+    )
+
+
 def position_dropout(subject, arguments, weights, x):
     module = build(subject, arguments, weights).train()
     drawn = module(x.repeat(300, 1, 1))  # 300 draws in one call
@@ -755,6 +775,12 @@ POSITIONAL_ENCODING = Exercise(
             lambda draw: position_inputs(draw, 3, 2),
             sentences_do_not_matter_to_each_other,
             batch_and_one_sentence,
+        ),
+        Property(
+            "its ValueError says how long the sentence is, and may be",
+            longest_sentence_inputs,
+            refusal_names_both_numbers,
+            refusal_of_a_long_sentence,
         ),
         Property(
             "gradients reach the embeddings",
