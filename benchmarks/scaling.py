@@ -154,7 +154,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
         both.wait_for_all()
         exchange.append(timed(lambda: both.sum_gradients(together.model.parameters(), losses)))
     sizes = {name: parameters_of(preset, tokenizer.source_size) for name, preset in model_sizes().items()}
-    sizes |= {f"{name} preset": parameters_of(find_preset(name), 8000) for name in ("gpu", "paper")}
+    sizes |= {preset.name: parameters_of(preset, preset.vocab_size) for preset in planned_presets()}
     all_reduce = []
     for parameters in sorted({100_000, *sizes.values()}):
         message = torch.zeros(parameters)
@@ -202,6 +202,11 @@ def model_sizes() -> dict[str, Preset]:
         "laptop": laptop,
         "twice as wide": replace(laptop, d_model=laptop.d_model * 2, d_ff=laptop.d_ff * 2),
     }
+
+
+def planned_presets() -> list[Preset]:
+    """Those for which several GPUs are planned."""
+    return [find_preset("gpu"), find_preset("paper")]
 
 
 def config_of(preset: Preset, vocabulary: int) -> TransformerConfig:
@@ -270,8 +275,8 @@ def measure_training(
         ],
         "mean_batch": {"sentences": sentences, "length": length},
         "flops_an_update_of_presets": {
-            name: preset.accumulation * flops_of(preset, 8000, preset.max_tokens // length, length)
-            for name, preset in ((name, find_preset(name)) for name in ("gpu", "paper"))
+            preset.name: preset.accumulation * flops_of(preset, preset.vocab_size, preset.max_tokens // length, length)
+            for preset in planned_presets()
         },
         "whole_epoch": None,
         "precision": str(trainings["laptop"].precision).removeprefix("torch."),

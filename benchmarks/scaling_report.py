@@ -4,6 +4,7 @@ Nothing here is measured. What the plan for GPUs assumes is named in this file a
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,14 +140,19 @@ def draw_all_reduce(axes: "Axes", figures: Mapping[str, Any], look: Callable[[in
         megabytes, [1000 * row["seconds"] for row in messages], label="measured", **look(0) | {"linestyle": "none"}
     )
     line = [1000 * (delay + by_byte * row["bytes"]) for row in messages]
-    axes.plot(megabytes, line, label=f"{1000 * delay:.2f} ms + bytes at {1e-9 / by_byte:.2f} GB/s", **look(1))
+    axes.plot(
+        megabytes,
+        line,
+        label=f"{1000 * delay:.2f} ms + bytes at {1e-9 / by_byte:.2f} GB/s",
+        **look(1) | {"marker": None},
+    )
     axes.set(title="All-reduce between two processes", xlabel="megabytes", ylabel="ms", xscale="log", yscale="log")
 
 
 def draw_epochs(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
     rows = figures["training"]["by_pairs"]
     pairs = [row["pairs"] / 1000 for row in rows]
-    axes.plot(pairs, [row["seconds_an_epoch"] for row in rows], label="time of an update x updates", **look(0))
+    axes.plot(pairs, [row["seconds_an_epoch"] for row in rows], label="time of an update × updates", **look(0))
     whole = figures["training"]["whole_epoch"]
     if whole:
         axes.plot(
@@ -168,11 +174,12 @@ def draw_sizes(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], d
             f"{row['parameters'] / 1e6:.1f} M",
             (x, row["seconds_an_update"]),
             textcoords="offset points",
-            xytext=(-6, 8),
-            ha="right",
+            xytext=(8, -12),
+            ha="left",
         )
     axes.set(title="An update, by the size of the model", xlabel="10¹² operations in products", ylabel="seconds")
     axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.25 * teraflops[-1])  # room for the words
 
 
 def draw_total(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
@@ -233,6 +240,16 @@ def draw(figures: Mapping[str, Any], path: Path) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
+
+
+def wrapped(text: str) -> str:
+    """The same Markdown with its paragraphs in even lines, whatever the figures in them have left of the old ones."""
+    blocks = text.split("\n\n")
+    kept = ("#", "|", "-", "!", "    ")
+    return "\n\n".join(
+        block if block.startswith(kept) else textwrap.fill(block, 120, break_long_words=False, break_on_hyphens=False)
+        for block in blocks
+    )
 
 
 def machine_of(part: Mapping[str, Any]) -> str:
@@ -353,16 +370,18 @@ def about_decoding(decoding: Mapping[str, Any]) -> str:
         power = exponent(points, above)
         if power is None or len(points) < 4:
             continue
-        constant, linear, quadratic = fit(
-            [point["length"] for point in points], [point["seconds"] for point in points], 2
-        )
-        share = quadratic * longest**2 / (constant + linear * longest + quadratic * longest**2)
-        sentences.append(
-            f"- {name}: {1000 * constant:.1f} ms {1000 * linear:+.2f} ms · n {1e6 * quadratic:+.2f} µs · n²; at "
-            f"{longest} tokens the last term is {100 * share:.0f} % of the sum. "
-            f"From {above} to {longest} tokens the time grows as n^{power:.2f}."
-        )
-    fits = "\n".join(["Polynomials of least relative error:\n", *sentences, ""]) if sentences else ""
+        polynomial = ""
+        if "without" not in name:
+            constant, linear, quadratic = fit(
+                [point["length"] for point in points], [point["seconds"] for point in points], 2
+            )
+            share = quadratic * longest**2 / (constant + linear * longest + quadratic * longest**2)
+            polynomial = (
+                f"{1000 * constant:.1f} ms {1000 * linear:+.2f} ms · n {1e6 * quadratic:+.2f} µs · n², "
+                f"the last term {100 * share:.0f} % of the sum at {longest} tokens; "
+            )
+        sentences.append(f"- {name}: {polynomial}from {above} to {longest} tokens the time grows as n^{power:.2f}")
+    fits = "\n".join(["What was found, in polynomials of least relative error:\n", *sentences, ""]) if sentences else ""
     return f"""## Decoding, by length
 
 One sentence of n tokens into n tokens, by a model of the `laptop` preset's sizes, with random weights, kept from
@@ -444,6 +463,6 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
         sections.append(about_gpus(figures["training"], figures.get("gpu_step_seconds", {})))
     if "decoding" in figures:
         sections.append(about_decoding(figures["decoding"]))
-    readme = "\n".join(sections)
+    readme = wrapped("\n".join(sections)) + "\n"
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return readme
