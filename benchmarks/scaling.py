@@ -13,8 +13,8 @@ Three measurements, each of which can be made alone:
   to 100 tokens without.
 
 Everything goes into `results/DATE_scaling/`: `figures.json`, the picture `scaling.png`, and a README that
-`scaling_report.py` writes from these figures, with the plan for four and eight GPUs. Takes about four minutes on two
-quiet cores. A measurement that is made again replaces the one that is there.
+`scaling_report.py` writes from these figures, with the plan for four and eight GPUs. A measurement that is made again
+replaces the one that is there. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
 """
 
 import argparse
