@@ -5,12 +5,15 @@
 The model is exported, and both translate the 1,000 sentences from text to text, with the same beam and the same
 batches: first those of `Translator.translate`, then smaller ones. They take turns, batch size by batch size and round
 by round, so that whatever else the machine does meets both. Prints the times, the ratio for each size of batch, in how
-many greedy translations the two agree, and the BLEU of both beam searches; writes them to `results/export.json`.
+many greedy translations the two agree, and the BLEU of both beam searches; writes them to `results/export.json`. How
+far it has come stands on stderr. On a machine that is busy with other things it takes many times as long with two
+threads, as after each small product one waits for the other to get a core: `--sentences 50` gives a first look.
 """
 
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -57,6 +60,10 @@ def translate_in(batches: list[list[int]], translate: Translate, sentences: list
     return translations
 
 
+def tell(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder of a trained model")
@@ -64,13 +71,17 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, help="only so many, evenly spaced, for a first look")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
     translator = Translator.load(arguments.model)
     pairs = load_corpus("multi30k", data_dir=arguments.data_dir).test
+    if arguments.sentences:
+        pairs = pairs[:: max(1, len(pairs) // arguments.sentences)]
     sentences, references = [source for source, _ in pairs], [target for _, target in pairs]
     lengths = [len(source) for source in translator.tokenizer.encode_sources(sentences)]
+    tell(f"exporting, then {len(sentences)} sentences with {arguments.threads} threads")
     with tempfile.TemporaryDirectory() as folder:
         export_ctranslate2(translator, Path(folder, "service"))
         service = open_service(Path(folder, "service"), arguments.threads)
@@ -82,11 +93,12 @@ def main() -> None:
     for tokens in (BATCH_CELLS // arguments.beam, SMALL_BATCH):
         batches = token_batches(lengths, max(tokens, *lengths))
         seconds: dict[str, list[float]] = {name: [] for name in engines}
-        for _ in range(arguments.rounds):
+        for number in range(arguments.rounds):
             for name, translate in engines.items():
                 start = time.perf_counter()
                 translations[name] = translate_in(batches, translate, sentences, arguments.beam)
                 seconds[name].append(time.perf_counter() - start)
+                tell(f"{len(batches)} batches, round {number + 1}: {name} {seconds[name][-1]:.2f} s")
         ours, theirs = (statistics.median(seconds[name]) for name in ("ours", "ctranslate2"))
         rows.append(
             {
@@ -104,6 +116,7 @@ def main() -> None:
             flush=True,
         )
     fastest = {name: min(row[name] for row in rows) for name in ("seconds", "ctranslate2_seconds")}
+    tell("greedy translations of both")
     greedy = [translate_in(batches, translate, sentences, 1) for translate in engines.values()]
     agree = sum(one == other for one, other in zip(*greedy, strict=True))
     bleu = {name: round(score_translations(found, references).bleu, 2) for name, found in translations.items()}
@@ -117,8 +130,9 @@ def main() -> None:
         "ctranslate2": version("ctranslate2"),
         "machine": describe_machine(),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if not arguments.sentences:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"each at its fastest: {result['speed_against_ctranslate2_each_at_its_fastest']} times its speed")
     print(f"the same greedy translation for {agree} of {len(sentences)} sentences; beam, BLEU: {bleu}")
 

@@ -141,7 +141,7 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
 
 
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
-    """`norm(x)`, by torch's kernel where it is the package's own: decoding then takes three quarters of the time."""
+    """`norm(x)`, by torch's kernel where it is the package's own: decoding then takes five sixths of the time."""
     if type(norm) is not LayerNorm:
         return norm(x)
     return F.layer_norm(x, x.shape[-1:], norm.gain, norm.bias, norm.eps)

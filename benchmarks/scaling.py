@@ -1,0 +1,420 @@
+"""What training costs with more processes, pairs and parameters, and decoding with longer sentences.
+
+    python benchmarks/scaling.py [--only processes training decoding] [--data-dir FOLDER] [--output FOLDER]
+
+Three measurements, each of which can be made alone:
+
+- `processes`: torchrun starts two processes with one thread each. Updates of the `laptop` preset by one of them alone,
+  by both together, and by one with two threads take turns, so that whatever else the machine does meets all of them.
+  Then the parts of an update: what every process does in whole, and the all-reduce, by the size of its message.
+- `training`: the mean time of an update for 3,000, 10,000 and 29,000 pairs and for models of three sizes. An epoch is
+  that time by its number of updates; one epoch of 3,000 pairs is measured whole, beside what this gives for it.
+- `decoding`: one sentence of 10 to 500 tokens translated into as many, greedily and with beam 4, with the cache, and up
+  to 100 tokens without.
+
+Everything goes into `results/DATE_scaling/`: `figures.json`, the picture `scaling.png`, and a README that
+`scaling_report.py` writes from these figures, with the plan for four and eight GPUs. A measurement that is made again
+replaces the one that is there. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from environment import describe_machine
+from scaling_report import write_report
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from transformer_lab.data import load_corpus
+from transformer_lab.data.batches import Batch, bucketed_batches
+from transformer_lab.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from transformer_lab.decoding import (
+    DEFAULT_ALPHA,
+    beam_search,
+    cached_beam_search,
+    cached_greedy_decode,
+    greedy_decode,
+)
+from transformer_lab.model import Transformer, TransformerConfig, count_parameters
+from transformer_lab.training.distributed import Processes, join_processes
+from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.presets import Preset, find_preset
+from transformer_lab.training.steps import build_optimizer, computing_precision, update_weights
+from transformer_lab.training.trainer import encode_pairs, new_model
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+PAIRS = (3_000, 10_000, 29_000)
+BEAM_SIZE = 4
+
+
+class Training:
+    """A preset's model with its optimizer, as `transformer-lab train` runs it on a CPU. Its rate is zero."""
+
+    def __init__(self, preset: Preset, tokenizer: Tokenizer, processes: Processes) -> None:
+        torch.manual_seed(preset.seed)
+        self.preset, self.processes = preset, processes
+        self.model = new_model(preset, tokenizer, Transformer)
+        self.optimizer = build_optimizer(self.model, preset)
+        self.precision = computing_precision(preset, torch.device("cpu"))
+        self.fast = FastGradients(self.model, self.precision) if preset.fast else None
+
+    def update(self, batch: Batch) -> None:
+        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.processes, self.fast)
+
+    def whole_part(self) -> None:
+        """What of an update every process does in whole, however many there are."""
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
+        self.optimizer.step()
+        if self.fast:
+            self.fast.follow()
+
+
+def timed(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def laptop_batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], preset: Preset) -> list[Batch]:
+    """One epoch, in random order."""
+    encoded = encode_pairs(tokenizer, pairs, "training", preset)
+    shuffle = torch.Generator().manual_seed(0)
+    return bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
+
+
+# Processes
+
+
+def measure_processes(folder: Path, data_dir: Path | None, rounds: int, updates: int) -> dict[str, Any]:
+    """Two processes under torchrun run `work_under_torchrun`; the first leaves its figures in a file."""
+    figures = folder / "processes.json"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__]
+    command += ["--worker", str(figures), "--rounds", str(rounds), "--updates", str(updates)]
+    command += ["--data-dir", str(data_dir)] if data_dir else []
+    subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return json.loads(figures.read_text(encoding="utf-8"))
+
+
+def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updates: int) -> None:
+    """One of the two processes. What the first does alone, the other waits for, without using its core."""
+    both = join_processes(torch.device("cpu"))
+    preset = find_preset("laptop")
+    pairs = load_corpus(preset.corpus, data_dir=data_dir).train[: PAIRS[0]]
+    tokenizer = load_tokenizer(figures.parent)
+    batches = laptop_batches(tokenizer, pairs, preset)
+    together, alone = Training(preset, tokenizer, both), Training(preset, tokenizer, Processes())
+
+    def seconds_of(training: Training, threads: int, chosen: list[Batch]) -> float:
+        """Of one update. The barriers make it that of the slower process."""
+        torch.set_num_threads(threads)
+        both.wait_for_all()
+        start = time.perf_counter()
+        if training is together or both.first:
+            for batch in chosen:
+                training.update(batch)
+        both.wait_for_all()
+        torch.set_num_threads(1)
+        return (time.perf_counter() - start) / len(chosen)
+
+    contenders = {
+        "one_process": (alone, 1),
+        "two_processes": (together, 1),
+        "one_process_two_threads": (alone, 2),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for training, threads in contenders.values():  # the first updates build kernels and touch memory
+        seconds_of(training, threads, batches[:2])
+    for number in range(rounds):
+        chosen = [batches[(number * updates + index) % len(batches)] for index in range(updates)]
+        for name, (training, threads) in contenders.items():
+            seconds[name].append(seconds_of(training, threads, chosen))
+        if both.first:
+            shown = ", ".join(f"{name} {1 / times[-1]:.2f}" for name, times in seconds.items())
+            print(f"round {number + 1}, updates a second: {shown}", flush=True)
+
+    losses = torch.zeros(1)
+    whole, exchange = [], []
+    for _ in range(5 * rounds):
+        both.wait_for_all()
+        whole.append(timed(together.whole_part))
+        both.wait_for_all()
+        exchange.append(timed(lambda: both.sum_gradients(together.model.parameters(), losses)))
+    sizes = {name: parameters_of(preset, tokenizer.source_size) for name, preset in model_sizes().items()}
+    sizes |= {preset.name: parameters_of(preset, preset.vocab_size) for preset in planned_presets()}
+    all_reduce = []
+    for parameters in sorted({100_000, *sizes.values()}):
+        message = torch.zeros(parameters)
+        times = []
+        for number in range(2 + 2 * rounds):
+            both.wait_for_all()
+            spent = timed(lambda message=message: dist.all_reduce(message))
+            if number >= 2:
+                times.append(spent)
+        all_reduce.append({"parameters": parameters, "bytes": 4 * parameters, "seconds": statistics.median(times)})
+    if both.first:
+        medians = {name: statistics.median(times) for name, times in seconds.items()}
+        ratios = [one / two for one, two in zip(seconds["one_process"], seconds["two_processes"], strict=True)]
+        threads = [
+            one / two for one, two in zip(seconds["one_process"], seconds["one_process_two_threads"], strict=True)
+        ]
+        found = {
+            "seconds_an_update": medians,
+            "seconds_an_update_of_each_round": seconds,
+            "speed_up_of_two_processes": statistics.median(ratios),
+            "speed_up_of_each_round": ratios,
+            "speed_up_of_two_threads": statistics.median(threads),
+            "whole_part_seconds": statistics.median(whole),
+            "sum_gradients_seconds": statistics.median(exchange),
+            "all_reduce": all_reduce,
+            "model_parameters": parameters_of(preset, tokenizer.source_size),
+            "updates_a_round": updates,
+            "rounds": rounds,
+            "precision": str(together.precision).removeprefix("torch."),
+            "backend": dist.get_backend(),
+            "machine": describe_machine(),
+        }
+        figures.write_text(json.dumps(found), encoding="utf-8")
+    both.leave()
+
+
+# Training
+
+
+def model_sizes() -> dict[str, Preset]:
+    """The preset `laptop` at half, once and twice its width."""
+    laptop = find_preset("laptop")
+    return {
+        "half as wide": replace(laptop, d_model=laptop.d_model // 2, d_ff=laptop.d_ff // 2),
+        "laptop": laptop,
+        "twice as wide": replace(laptop, d_model=laptop.d_model * 2, d_ff=laptop.d_ff * 2),
+    }
+
+
+def planned_presets() -> list[Preset]:
+    """Those for which several GPUs are planned."""
+    return [find_preset("gpu"), find_preset("paper")]
+
+
+def config_of(preset: Preset, vocabulary: int) -> TransformerConfig:
+    sizes = ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie", "max_length")
+    return TransformerConfig(vocabulary, vocabulary, **{size: getattr(preset, size) for size in sizes})
+
+
+def parameters_of(preset: Preset, vocabulary: int) -> int:
+    return count_parameters(config_of(preset, vocabulary))
+
+
+def flops_of(preset: Preset, vocabulary: int, sentences: int, length: int) -> int:
+    """Of the matrix products of one update, forwards and backwards, counted by torch on tensors without numbers."""
+    with torch.device("meta"):
+        model = Transformer(config_of(preset, vocabulary))
+        tokens = torch.zeros(sentences, length, dtype=torch.int64)
+        with FlopCounterMode(display=False) as counter:
+            model(tokens, tokens).sum().backward()
+    return counter.get_total_flops()
+
+
+def measure_training(
+    tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], rounds: int, updates: int, whole_epoch: bool
+) -> dict[str, Any]:
+    laptop = find_preset("laptop")
+    epochs = {number: laptop_batches(tokenizer, pairs[:number], laptop) for number in PAIRS}
+    trainings = {name: Training(preset, tokenizer, Processes()) for name, preset in model_sizes().items()}
+    measured = {("laptop", number): [] for number in PAIRS} | {(name, PAIRS[-1]): [] for name in trainings}
+    for training in trainings.values():
+        for batch in epochs[PAIRS[0]][:2]:
+            training.update(batch)
+    for number in range(rounds):
+        for (name, n_pairs), seconds in measured.items():
+            batches = epochs[n_pairs]
+            for index in range(number * updates, (number + 1) * updates):
+                batch = batches[index % len(batches)]
+                seconds.append(timed(lambda training=trainings[name], batch=batch: training.update(batch)))
+        print(f"round {number + 1} of {rounds}: {updates} updates of each size", flush=True)
+
+    def row(name: str, n_pairs: int) -> dict[str, Any]:
+        seconds = statistics.mean(measured[name, n_pairs])
+        n_updates = len(epochs[n_pairs])
+        return {
+            "pairs": n_pairs,
+            "target_tokens": sum(batch.target_tokens for batch in epochs[n_pairs]),
+            "updates_an_epoch": n_updates,
+            "seconds_an_update": seconds,
+            "seconds_an_epoch": seconds * n_updates,
+            "measured_updates": len(measured[name, n_pairs]),
+        }
+
+    sentences = round(statistics.mean(len(batch.indices) for batch in epochs[PAIRS[-1]]))
+    length = round(statistics.mean(batch.target.size(1) for batch in epochs[PAIRS[-1]]))
+    found = {
+        "by_pairs": [row("laptop", number) for number in PAIRS],
+        "by_size": [
+            {
+                "model": name,
+                "d_model": preset.d_model,
+                "d_ff": preset.d_ff,
+                "parameters": parameters_of(preset, tokenizer.source_size),
+                "flops_an_update": flops_of(preset, tokenizer.source_size, sentences, length),
+                **row(name, PAIRS[-1]),
+            }
+            for name, preset in model_sizes().items()
+        ],
+        "mean_batch": {"sentences": sentences, "length": length},
+        "flops_an_update_of_presets": {
+            preset.name: preset.accumulation * flops_of(preset, preset.vocab_size, preset.max_tokens // length, length)
+            for preset in planned_presets()
+        },
+        "whole_epoch": None,
+        "precision": str(trainings["laptop"].precision).removeprefix("torch."),
+        "preset": asdict(laptop),
+        "machine": describe_machine(),
+    }
+    if whole_epoch:
+        seconds = timed(lambda: [trainings["laptop"].update(batch) for batch in epochs[PAIRS[0]]])
+        found["whole_epoch"] = {"pairs": PAIRS[0], "seconds": seconds}
+    return found
+
+
+# Decoding
+
+
+class NeverEnds(nn.Module):
+    """An output layer for which no sentence is ever finished, so that its length can be chosen."""
+
+    def __init__(self, output: nn.Module, eos_id: int) -> None:
+        super().__init__()
+        self.output, self.eos_id = output, eos_id
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = self.output(x)
+        logits[..., self.eos_id] = -torch.inf
+        return logits
+
+
+def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: int, rounds: int) -> dict[str, Any]:
+    torch.manual_seed(1)
+    laptop = replace(find_preset("laptop"), max_length=max(lengths))
+    model = Transformer(config_of(laptop, vocabulary)).eval()
+    model.output = NeverEnds(model.output, model.config.eos_id)
+
+    def beam(decode: Callable[..., list[list[int]]]) -> Callable[[Tensor, int], Any]:
+        return lambda source, length: decode(model, source, BEAM_SIZE, DEFAULT_ALPHA, length)
+
+    decoders: dict[str, Callable[[Tensor, int], Any]] = {
+        "greedy, cached": lambda source, length: cached_greedy_decode(model, source, length),
+        f"beam {BEAM_SIZE}, cached": beam(cached_beam_search),
+        "greedy, without a cache": lambda source, length: greedy_decode(model, source, length),
+        f"beam {BEAM_SIZE}, without a cache": beam(beam_search),
+    }
+    sources = {length: torch.randint(3, vocabulary, (1, length)) for length in lengths}
+    seconds: dict[str, dict[int, list[float]]] = {
+        name: {length: [] for length in lengths if "without" not in name or length <= longest_uncached}
+        for name in decoders
+    }
+    for decode in decoders.values():
+        decode(sources[min(lengths)], min(lengths))
+    for number in range(rounds):
+        for name, by_length in seconds.items():
+            for length, times in by_length.items():
+                times.append(timed(lambda name=name, length=length: decoders[name](sources[length], length)))
+        print(f"round {number + 1} of {rounds}: sentences of {', '.join(map(str, lengths))} tokens", flush=True)
+    return {
+        "decoders": {
+            name: [{"length": length, "seconds": statistics.median(times)} for length, times in by_length.items()]
+            for name, by_length in seconds.items()
+        },
+        "rounds": rounds,
+        "model": {"parameters": count_parameters(model.config), **asdict(model.config)},
+        "machine": describe_machine(),
+    }
+
+
+def command_of(arguments: argparse.Namespace, part: str) -> str:
+    """What makes this measurement again, without the folders of this machine."""
+    options = ["--only", part, "--rounds", arguments.rounds]
+    if part == "decoding":
+        options += ["--lengths", *arguments.lengths, "--longest-uncached", arguments.longest_uncached]
+    else:
+        options += ["--updates", arguments.updates]
+    if part != "processes":
+        options += ["--threads", arguments.threads]
+    return shlex.join(["python", "benchmarks/scaling.py", *map(str, options)])
+
+
+def gpu_step(text: str) -> tuple[str, float]:
+    """`paper=0.12`: the seconds of an update of a preset, measured on one GPU."""
+    preset, seconds = text.split("=")
+    return find_preset(preset).name, float(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = ("processes", "training", "decoding")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="these measurements alone")
+    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--output", type=Path, default=RESULTS / f"{date.today().isoformat()}_scaling")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--updates", type=int, default=6, help="of each contender in a round")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[10, 20, 50, 100, 200, 300, 400, 500])
+    parser.add_argument("--longest-uncached", type=int, default=100, help="tokens")
+    parser.add_argument("--no-whole-epoch", action="store_true", help="for a first look")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of training and decoding")
+    parser.add_argument(
+        "--gpu-step",
+        type=gpu_step,
+        action="append",
+        default=[],
+        metavar="PRESET=SECONDS",
+        help="an update measured on one GPU, for the plan",
+    )
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)  # set where torchrun starts this script
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work_under_torchrun(arguments.worker, arguments.data_dir, arguments.rounds, arguments.updates)
+        return
+    torch.set_num_threads(arguments.threads)
+
+    laptop = find_preset("laptop")
+    pairs = load_corpus(laptop.corpus, data_dir=arguments.data_dir).train
+    tokenizer = train_tokenizer(laptop.tokenizer, pairs, vocab_size=laptop.vocab_size)
+    record = arguments.output / "figures.json"
+    figures = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+    for part in arguments.only:
+        print(f"{part}:", flush=True)
+        start = time.perf_counter()
+        if part == "processes":
+            with tempfile.TemporaryDirectory() as folder:
+                tokenizer.save(Path(folder))
+                figures[part] = measure_processes(Path(folder), arguments.data_dir, arguments.rounds, arguments.updates)
+        elif part == "training":
+            figures[part] = measure_training(
+                tokenizer, pairs, arguments.rounds, arguments.updates, not arguments.no_whole_epoch
+            )
+        else:
+            figures[part] = measure_decoding(
+                laptop.vocab_size, arguments.lengths, arguments.longest_uncached, arguments.rounds
+            )
+        figures[part]["seconds_to_measure"] = round(time.perf_counter() - start, 1)
+        figures[part]["command"] = command_of(arguments, part)
+    figures["gpu_step_seconds"] = figures.get("gpu_step_seconds", {}) | dict(arguments.gpu_step)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    print(write_report(figures, arguments.output))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,468 @@
+"""The picture and the README of `scaling.py`: what its figures say, and what they lead one to expect of four and eight.
+
+Nothing here is measured. What the plan for GPUs assumes is named in this file and again in the README.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transformer_lab.model import TransformerConfig, count_parameters
+from transformer_lab.plots.figures import new_picture, save_figure
+from transformer_lab.training.presets import find_preset
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PLANNED = (1, 2, 4, 8)  # processes
+
+# What is assumed of a GPU. `--gpu-step` replaces the computing time by a measured one.
+SUSTAINED_FLOPS = 100e12  # a second, in matrix products of a large batch: a third of the peak of an A100 in bfloat16
+MEMORY_BYTES = 1.5e12  # a second, A100
+LINKS = {"NVLink": 200e9, "PCIe 4.0 x16": 20e9}  # bytes a second that an all-reduce gets from it
+RING_STEP_SECONDS = 10e-6  # the delay of one message to the next GPU
+BYTES_OF_WHOLE_PART = 28  # a parameter: Adam reads weight, gradient and two moments and writes three, in float32
+BYTES_OF_COPIES = 16  # a parameter: the gradients are read and written once into the message and once out of it
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """The time of an update with n processes, in seconds, when a ring of them sums the gradients.
+
+    T(n) = whole + divided / n + [n > 1] (copies + 2 (n - 1) ring_step + 2 (n - 1) / n · message / bandwidth)
+
+    Args:
+        divided: what is shared among the processes: forwards and backwards over the sentences.
+        whole: what each does in whole: clipping, and Adam over all weights.
+        copies: the gradients into the message and out of it.
+        message: bytes of all gradients.
+        bandwidth: bytes a second from each process to the next.
+        ring_step: the delay of each of the 2 (n - 1) messages that a process sends.
+    """
+
+    divided: float
+    whole: float
+    copies: float
+    message: int
+    bandwidth: float
+    ring_step: float
+
+    def exchange(self, n: int) -> float:
+        if n == 1:
+            return 0.0
+        sent = 2 * (n - 1) / n * self.message
+        return self.copies + 2 * (n - 1) * self.ring_step + sent / self.bandwidth
+
+    def seconds(self, n: int) -> float:
+        return self.whole + self.divided / n + self.exchange(n)
+
+    def speed_up(self, n: int) -> float:
+        return self.seconds(1) / self.seconds(n)
+
+
+def fit(x: Sequence[float], y: Sequence[float], degree: int) -> np.ndarray:
+    """The polynomial of least relative error, its coefficients from the constant on."""
+    return np.polynomial.polynomial.polyfit(x, y, degree, w=1 / np.asarray(y))
+
+
+def measured_cost(processes: Mapping[str, Any]) -> StepCost:
+    """The cost of `laptop`, from what was measured. In a ring of two each sends as many bytes as the message has."""
+    messages = processes["all_reduce"]
+    delay, by_byte = fit([row["bytes"] for row in messages], [row["seconds"] for row in messages], 1)
+    message = 4 * processes["model_parameters"]
+    (all_reduce,) = (row["seconds"] for row in messages if row["bytes"] == message)
+    return StepCost(
+        divided=processes["seconds_an_update"]["one_process"] - processes["whole_part_seconds"],
+        whole=processes["whole_part_seconds"],
+        copies=max(0.0, processes["sum_gradients_seconds"] - all_reduce),
+        message=message,
+        bandwidth=1 / by_byte,
+        ring_step=max(0.0, delay / 2),
+    )
+
+
+def planned_cost(preset: str, bandwidth: float, training: Mapping[str, Any], steps: Mapping[str, float]) -> StepCost:
+    """The cost of a preset on GPUs: its products were counted, the rest is assumed, the step too if none is given."""
+    fields = find_preset(preset)
+    sizes = {name: getattr(fields, name) for name in ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie")}
+    parameters = count_parameters(TransformerConfig(fields.vocab_size, fields.vocab_size, **sizes))
+    whole = parameters * BYTES_OF_WHOLE_PART / MEMORY_BYTES
+    computed = training["flops_an_update_of_presets"][preset] / SUSTAINED_FLOPS
+    return StepCost(
+        divided=steps[preset] - whole if preset in steps else computed,
+        whole=whole,
+        copies=parameters * BYTES_OF_COPIES / MEMORY_BYTES,
+        message=4 * parameters,
+        bandwidth=bandwidth,
+        ring_step=RING_STEP_SECONDS,
+    )
+
+
+def exponent(points: Sequence[Mapping[str, float]], above: int) -> float | None:
+    """The p for which the time grows as length^p, from the first length that is at least `above` to the last."""
+    chosen = [point for point in points if point["length"] >= above]
+    if len(chosen) < 2:
+        return None
+    first, last = chosen[0], chosen[-1]
+    return math.log(last["seconds"] / first["seconds"]) / math.log(last["length"] / first["length"])
+
+
+# The picture
+
+
+def draw_speed(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
+    processes = figures["processes"]
+    cost = measured_cost(processes)
+    axes.plot(PLANNED, PLANNED, color="0.6", linestyle=":", label="as many times as processes")
+    model = [cost.speed_up(n) for n in PLANNED]
+    axes.plot(PLANNED, model, label="laptop, model of the cost", **look(0) | {"marker": None})
+    measured = [1, processes["speed_up_of_two_processes"]]
+    axes.plot([1, 2], measured, label="laptop, measured", **look(0) | {"linestyle": "none"})
+    if "training" in figures:
+        plans = [(preset, link) for preset in ("paper", "gpu") for link in LINKS]
+        for index, (preset, link) in enumerate(plans, 1):
+            plan = planned_cost(preset, LINKS[link], figures["training"], figures.get("gpu_step_seconds", {}))
+            speeds = [plan.speed_up(n) for n in PLANNED]
+            axes.plot(PLANNED, speeds, label=f"{preset} on GPUs, {link}, on paper", **look(index))
+    axes.set(title="Updates, against one process", xlabel="processes or GPUs", xticks=PLANNED, ylabel="times as many")
+
+
+def draw_all_reduce(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
+    messages = figures["processes"]["all_reduce"]
+    megabytes = [row["bytes"] / 1e6 for row in messages]
+    delay, by_byte = fit([row["bytes"] for row in messages], [row["seconds"] for row in messages], 1)
+    axes.plot(
+        megabytes, [1000 * row["seconds"] for row in messages], label="measured", **look(0) | {"linestyle": "none"}
+    )
+    line = [1000 * (delay + by_byte * row["bytes"]) for row in messages]
+    axes.plot(
+        megabytes,
+        line,
+        label=f"{1000 * delay:.2f} ms + bytes at {1e-9 / by_byte:.2f} GB/s",
+        **look(1) | {"marker": None},
+    )
+    axes.set(title="All-reduce between two processes", xlabel="megabytes", ylabel="ms", xscale="log", yscale="log")
+
+
+def draw_epochs(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
+    rows = figures["training"]["by_pairs"]
+    pairs = [row["pairs"] / 1000 for row in rows]
+    axes.plot(pairs, [row["seconds_an_epoch"] for row in rows], label="time of an update × updates", **look(0))
+    whole = figures["training"]["whole_epoch"]
+    if whole:
+        axes.plot(
+            [whole["pairs"] / 1000],
+            [whole["seconds"]],
+            label="one epoch, measured whole",
+            **look(1) | {"linestyle": "none", "markersize": 9, "fillstyle": "none"},
+        )
+    axes.set(title="An epoch of laptop", xlabel="thousands of pairs", ylabel="seconds")
+    axes.set_ylim(bottom=0)
+
+
+def draw_sizes(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
+    rows = figures["training"]["by_size"]
+    teraflops = [row["flops_an_update"] / 1e12 for row in rows]
+    axes.plot(teraflops, [row["seconds_an_update"] for row in rows], label="measured", **look(0))
+    for row, x in zip(rows, teraflops, strict=True):
+        axes.annotate(
+            f"{row['parameters'] / 1e6:.1f} M",
+            (x, row["seconds_an_update"]),
+            textcoords="offset points",
+            xytext=(8, -12),
+            ha="left",
+        )
+    axes.set(title="An update, by the size of the model", xlabel="10¹² operations in products", ylabel="seconds")
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.25 * teraflops[-1])  # room for the words
+
+
+def draw_total(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
+    for index, (name, points) in enumerate(figures["decoding"]["decoders"].items()):
+        lengths, seconds = [point["length"] for point in points], [point["seconds"] for point in points]
+        axes.plot(lengths, seconds, label=name, **look(index))
+    axes.set(title="One sentence", xlabel="tokens", ylabel="seconds", xscale="log", yscale="log")
+
+
+def draw_tokens(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
+    for index, (name, points) in enumerate(figures["decoding"]["decoders"].items()):
+        milliseconds = [1000 * point["seconds"] / point["length"] for point in points]
+        axes.plot([point["length"] for point in points], milliseconds, label=name, **look(index))
+    axes.set(title="A token of it", xlabel="tokens of the sentence", ylabel="ms")
+    axes.set_ylim(bottom=0)
+
+
+PANELS = {
+    "processes": (draw_speed, draw_all_reduce),
+    "training": (draw_epochs, draw_sizes),
+    "decoding": (draw_total, draw_tokens),
+}
+
+
+def draw(figures: Mapping[str, Any], path: Path) -> str:
+    """Draw what was measured, two panels a measurement, and give back the alternative text."""
+    import seaborn as sns
+
+    parts = [part for part in PANELS if part in figures]
+    words = {
+        "processes": "updates a second by the number of processes, and the time of an all-reduce by its bytes",
+        "training": "seconds an epoch by sentence pairs, and seconds an update by the size of the model",
+        "decoding": "seconds to translate a sentence by its length, and milliseconds a token of it",
+    }
+    text = f"What scaling costs: {'; '.join(words[part] for part in parts)}. The README has the figures."
+    colours = sns.color_palette("colorblind", 6)
+
+    def look(index: int) -> dict[str, Any]:
+        """Told apart without colours too."""
+        line, mark = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))[index], "os^Dv"[index]
+        return {"color": colours[index], "linestyle": line, "marker": mark, "markersize": 5, "linewidth": 1.5}
+
+    with sns.axes_style("whitegrid"), sns.plotting_context("notebook", font_scale=0.8):
+        figure = new_picture(text, 5 * len(parts), 8)
+        grid = figure.subplots(2, len(parts), squeeze=False)
+        for column, part in zip(grid.T, parts, strict=True):
+            for axes, panel in zip(column, PANELS[part], strict=True):
+                panel(axes, figures, look)
+                axes.legend(fontsize=8)
+                sns.despine(ax=axes)
+        save_figure(figure, path)
+    return text
+
+
+# The README
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
+
+
+def wrapped(text: str) -> str:
+    """The same Markdown with its paragraphs in even lines, whatever the figures in them have left of the old ones."""
+    blocks = text.split("\n\n")
+    kept = ("#", "|", "-", "!", "    ")
+    return "\n\n".join(
+        block if block.startswith(kept) else textwrap.fill(block, 120, break_long_words=False, break_on_hyphens=False)
+        for block in blocks
+    )
+
+
+def machine_of(part: Mapping[str, Any]) -> str:
+    machine = part["machine"]
+    return (
+        f"Measured by `{part['command']}` in {part['seconds_to_measure']:.0f} s on {machine['date']}: "
+        f"{machine['cores']} cores of {machine['processor']}, {machine['system']}, torch {machine['torch']}, "
+        f"commit `{machine['commit']}`.\n"
+    )
+
+
+def about_processes(processes: Mapping[str, Any]) -> str:
+    cost, seconds = measured_cost(processes), processes["seconds_an_update"]
+    each = processes["speed_up_of_each_round"]
+    model, measured = cost.seconds(2), seconds["two_processes"]
+    speeds = [
+        ("one process, one thread", f"{1 / seconds['one_process']:.2f}", "1"),
+        (
+            "two processes under `torchrun`, one thread each",
+            f"{1 / seconds['two_processes']:.2f}",
+            f"{processes['speed_up_of_two_processes']:.2f} (from {min(each):.2f} to {max(each):.2f})",
+        ),
+        (
+            "one process, two threads",
+            f"{1 / seconds['one_process_two_threads']:.2f}",
+            f"{processes['speed_up_of_two_threads']:.2f}",
+        ),
+    ]
+    messages = [
+        (f"{row['parameters']:,}", f"{row['bytes'] / 1e6:.1f}", f"{1000 * row['seconds']:.2f}")
+        for row in processes["all_reduce"]
+    ]
+    plan = [(n, f"{1000 * cost.seconds(n):.0f}", f"{cost.speed_up(n):.2f}") for n in PLANNED]
+    return f"""## Two processes
+
+The `laptop` preset, {processes["model_parameters"]:,} parameters, in {processes["precision"]}; {processes["backend"]}
+sums the gradients, within the machine. The three take turns on the same batches, in {processes["rounds"]} rounds of
+{processes["updates_a_round"]} updates; what is given is the median over the rounds, of the ratios too.
+
+{table(("what", "updates a second", "times as many"), speeds)}
+An update has {1000 * cost.divided:.0f} ms that are divided among the processes, {1000 * cost.whole:.1f} ms of clipping
+and Adam that each does in whole, and {1000 * cost.copies:.1f} ms in which the gradients are copied into one message and
+out of it. The all-reduce between two:
+
+{table(("parameters", "megabytes", "ms"), messages)}
+The straight line of least relative error is {2000 * cost.ring_step:.2f} ms and the bytes at
+{cost.bandwidth / 1e9:.2f} GB/s. With a ring of n processes, of which each sends 2 (n - 1) messages,
+
+    T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n bytes / bandwidth
+
+gives {1000 * model:.0f} ms for an update of two; measured are {1000 * measured:.0f} ms, {measured / model:.2f} times
+as much. More processes, if each had a core of its own and links as fast, on paper:
+
+{table(("processes", "ms an update", "times as many updates"), plan)}
+{machine_of(processes)}"""
+
+
+def about_training(training: Mapping[str, Any]) -> str:
+    by_pairs, by_size, whole = training["by_pairs"], training["by_size"], training["whole_epoch"]
+    pairs = [
+        (
+            f"{row['pairs']:,}",
+            f"{row['target_tokens']:,}",
+            row["updates_an_epoch"],
+            f"{1000 * row['seconds_an_update']:.0f}",
+            f"{row['seconds_an_epoch']:.1f}",
+            f"{1e6 * row['seconds_an_epoch'] / row['target_tokens']:.1f}",
+        )
+        for row in by_pairs
+    ]
+    sizes = [
+        (
+            row["model"],
+            f"{row['d_model']}, {row['d_ff']}",
+            f"{row['parameters']:,}",
+            f"{row['flops_an_update'] / 1e12:.3f}",
+            f"{1000 * row['seconds_an_update']:.0f}",
+            f"{row['flops_an_update'] / row['seconds_an_update'] / 1e9:.0f}",
+            f"{row['seconds_an_epoch']:.1f}",
+        )
+        for row in by_size
+    ]
+    first, last = by_pairs[0], by_pairs[-1]
+    batch = training["mean_batch"]
+    check = (
+        f"One epoch of {whole['pairs']:,} pairs was measured whole: {whole['seconds']:.1f} s, "
+        f"{whole['seconds'] / first['seconds_an_epoch']:.2f} times what the table says.\n"
+        if whole
+        else ""
+    )
+    columns = ("model", "d_model, d_ff", "parameters", "10¹² operations", "ms an update", "10⁹ a second", "s an epoch")
+    return f"""## Training, by pairs and by size
+
+The mean time of {last["measured_updates"]} updates of each, in turns, in {training["precision"]}, threads:
+{training["machine"]["threads"]}. An epoch is this time by its number of updates, without validation: it was not run to
+its end. All have one vocabulary, that of all pairs.
+
+{table(("pairs", "target tokens", "updates an epoch", "ms an update", "s an epoch", "µs a target token"), pairs)}
+{last["pairs"] / first["pairs"]:.2f} times the pairs, {last["target_tokens"] / first["target_tokens"]:.2f} times the
+tokens, cost {last["seconds_an_epoch"] / first["seconds_an_epoch"]:.2f} times the time.
+{check}
+The preset's model at half, once and twice its width, on {last["pairs"]:,} pairs. The operations are those of all matrix
+products of an update of {batch["sentences"]} pairs of {batch["length"]} tokens, the mean batch; they were counted.
+
+{table(columns, sizes)}
+{machine_of(training)}"""
+
+
+def about_decoding(decoding: Mapping[str, Any]) -> str:
+    rows, sentences = [], []
+    for name, points in decoding["decoders"].items():
+        rows += [
+            (name, point["length"], f"{point['seconds']:.3f}", f"{1000 * point['seconds'] / point['length']:.2f}")
+            for point in points
+        ]
+        longest = points[-1]["length"]
+        above = 100 if longest > 100 else 20
+        power = exponent(points, above)
+        if power is None or len(points) < 4:
+            continue
+        polynomial = ""
+        if "without" not in name:
+            constant, linear, quadratic = fit(
+                [point["length"] for point in points], [point["seconds"] for point in points], 2
+            )
+            share = quadratic * longest**2 / (constant + linear * longest + quadratic * longest**2)
+            polynomial = (
+                f"{1000 * constant:.1f} ms {1000 * linear:+.2f} ms · n {1e6 * quadratic:+.2f} µs · n², "
+                f"the last term {100 * share:.0f} % of the sum at {longest} tokens; "
+            )
+        sentences.append(f"- {name}: {polynomial}from {above} to {longest} tokens the time grows as n^{power:.2f}")
+    fits = "\n".join(["What was found, in polynomials of least relative error:\n", *sentences, ""]) if sentences else ""
+    return f"""## Decoding, by length
+
+One sentence of n tokens into n tokens, by a model of the `laptop` preset's sizes, with random weights, kept from
+ending: {decoding["model"]["parameters"]:,} parameters, threads: {decoding["machine"]["threads"]}, the median of
+{decoding["rounds"]} rounds. With the cache, a token costs its way through the layers, and attention to every token
+before it: together a term in n and one in n². Without the cache all tokens go through the layers again for each new
+one: terms in n² and n³. In beam search with the cache the hypotheses share one, which holds the tokens of all, so that
+its term in n² is greater by the square of the beam.
+
+{table(("decoder", "tokens", "seconds", "ms a token"), rows)}
+{fits}
+{machine_of(decoding)}"""
+
+
+def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
+    sections = []
+    for preset in ("gpu", "paper"):
+        rows = []
+        for link, bandwidth in LINKS.items():
+            cost = planned_cost(preset, bandwidth, training, steps)
+            rows += [
+                (
+                    link,
+                    n,
+                    f"{1000 * cost.seconds(n):.2f}",
+                    f"{1000 * cost.exchange(n):.2f}",
+                    f"{cost.speed_up(n):.2f}",
+                    f"{100 * cost.speed_up(n) / n:.0f} %",
+                )
+                for n in PLANNED
+            ]
+        step = (
+            f"an update measured on one GPU, {1000 * steps[preset]:.1f} ms"
+            if preset in steps
+            else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations an update, counted"
+        )
+        head = ("link", "GPUs", "ms an update", "of them to sum gradients", "times as many", "efficiency")
+        sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters, {step}.\n\n{table(head, rows)}")
+    links = ", ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())
+    tables = "\n".join(sections)
+    return f"""## Four and eight GPUs, on paper
+
+The same T(n). The parameters were counted, and the operations too; assumed are
+
+- {SUSTAINED_FLOPS / 1e12:.0f} · 10¹² operations a second in matrix products, a third of an A100's peak in bfloat16, for
+  a preset whose update was not measured on a GPU (`--gpu-step PRESET=SECONDS` takes what was);
+- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for Adam, and
+  {BYTES_OF_COPIES} for the copies of the gradients;
+- {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
+- that nothing overlaps: `Processes.sum_gradients` begins when the last gradient is there.
+
+{tables}
+Left out are the starts of some hundred kernels an update, which each GPU makes however small its share, and products
+too small to fill a GPU. So this is the best to be hoped for, and the further off, the smaller the share: with n GPUs,
+raise `max_tokens`.
+"""
+
+
+def write_report(figures: Mapping[str, Any], folder: Path) -> str:
+    """Write `scaling.png` and `README.md` into the folder.
+
+    Args:
+        figures: as `scaling.py` measures them: `processes`, `training`, `decoding`, those there are; and
+            `gpu_step_seconds`, by preset, if they were given.
+        folder: is there already.
+
+    Returns:
+        The text of the README.
+    """
+    text = draw(figures, folder / "scaling.png")
+    sections = [
+        f"# {folder.name.replace('_', ': ')}\n\nWritten by `benchmarks/scaling.py` from `figures.json`.\n\n"
+        f"![{text}](scaling.png)\n"
+    ]
+    if "processes" in figures:
+        sections.append(about_processes(figures["processes"]))
+    if "training" in figures:
+        sections.append(about_training(figures["training"]))
+        sections.append(about_gpus(figures["training"], figures.get("gpu_step_seconds", {})))
+    if "decoding" in figures:
+        sections.append(about_decoding(figures["decoding"]))
+    readme = wrapped("\n".join(sections)) + "\n"
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    return readme
