@@ -7,7 +7,7 @@ from torch import nn
 from transformer_lab.data.batches import bucketed_batches
 from transformer_lab.model import LayerNorm, Transformer, TransformerConfig
 from transformer_lab.training.fast import ByteDropout, FastGradients, OutputLayerLoss
-from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 
 
 def small_model(**changes) -> Transformer:
@@ -39,6 +39,34 @@ def test_gradients_are_those_of_the_plain_step(changes):
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         # The softmax is float32 inside, so that its rounding, 6e-8, is what may differ.
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
+
+
+class TwoMinds(nn.Module):
+    """Dropout that is the same in every run: the second half of a batch sees other numbers than the first."""
+
+    def forward(self, x):
+        first, second = x.chunk(2)
+        return torch.cat([first, second * torch.linspace(0.5, 1.5, x.size(-1), dtype=x.dtype)])
+
+
+@pytest.mark.parametrize("pieces", [512, 4])
+@pytest.mark.parametrize("changes", [{}, {"tie": False, "norm_first": True}])
+def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes, pieces, monkeypatch):
+    """The fast path has its own formula for them, and puts the two passes of a token side by side."""
+    monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", pieces)
+    model, batch = small_model(**changes).double(), some_batch()
+    model.positional_encoding.dropout = TwoMinds()
+    twice = batch.repeated(2)
+    logits = model(twice.source, shift_target(twice.target)[0])
+    labels = shift_target(batch.target)[1]
+    loss = consistency_loss(*logits.chunk(2), labels, 0.1, 0, consistency=5.0)
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+    plain, _ = plain_gradients(model, twice, 0.1)
+    assert loss > 1.05 * plain  # the passes do disagree
+    fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0, consistency=5.0)
+    assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # float32 sums, as above
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
 
 

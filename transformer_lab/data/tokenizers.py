@@ -6,7 +6,7 @@ Both tokenizers have the same methods, and the same ids for the four special tok
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -129,30 +129,52 @@ class BpeTokenizer:
         spaced = [(" " + normalize(sentence)).rstrip() for sentence in sentences]
         if dropout:
             # The library has a dropout of its own, but no seed for it, and a run must be repeatable.
-            random = Random(seed)
+            draw, known = Random(seed).random, {}
             pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str
             return [
-                [index for piece, _ in pieces(sentence) for index in self._spell(piece, dropout, random)]
+                [index for piece, _ in pieces(sentence) for index in self._spell(piece, dropout, draw, known)]
                 for sentence in spaced
             ]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(spaced)]
 
-    def _spell(self, piece: str, dropout: float, random: Random) -> list[int]:
-        """Ids of a piece; before each merge every possible merge is struck out with probability `dropout`."""
+    def _spell(
+        self,
+        piece: str,
+        dropout: float,
+        draw: Callable[[], float],
+        known: dict[tuple[str, ...], list[tuple[str, ...]]],
+    ) -> list[int]:
+        """Ids of a piece: at every step each possible merge is skipped with probability `dropout`, and of those that
+        are left the one that was learnt first is carried out. It ends when none is left (Provilkov et al., algorithm 1).
+
+        `known` remembers what can be made of symbols: most words come again and again.
+        """
+        symbols: tuple[str, ...] | None = self._smallest_symbols(piece)
+        while symbols is not None:
+            spelling = symbols
+            if spelling not in known:
+                known[spelling] = self._merged_once(spelling)
+            # In this order, nothing need be drawn for the merges after the first that is not skipped.
+            symbols = next((merged for merged in known[spelling] if draw() >= dropout), None)
+        return [self._ids[symbol] for symbol in spelling]
+
+    def _smallest_symbols(self, piece: str) -> tuple[str, ...]:
+        """The characters of a piece, those outside the alphabet in bytes."""
         symbols = []
         for character in piece:
             in_bytes = [self._bytes[byte] for byte in character.encode("utf-8")]
             symbols += [character] if character in self._ids else in_bytes
-        while True:
-            possible = [
-                (self._rank[pair], position)
-                for position, pair in enumerate(pairwise(symbols))
-                if pair in self._rank and random.random() >= dropout
-            ]
-            if not possible:
-                return [self._ids[symbol] for symbol in symbols]
-            _, position = min(possible)
-            symbols[position : position + 2] = ["".join(symbols[position : position + 2])]
+        return tuple(symbols)
+
+    def _merged_once(self, symbols: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The symbols after one merge, for every merge that is possible, in the order in which merges were learnt."""
+        possible = sorted(
+            (self._rank[pair], position) for position, pair in enumerate(pairwise(symbols)) if pair in self._rank
+        )
+        return [
+            (*symbols[:position], symbols[position] + symbols[position + 1], *symbols[position + 2 :])
+            for _, position in possible
+        ]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The sentence that the ids spell; special tokens are left out."""

@@ -44,6 +44,9 @@ class Preset:
     weight_decay: float = 0.0  # AdamW's
     clip_norm: float = 1.0  # the largest norm of an update's gradient; 0 never clips
     label_smoothing: float = 0.1  # section 5.4
+    consistency: float = 0.0  # R-Drop: weight of the disagreement of two passes that drop different numbers; 0: one pass
+    bpe_dropout: float = 0.0  # probability that a merge is skipped in spelling a training pair, newly in each epoch
+    bpe_dropout_on: Literal["both", "source", "target"] = "both"  # the sides that bpe_dropout spells anew
     precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
     attention: Literal["explicit", "fused"] = "fused"  # the paper's formula as written, or torch's kernel
     fast: bool = True  # on a CPU, the copy of the model in fast.py computes the gradients
@@ -82,12 +85,19 @@ class Preset:
         for field in ("peak_rate", "learning_rate_scale", "eps"):
             if getattr(self, field) <= 0:
                 raise InputError(f"{field} is {getattr(self, field)}, but must be greater than 0")
-        for field in ("weight_decay", "clip_norm", "alpha", "seed"):
+        for field in ("weight_decay", "clip_norm", "consistency", "alpha", "seed"):
             if getattr(self, field) < 0:
                 raise InputError(f"{field} is {getattr(self, field)}, but must not be negative")
         for field in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, field) < 1:
                 raise InputError(f"{field} is {getattr(self, field)}, but must be at least 0 and less than 1")
+        if not 0 <= self.bpe_dropout <= 1:
+            raise InputError(f"bpe_dropout is {self.bpe_dropout}, but must be from 0 to 1, which spells in characters")
+        if self.bpe_dropout and self.tokenizer != "bpe":
+            raise InputError(
+                f"bpe_dropout skips merges of byte pairs, but the tokenizer {self.tokenizer} has none: "
+                "set bpe_dropout to 0, or tokenizer to bpe"
+            )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise InputError(f"betas are {self.betas}, but each must be at least 0 and less than 1")
         if self.train_limit is not None and self.train_limit < 1:
