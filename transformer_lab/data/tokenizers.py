@@ -145,7 +145,7 @@ class BpeTokenizer:
         known: dict[tuple[str, ...], list[tuple[str, ...]]],
     ) -> list[int]:
         """Ids of a piece: at every step each possible merge is skipped with probability `dropout`, and of those that
-        are left the one that was learnt first is carried out. It ends when none is left (Provilkov et al., algorithm 1).
+        are left the one that was learnt first is carried out, until none is left (Provilkov et al., algorithm 1).
 
         `known` remembers what can be made of symbols: most words come again and again.
         """
