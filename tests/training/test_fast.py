@@ -53,7 +53,7 @@ class TwoMinds(nn.Module):
 
     def forward(self, x):
         first, second = x.chunk(2)
-        return torch.cat([first, second * torch.linspace(0.5, 1.5, x.size(-1), dtype=x.dtype)])
+        return torch.cat([first, second * torch.linspace(-1, 2, x.size(-1), dtype=x.dtype)])
 
 
 @pytest.mark.parametrize("pieces", [512, 4])
@@ -69,7 +69,7 @@ def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes
     loss = consistency_loss(*logits.chunk(2), labels, 0.1, 0, consistency=5.0)
     expected = torch.autograd.grad(loss, list(model.parameters()))
     plain, _ = plain_gradients(model, twice, 0.1)
-    assert loss > 1.05 * plain  # the passes do disagree
+    assert loss > plain + 0.05  # the passes do disagree
     fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0, consistency=5.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # float32 sums, as above
     for parameter, gradient in zip(model.parameters(), expected, strict=True):

@@ -61,7 +61,8 @@ class BpeTokenizer:
         self.tokens = list(tokens)  # the token of each id
         self.merges = [(left, right) for left, right in merges]
         self._ids = {token: index for index, token in enumerate(self.tokens)}
-        self._rank = {pair: rank for rank, pair in enumerate(self.merges)}
+        self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
+        self._joined = [self._ids[left + right] for left, right in self.merges]  # what the merge of each rank gives
         model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
         self._tokenizer = Tokenizer(model)
         self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces), "isolated")
@@ -138,43 +139,35 @@ class BpeTokenizer:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(spaced)]
 
     def _spell(
-        self,
-        piece: str,
-        dropout: float,
-        draw: Callable[[], float],
-        known: dict[tuple[str, ...], list[tuple[str, ...]]],
-    ) -> list[int]:
+        self, piece: str, dropout: float, draw: Callable[[], float], known: dict[tuple[int, ...], list[tuple[int, int]]]
+    ) -> tuple[int, ...]:
         """Ids of a piece: at every step each possible merge is skipped with probability `dropout`, and of those that
         are left the one that was learnt first is carried out, until none is left (Provilkov et al., algorithm 1).
 
-        `known` remembers what can be made of symbols: most words come again and again.
+        `known` remembers which merges are possible where: most words come again and again.
         """
-        symbols: tuple[str, ...] | None = self._smallest_symbols(piece)
-        while symbols is not None:
-            spelling = symbols
-            if spelling not in known:
-                known[spelling] = self._merged_once(spelling)
-            # In this order, nothing need be drawn for the merges after the first that is not skipped.
-            symbols = next((merged for merged in known[spelling] if draw() >= dropout), None)
-        return [self._ids[symbol] for symbol in spelling]
+        ids = self._smallest(piece)
+        while True:
+            if ids not in known:
+                known[ids] = sorted(
+                    (self._rank[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in self._rank
+                )
+            for rank, place in known[ids]:
+                if draw() >= dropout:  # the merges after it need not be drawn for
+                    ids = (*ids[:place], self._joined[rank], *ids[place + 2 :])
+                    break
+            else:
+                return ids
 
-    def _smallest_symbols(self, piece: str) -> tuple[str, ...]:
-        """The characters of a piece, those outside the alphabet in bytes."""
-        symbols = []
+    def _smallest(self, piece: str) -> tuple[int, ...]:
+        """Ids of the characters of a piece, those outside the alphabet in bytes."""
+        ids: list[int] = []
         for character in piece:
-            in_bytes = [self._bytes[byte] for byte in character.encode("utf-8")]
-            symbols += [character] if character in self._ids else in_bytes
-        return tuple(symbols)
-
-    def _merged_once(self, symbols: tuple[str, ...]) -> list[tuple[str, ...]]:
-        """The symbols after one merge, for every merge that is possible, in the order in which merges were learnt."""
-        possible = sorted(
-            (self._rank[pair], position) for position, pair in enumerate(pairwise(symbols)) if pair in self._rank
-        )
-        return [
-            (*symbols[:position], symbols[position] + symbols[position + 1], *symbols[position + 2 :])
-            for _, position in possible
-        ]
+            if character in self._ids:
+                ids.append(self._ids[character])
+            else:
+                ids += [self._ids[self._bytes[byte]] for byte in character.encode("utf-8")]
+        return tuple(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The sentence that the ids spell; special tokens are left out."""
