@@ -172,9 +172,11 @@ def configuration_of(run: Path) -> dict[str, Any]:
 
 
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
-    """Seconds from the start of the command until an epoch's validation BLEU was at least `bleu`; None: never."""
+    """Seconds from the start of the command until a validation BLEU was at least `bleu`: that of an epoch, which is
+    greedy, or the one with a beam at the end. None: it never was.
+    """
     for record in read_metrics(folder / "metrics.jsonl"):
-        if record["kind"] == "epoch" and (record["validation_bleu"] or 0.0) >= bleu:
+        if record["kind"] != "step" and (record["validation_bleu"] or 0.0) >= bleu:
             return round(before_training + record["seconds"], 1)
     return None
 
