@@ -56,6 +56,7 @@ class TwoMinds(nn.Module):
         return torch.cat([first, second * torch.linspace(-1, 2, x.size(-1), dtype=x.dtype)])
 
 
+@pytest.mark.filterwarnings("ignore:In CPU autocast")  # `TwoMinds` is a foreign part, and autocast knows no float64
 @pytest.mark.parametrize("pieces", [512, 4])
 @pytest.mark.parametrize("changes", [{}, {"tie": False, "norm_first": True}])
 def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes, pieces, monkeypatch):

@@ -125,11 +125,12 @@ def update_weights(
         losses[index] = loss.detach()
     losses = processes.sum_gradients(model.parameters(), losses)
     norm = nn.utils.clip_grad_norm_(model.parameters(), preset.clip_norm or math.inf)
-    if torch.isfinite(losses).all() and torch.isfinite(norm):
+    *loss_parts, norm = torch.cat([losses, norm.view(1)]).tolist()  # one wait for the GPU, not one for each number
+    if all(map(math.isfinite, [*loss_parts, norm])):
         optimizer.step()
         if fast:
             fast.follow()
-    return losses.tolist(), norm.item()
+    return loss_parts, norm
 
 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
