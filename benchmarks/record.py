@@ -171,6 +171,14 @@ def configuration_of(run: Path) -> dict[str, Any]:
     return training["configuration"]
 
 
+def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs of a record have in common: all but the seed, and but the length penalty of the choice at the end,
+    in whose place the record has its own. A field that is younger than a run had its default's effect.
+    """
+    preset = as_recorded(Preset(name="")) | configuration["preset"] | {"seed": None, "alpha": None}
+    return {**configuration, "preset": preset}
+
+
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
     """Seconds from the start of the command until a validation BLEU was at least `bleu`: that of an epoch, which is
     greedy, or the one with a beam at the end. None: it never was.
@@ -199,9 +207,7 @@ def write_record(
         raise InputError(f"{folder} is there already: give another --name")
     configurations = [configuration_of(run) for run in runs]
     for run, other in zip(runs, configurations, strict=True):
-        if other | {"preset": other["preset"] | {"seed": 0}} != configurations[0] | {
-            "preset": configurations[0]["preset"] | {"seed": 0}
-        }:
+        if kind_of(other) != kind_of(configurations[0]):
             raise InputError(f"{run} and {runs[0]} differ in more than the seed: they make two records")
     seeds = [other["preset"]["seed"] for other in configurations]
     if len(set(seeds)) < len(seeds):
