@@ -55,7 +55,7 @@ class Preset:
     average: int = 5  # checkpoints of the last so many epochs are averaged at the end
     beam_size: int = 4  # for the choice at the end; the scores on the way are greedy
     alpha: float = DEFAULT_ALPHA  # of the length penalty; more makes longer sentences
-    seed: int = 1  # of the first weights, the order of the pairs and dropout
+    seed: int = 1  # of the first weights, the order and the spelling of the pairs, and dropout
 
     def __post_init__(self) -> None:
         for field, hint in get_type_hints(Preset).items():
