@@ -223,9 +223,10 @@ def write_record(
         measured.append(figures)
         kept = unfinished / f"seed_{figures['seed']}"
         kept.mkdir(parents=True)
-        for name in ("training.json", "metrics.jsonl", "log.txt"):
-            if (run / name).exists():
-                shutil.copyfile(run / name, kept / name)
+        for name in ("training.json", "metrics.jsonl"):
+            shutil.copyfile(run / name, kept / name)
+        if (run / "log.txt").exists():
+            (kept / "log.txt").write_text(without_progress_bars(run / "log.txt"), encoding="utf-8")
         for name, lines in translations.items():
             (kept / f"{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         print(f"seed {figures['seed']}: " + ", ".join(f"{n} {s['bleu']:.2f}" for n, s in figures["scores"].items()))
@@ -246,6 +247,11 @@ def write_record(
     (unfinished / "README.md").write_text(readme(folder.name, record), encoding="utf-8")
     unfinished.replace(folder)
     return record
+
+
+def without_progress_bars(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines()]  # bars end in a carriage return
+    return "".join(line + "\n" for line in lines if line and "step/s]" not in line and "s/step]" not in line)
 
 
 def summary(scores: Sequence[float]) -> dict[str, float | None]:
@@ -328,15 +334,28 @@ def middle_seed(record: Mapping[str, Any], test: str) -> int:
     return ranked[(len(ranked) - 1) // 2]["seed"]
 
 
+def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str]) -> str:
+    """sacreBLEU's test of `systems`, the old one and the new one, each a name and its translations."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    (old_name, old), (new_name, new) = systems
+    if old == new:  # sacreBLEU's p would be its smallest: no resample has a greater difference than none
+        return f"paired bootstrap of {new_name} and {old_name}: the translations are the same"
+    signatures, found = PairedTest(systems, {"BLEU": BLEU()}, [references], test_type="bs")()
+    of_old, of_new = found["BLEU"]
+    return (
+        f"paired bootstrap of {new_name} ({of_new.score:.2f}) and {old_name} ({of_old.score:.2f}): "
+        f"p = {of_new.p_value:.4f}, {signatures['BLEU']}"
+    )
+
+
 def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
     """Whether the new record beats the old one, as lines to be shown beside it.
 
     Raises:
         InputError: a folder holds no record, or the two are of different corpora or directions.
     """
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
     for folder in (new_folder, old_folder):
         if not (folder / "record.json").exists():
             raise InputError(f"{folder} holds no record: make one with replay or collect")
@@ -354,16 +373,11 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
         seed = middle_seed(record, test)
         lines = (folder / f"seed_{seed}" / f"{test}.txt").read_text(encoding="utf-8").split("\n")[:-1]
         systems.append((f"{folder.name}, seed {seed}", lines))
-    references = [[reference for _, reference in corpus.tests[test]]]
-    bootstrap = PairedTest(systems, {"BLEU": BLEU()}, references, test_type="bs")
-    signatures, found = bootstrap()
-    of_old, of_new = found["BLEU"]
     lines = [
         f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds, "
         f"before {statistics.mean(scores[1]):.2f} over {len(scores[1])}",
         "Welch's t-test, one-sided: " + ("needs two seeds at least" if chance is None else f"p = {chance:.4f}"),
-        f"paired bootstrap of {systems[1][0]} ({of_new.score:.2f}) and {systems[0][0]} ({of_old.score:.2f}): "
-        f"p = {of_new.p_value:.4f}, {signatures['BLEU']}",
+        paired_bootstrap(systems, [reference for _, reference in corpus.tests[test]]),
     ]
     enough = len(scores[0]) >= SEEDS_THAT_COUNT
     if chance is not None and chance < SIGNIFICANT and enough:
