@@ -1,12 +1,13 @@
 """How much faster test2016 is translated in batches and with a cache than in the plain loop.
 
-    python benchmarks/decoding.py [MODEL_FOLDER] [--data-dir FOLDER] [--sample 60 | --all] [--threads 2]
+    python benchmarks/decoding.py [MODEL_FOLDER] [--data-dir FOLDER] [--sample 60 | --all] [--threads 2] [--device cuda]
 
 The plain loop is `beam_search` on one sentence at a time, without a cache; `Translator.translate` is what the command
 uses. Both have the same weights, the same attention kernel, beam 4 and the same limits, and must give the same
 translations. The plain loop runs on a sample, evenly spaced over the test set (`--all`: on all of it), and its mean
 time for a sentence is compared with that of `translate` on all 1,000. The two take turns, so that whatever else the
-machine does meets both. Prints both times and their ratio and writes them to `results/decoding.json`.
+machine does meets both. Prints both times and their ratio and writes them to `results/decoding.json`, those of a GPU to
+`results/decoding_cuda.json`.
 """
 
 import argparse
@@ -23,16 +24,17 @@ from transformer_lab.data import load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator, beam_search
 from transformer_lab.decoding.translator import PRETRAINED
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "decoding.json"
+RESULTS = Path(__file__).resolve().parent.parent / "results"
 BEAM_SIZE = 4
 ROUNDS = 3
 
 
 def plain_loop(translator: Translator, sentences: list[str]) -> list[str]:
     """What `Translator.translate` gives, by the shortest way to write it."""
+    device = next(translator.model.parameters()).device
     translations = []
     for sentence in sentences:
-        source = torch.tensor([translator.tokenizer.encode_source(sentence)])  # (1, source)
+        source = torch.tensor([translator.tokenizer.encode_source(sentence)], device=device)  # (1, source)
         limit = min(source.size(1) + 50, translator.model.config.max_length)
         ids = beam_search(translator.model, source, BEAM_SIZE, DEFAULT_ALPHA, limit)[0]
         translations.append(translator.tokenizer.decode(ids))
@@ -52,10 +54,14 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=60, help="sentences for the plain loop")
     parser.add_argument("--all", action="store_true", help="all sentences for the plain loop: some minutes")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu", help="where the model computes, such as cuda")
+    parser.add_argument("--result", type=Path, help="the file to write, if not that of the device")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
+    device = torch.device(arguments.device)
     translator = Translator.load(arguments.model)
+    translator.model.to(device)
     sentences = [source for source, _ in load_corpus("multi30k", data_dir=arguments.data_dir).test]
     step = 1 if arguments.all else max(1, len(sentences) // arguments.sample)
     sample = sentences[::step]
@@ -99,10 +105,13 @@ def main() -> None:
             "d_ff": config.d_ff,
             "target_vocab": config.target_vocab,
         },
+        "device": device.type,
         "machine": describe_machine(),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    of_device = RESULTS / ("decoding.json" if device.type == "cpu" else f"decoding_{device.type}.json")
+    result_file = arguments.result or of_device
+    result_file.parent.mkdir(exist_ok=True)
+    result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"batches and cache: {result['seconds']} s for {len(sentences)}, {fast_milliseconds:.2f} ms a sentence")
     print(f"plain loop: {plain_milliseconds:.1f} ms a sentence, measured on {len(sample)}")
     print(f"ratio {result['ratio']}; the same translation for {result['same_translations']} sentences")

@@ -1,15 +1,23 @@
-"""How much faster the `laptop` preset trains than the same model with torch's default attention kernel in float32.
+"""How much faster a preset trains than the same model trained in a plainer way.
 
     python benchmarks/training.py [--data-dir FOLDER] [--rounds 8] [--updates 6]
+    python benchmarks/training.py --preset gpu --against plain-loop --device cuda
 
-Both train on the same batches of Multi30k, in turn, so that whatever else the machine does meets both. Prints target
-tokens a second of each and the ratio, and writes them to `results/training_throughput.json`.
+`--against default-kernel`, which is the default, is the same model in float32 with torch's default attention kernel, on
+the same batches. `--against plain-loop` is what most tutorials have: attention as written, masks made anew in every
+step, float32 without TF32, Adam in a Python loop over the parameters, 128 random sentences a batch however long they
+are, and `loss.item()` after each step. With consistency training our side does two passes where it does one.
+
+The two take turns, so that whatever else the machine does meets both. Prints target tokens a second of each and the
+ratio, and writes them to `results/training_throughput.json`; on a GPU, or against the plain loop, to a file of its own.
 """
 
 import argparse
 import json
+import random
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,27 +25,31 @@ import torch
 from environment import describe_machine
 
 from transformer_lab.data import load_corpus
-from transformer_lab.data.batches import Batch, bucketed_batches
+from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.data.tokenizers import Tokenizer, train_tokenizer
 from transformer_lab.model import Transformer, fused_attention, set_attention
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.loss import label_smoothing_loss, shift_target
 from transformer_lab.training.presets import Preset, find_preset
+from transformer_lab.training.records import peak_memory_mib
 from transformer_lab.training.steps import build_optimizer, computing_precision, train_step, update_weights
-from transformer_lab.training.trainer import encode_pairs, new_model
+from transformer_lab.training.trainer import EncodedPairs, encode_pairs, new_model
 
-RESULT = Path(__file__).resolve().parent.parent / "results" / "training_throughput.json"
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+SENTENCES_OF_PLAIN_BATCH = 128
 
 
 class AsTrained:
     """The preset as `transformer-lab train` runs it."""
 
-    def __init__(self, preset: Preset, tokenizer: Tokenizer) -> None:
+    def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
         self.preset = preset
-        self.model = new_model(preset, tokenizer, Transformer)
+        self.model = new_model(preset, tokenizer, Transformer).to(device)
         self.optimizer = build_optimizer(self.model, preset)
-        self.precision = computing_precision(preset, torch.device("cpu"))
-        self.fast = FastGradients(self.model, self.precision) if preset.fast else None
+        self.precision = computing_precision(preset, device)
+        self.fast = FastGradients(self.model, self.precision) if preset.fast and device.type == "cpu" else None
+        self.batches = batches_of_tokens(preset, tokenizer, encoded)
 
     def update(self, batch: Batch) -> None:
         update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, Processes(), self.fast)
@@ -46,64 +58,121 @@ class AsTrained:
 class DefaultKernel:
     """The same model in float32, with `F.scaled_dot_product_attention` left to choose its kernel."""
 
-    def __init__(self, preset: Preset, tokenizer: Tokenizer) -> None:
-        self.preset = preset
-        self.model = new_model(replace(preset, attention="explicit"), tokenizer, Transformer)
+    what = "with F.scaled_dot_product_attention's default kernel in float32"
+
+    def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
+        self.preset, self.device = preset, device
+        self.model = new_model(replace(preset, attention="explicit"), tokenizer, Transformer).to(device)
         set_attention(self.model, fused_attention)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps)
+        self.batches = batches_of_tokens(preset, tokenizer, encoded)
 
     def update(self, batch: Batch) -> None:
+        batch = batch.to(self.device)
         train_step(self.model, batch, self.optimizer, self.preset.label_smoothing, self.preset.clip_norm)
 
 
-def tokens_per_second(contender: AsTrained | DefaultKernel, batches: list[Batch]) -> float:
+class PlainLoop:
+    """The same model in the loop that most tutorials have."""
+
+    what = f"in a plain loop: explicit attention, float32, {SENTENCES_OF_PLAIN_BATCH} random sentences, .item() a step"
+
+    def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
+        self.preset, self.device = preset, device
+        self.model = new_model(replace(preset, attention="explicit"), tokenizer, Transformer).to(device)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, foreach=False, fused=False
+        )
+        self.batches = batches_of_sentences(encoded, tokenizer.pad_id)
+
+    def update(self, batch: Batch) -> None:
+        batch = batch.to(self.device)
+        decoder_input, labels = shift_target(batch.target)
+        self.optimizer.zero_grad()
+        logits = self.model(batch.source, decoder_input)  # makes its masks from the tokens, each time
+        loss = label_smoothing_loss(logits, labels, self.preset.label_smoothing, batch.pad_id)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
+        self.optimizer.step()
+        loss.item()
+
+
+AGAINST = {"default-kernel": DefaultKernel, "plain-loop": PlainLoop}
+
+
+def batches_of_tokens(preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs) -> Iterator[Batch]:
+    """The preset's batches, epoch after epoch."""
+    shuffle = torch.Generator().manual_seed(0)
+    while True:
+        yield from bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
+
+
+def batches_of_sentences(encoded: EncodedPairs, pad_id: int) -> Iterator[Batch]:
+    """So many random pairs, padded to the longest of them."""
+    chosen = random.Random(0)
+    pairs = range(len(encoded.sources))
+    while True:
+        indices = chosen.sample(pairs, min(SENTENCES_OF_PLAIN_BATCH, len(pairs)))
+        sides = [pad_batch([side[index] for index in indices], pad_id) for side in (encoded.sources, encoded.targets)]
+        yield Batch(*sides, pad_id, indices)
+
+
+def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop, updates: int) -> float:
+    batches = [next(contender.batches) for _ in range(updates)]
     start = time.perf_counter()
     for batch in batches:
         contender.update(batch)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return sum(batch.target_tokens for batch in batches) / (time.perf_counter() - start)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--against", choices=AGAINST, default="default-kernel")
+    parser.add_argument("--device", default="cpu", help="where both train, such as cuda")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--updates", type=int, default=6, help="of each contender in a round")
+    parser.add_argument("--pairs", type=int, help="take only the first so many training pairs")
+    parser.add_argument("--result", type=Path, help="the file to write, if not that of the contender and the device")
     arguments = parser.parse_args()
 
-    preset = find_preset("laptop")
-    train_pairs = load_corpus(preset.corpus, data_dir=arguments.data_dir).train
+    preset, device = find_preset(arguments.preset), torch.device(arguments.device)
+    train_pairs = load_corpus(preset.corpus, data_dir=arguments.data_dir).train[: arguments.pairs]
     tokenizer = train_tokenizer(preset.tokenizer, train_pairs, vocab_size=preset.vocab_size)
     encoded = encode_pairs(tokenizer, train_pairs, "training", preset)
-    shuffle = torch.Generator().manual_seed(0)
-    batches = bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
-    ours, default = AsTrained(preset, tokenizer), DefaultKernel(preset, tokenizer)
+    ours, plain = (kind(preset, tokenizer, encoded, device) for kind in (AsTrained, AGAINST[arguments.against]))
 
-    for contender in (ours, default):  # the first updates build kernels and touch memory
-        tokens_per_second(contender, batches[:2])
+    for contender in (ours, plain):  # the first updates build kernels and touch memory
+        tokens_per_second(contender, min(arguments.updates, 5))
     rounds = []
     for number in range(arguments.rounds):
-        chosen = [batches[(number * arguments.updates + index) % len(batches)] for index in range(arguments.updates)]
-        pair = (ours, default) if number % 2 == 0 else (default, ours)
-        speeds = {contender: tokens_per_second(contender, chosen) for contender in pair}
-        rounds.append((speeds[ours], speeds[default]))
-        print(f"round {number + 1}: {speeds[ours]:,.0f} and {speeds[default]:,.0f} tokens/s", flush=True)
+        pair = (ours, plain) if number % 2 == 0 else (plain, ours)
+        speeds = {contender: tokens_per_second(contender, arguments.updates) for contender in pair}
+        rounds.append((speeds[ours], speeds[plain]))
+        print(f"round {number + 1}: {speeds[ours]:,.0f} and {speeds[plain]:,.0f} tokens/s", flush=True)
     ratios = [fast / slow for fast, slow in rounds]
+    name = arguments.against.replace("-", "_")
     result = {
-        "what": "target tokens a second in training, the laptop preset and the same model with "
-        "F.scaled_dot_product_attention's default kernel in float32",
-        "laptop": round(statistics.median(fast for fast, _ in rounds)),
-        "default_kernel_float32": round(statistics.median(slow for _, slow in rounds)),
+        "what": f"target tokens a second in training on {device.type}: the preset {preset.name}, and the same model "
+        + AGAINST[arguments.against].what,
+        preset.name: round(statistics.median(fast for fast, _ in rounds)),
+        f"{name}_float32": round(statistics.median(slow for _, slow in rounds)),
         "ratio": round(statistics.median(ratios), 3),
         "ratio_of_each_round": [round(ratio, 3) for ratio in ratios],
         "updates_a_round": arguments.updates,
+        "peak_memory_mib": round(peak_memory_mib(device)),  # of both together
         "preset": asdict(preset),
         "machine": describe_machine(),
     }
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(
-        f"laptop {result['laptop']:,} tokens/s, default kernel in float32 {result['default_kernel_float32']:,} tokens/s"
-    )
+    usual = arguments.against == "default-kernel" and device.type == "cpu" and preset.name == "laptop"
+    of_run = RESULTS / f"training_throughput{'' if usual else f'_{preset.name}_{name}_{device.type}'}.json"
+    result_file = arguments.result or of_run
+    result_file.parent.mkdir(exist_ok=True)
+    result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(f"{preset.name} {result[preset.name]:,} tokens/s, {arguments.against} {result[f'{name}_float32']:,} tokens/s")
     print(f"ratio {result['ratio']}, from {min(ratios):.2f} to {max(ratios):.2f}")
 
 

@@ -163,7 +163,7 @@ METAVARS = {
 @app.command()
 @with_preset_options
 def train(
-    preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu or paper.")],
+    preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu, gpu-sprint or paper.")],
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FOLDER", help="A new folder; without, runs/PRESET.")
     ] = None,

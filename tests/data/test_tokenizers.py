@@ -1,5 +1,8 @@
 import json
 import unicodedata
+from collections import Counter
+from itertools import product
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -245,6 +248,63 @@ def test_dropout_of_almost_nothing_spells_as_the_library_does(multi30k, bpe):
     """The seeded spelling is this package's own; without a merge left out it must agree with the library's."""
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
+
+
+# In the order in which they were learnt.
+TOY_MERGES = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "ab")]
+
+
+@pytest.fixture(scope="module")
+def toy_bpe(small_bpe) -> BpeTokenizer:
+    specials_and_bytes = small_bpe.tokens[:260]
+    return BpeTokenizer("de", "en", [*specials_and_bytes, *" abc", "ab", "bc", "abc", "abcab"], TOY_MERGES)
+
+
+def spellings_by_enumeration(symbols: tuple[str, ...], dropout: float) -> Counter:
+    """The probability of every spelling: all ways to strike out merges at a step, and so on from what each leads to."""
+    places = [index for index in range(len(symbols) - 1) if symbols[index : index + 2] in TOY_MERGES]
+    if not places:
+        return Counter({symbols: 1.0})
+    spellings: Counter = Counter()
+    for struck in product([True, False], repeat=len(places)):
+        probability = prod(dropout if out else 1 - dropout for out in struck)
+        left = [place for place, out in zip(places, struck, strict=True) if not out]
+        if not left:
+            spellings[symbols] += probability
+            continue
+        place = min(left, key=lambda place: (TOY_MERGES.index(symbols[place : place + 2]), place))
+        merged = (*symbols[:place], symbols[place] + symbols[place + 1], *symbols[place + 2 :])
+        for spelling, after in spellings_by_enumeration(merged, dropout).items():
+            spellings[spelling] += probability * after
+    return spellings
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_dropout_gives_each_spelling_as_often_as_the_algorithm_does(toy_bpe, dropout):
+    """A merge that is struck out once and for all, or a draw for the best merge alone, would give other frequencies."""
+    expected = spellings_by_enumeration(tuple("abcab"), dropout)
+    count = 20_000
+    drawn = Counter(
+        tuple(toy_bpe.tokens[index] for index in ids[1:-1])  # without the space before the word, and eos
+        for ids in toy_bpe.encode_sources(["abcab"] * count, dropout, seed=4)
+    )
+    assert sum(expected.values()) == pytest.approx(1.0)
+    assert drawn.keys() <= expected.keys()
+    for spelling, probability in expected.items():
+        five_deviations = 5 * (count * probability * (1 - probability)) ** 0.5
+        assert abs(drawn[spelling] - count * probability) <= five_deviations, spelling
+
+
+def test_dropout_of_one_leaves_characters_and_of_zero_every_merge(toy_bpe, small_bpe):
+    def spelled(tokenizer, sentences, dropout):
+        encoded = tokenizer.encode_targets(sentences, dropout)
+        return [[tokenizer.tokens[index] for index in ids[1:-1]] for ids in encoded]
+
+    assert spelled(toy_bpe, ["abcab"], 1.0) == [[" ", *"abcab"]]
+    assert spelled(toy_bpe, ["abcab"], 0.0) == [[" ", "abcab"]]
+    sentences = [english for _, english in PAIRS[:4]]
+    assert spelled(small_bpe, sentences, 1.0) == [[*(" " + sentence)] for sentence in sentences]
+    assert small_bpe.encode_targets(sentences, 0.0, seed=3) == small_bpe.encode_targets(sentences)
 
 
 # --- words by spaCy ---

@@ -1,13 +1,19 @@
 """The fast path must compute what the paper's code computes: a faster wrong gradient would train a worse model."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from transformer_lab.data.batches import bucketed_batches
-from transformer_lab.model import LayerNorm, Transformer, TransformerConfig
+from transformer_lab.data.batches import bucketed_batches, pad_batch
+from transformer_lab.decoding import beam_search, cached_beam_search, cached_greedy_decode, greedy_decode
+from transformer_lab.model import LayerNorm, Transformer, TransformerConfig, fused_attention, set_attention
+from transformer_lab.training.distributed import Processes
 from transformer_lab.training.fast import ByteDropout, FastGradients, OutputLayerLoss
-from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
+from transformer_lab.training.presets import PRESETS
+from transformer_lab.training.steps import build_optimizer, learning_rate, update_weights
 
 
 def small_model(**changes) -> Transformer:
@@ -40,6 +46,54 @@ def test_gradients_are_those_of_the_plain_step(changes):
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         # The softmax is float32 inside, so that its rounding, 6e-8, is what may differ.
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
+
+
+class TwoMinds(nn.Module):
+    """Dropout that is the same in every run: the second half of a batch sees other numbers than the first."""
+
+    def forward(self, x):
+        first, second = x.chunk(2)
+        return torch.cat([first, second * torch.linspace(-1, 2, x.size(-1), dtype=x.dtype)])
+
+
+@pytest.mark.filterwarnings("ignore:In CPU autocast")  # `TwoMinds` is a foreign part, and autocast knows no float64
+@pytest.mark.parametrize("pieces", [512, 4])
+@pytest.mark.parametrize("changes", [{}, {"tie": False, "norm_first": True}])
+def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes, pieces, monkeypatch):
+    """The fast path has its own formula for them, and puts the two passes of a token side by side."""
+    monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", pieces)
+    model, batch = small_model(**changes).double(), some_batch()
+    model.positional_encoding.dropout = TwoMinds()
+    twice = batch.repeated(2)
+    logits = model(twice.source, shift_target(twice.target)[0])
+    labels = shift_target(batch.target)[1]
+    loss = consistency_loss(*logits.chunk(2), labels, 0.1, 0, consistency=5.0)
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+    plain, _ = plain_gradients(model, twice, 0.1)
+    assert loss > plain + 0.05  # the passes do disagree
+    fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0, consistency=5.0)
+    assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # float32 sums, as above
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
+
+
+def test_an_update_with_consistency_is_the_same_on_both_paths():
+    """Accumulated batches, of which each is passed through twice: they must not be counted twice as well."""
+    preset = replace(PRESETS["tour"], consistency=5.0, eps=1e-3)  # eps: a tiny gradient's sign decides nothing
+    batches, losses, norms = [some_batch(), some_batch().repeated(3)], [], []
+    for fast in (False, True):
+        model = small_model()
+        model.positional_encoding.dropout = TwoMinds()
+        optimizer = build_optimizer(model, preset)
+        optimizer.param_groups[0]["lr"] = 0.05
+        gradients = FastGradients(model, torch.float32) if fast else None
+        for _ in range(2):  # the second from weights that the first has changed
+            parts, norm = update_weights(model, batches, optimizer, preset, torch.float32, Processes(), gradients)
+            losses.append(parts)
+            norms.append(norm)
+    assert losses[2:] == [pytest.approx(parts, rel=1e-4) for parts in losses[:2]]  # float32
+    assert norms[2:] == pytest.approx(norms[:2], rel=1e-4)
+    assert losses[0][1] == pytest.approx(3 * losses[0][0], rel=0.5)  # it has three times the tokens
 
 
 def relative_error(gradients, expected) -> float:
@@ -117,3 +171,51 @@ def test_byte_dropout_drops_the_share_it_is_asked_for_and_keeps_the_mean(p, dtyp
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())  # what is dropped gets no gradient
     assert torch.equal(ByteDropout(p).eval()(x), x)
+
+
+def pairs_to_learn():
+    """Sentences of a made-up language and their translations: each word has its own, and the order is turned round."""
+    generator = torch.Generator().manual_seed(2)
+    lengths = torch.randint(2, 8, (160,), generator=generator).tolist()
+    sentences = [torch.randint(4, 22, (length,), generator=generator).tolist() for length in lengths]
+    return [[*words, 2] for words in sentences], [
+        [1, *(word + 18 for word in reversed(words)), 2] for words in sentences
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained_by_the_papers_code():
+    return train_200_steps("explicit", fast=False)
+
+
+def train_200_steps(attention: str, fast: bool) -> tuple[Transformer, list[float]]:
+    """A model after 200 updates without dropout in float32, and the loss of each update."""
+    preset = replace(PRESETS["tour"], peak_rate=0.01, warmup_steps=50)
+    sources, targets = pairs_to_learn()
+    batches = bucketed_batches(sources, targets, 120, 0, torch.Generator().manual_seed(0))
+    model = small_model(norm_first=True)
+    if attention == "fused":
+        set_attention(model, fused_attention)
+    optimizer, gradients = build_optimizer(model, preset), FastGradients(model, torch.float32) if fast else None
+    losses = []
+    for step in range(1, 201):
+        optimizer.param_groups[0]["lr"] = learning_rate(preset, step, 200)
+        batch = batches[step % len(batches)]
+        losses += update_weights(model, [batch], optimizer, preset, torch.float32, Processes(), gradients)[0]
+    return model, losses
+
+
+@pytest.mark.parametrize(("attention", "fast"), [("fused", False), ("explicit", True), ("fused", True)])
+def test_the_quick_paths_have_the_papers_loss_curve_and_translate_alike(attention, fast, trained_by_the_papers_code):
+    """What is trained for a record is what the notebooks explain: 200 steps on, rounding is all that differs."""
+    model, expected = trained_by_the_papers_code
+    quick, losses = train_200_steps(attention, fast)
+    assert losses == pytest.approx(expected, abs=1e-3)
+    assert expected[-1] < expected[0] / 2  # it has learnt, so that the translations say something
+    sources, _ = pairs_to_learn()
+    source = pad_batch(sources[:24], 0)
+    limits = torch.full((24,), 12)
+    plain = greedy_decode(model, source, 12), beam_search(model, source, 4, 1.0, 12)
+    cached = cached_greedy_decode(quick, source, limits), cached_beam_search(quick, source, 4, 1.0, limits)
+    assert cached == plain
+    assert len({tuple(ids) for ids in plain[0]}) > 12

@@ -1,8 +1,10 @@
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 
 PAD = 0
 
@@ -39,3 +41,57 @@ def test_logits_at_padding_do_not_matter_even_if_they_are_no_numbers():
     expected = label_smoothing_loss(logits, labels, 0.1, PAD)
     logits[0, 2] = torch.nan
     assert torch.equal(label_smoothing_loss(logits, labels, 0.1, PAD), expected)
+
+
+def two_passes():
+    generator = torch.Generator().manual_seed(3)
+    first, second = torch.randn(2, 2, 4, 7, generator=generator, dtype=torch.float64) * 2  # (batch, length, vocab) each
+    labels = torch.tensor([[3, 4, 2, PAD], [5, 2, PAD, PAD]])
+    return first, second, labels
+
+
+def test_consistency_loss_is_the_one_computed_by_hand():
+    """One token, two words, no smoothing: -log P is log 2 and log 4 / 3, and the divergences are those of a coin."""
+    first = torch.tensor([[[0.0, 0.0]]], dtype=torch.float64)  # P = (1/2, 1/2)
+    second = torch.tensor([[[math.log(3), 0.0]]], dtype=torch.float64)  # Q = (3/4, 1/4)
+    p_to_q = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
+    q_to_p = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
+    by_hand = (math.log(2) + math.log(4 / 3)) / 2 + 5 / 4 * (p_to_q + q_to_p)
+    loss = consistency_loss(first, second, torch.tensor([[0]]), 0.0, pad_id=1, consistency=5.0)
+    assert loss.item() == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_consistency_is_half_of_the_papers_loss():
+    """A factor lost between the paper's sum of two losses and our mean would make its α mean something else here."""
+    first, second, labels = two_passes()
+    total = 0.0
+    for p_logits, q_logits, label in zip(first.flatten(0, 1), second.flatten(0, 1), labels.flatten(), strict=True):
+        if label != PAD:
+            p, q = p_logits.softmax(-1), q_logits.softmax(-1)
+            to_q, to_p = F.kl_div(q.log(), p, reduction="sum"), F.kl_div(p.log(), q, reduction="sum")
+            total += -p[label].log() - q[label].log() + 3.0 * (to_q + to_p) / 2
+    loss = consistency_loss(first, second, labels, 0.0, PAD, consistency=3.0)
+    torch.testing.assert_close(loss, total / 5 / 2, atol=1e-12, rtol=0)  # 5 real tokens; half
+
+
+def test_two_passes_that_agree_have_the_loss_of_one():
+    first, _, labels = two_passes()
+    expected = label_smoothing_loss(first, labels, 0.1, PAD)
+    assert torch.equal(consistency_loss(first, first.clone(), labels, 0.1, PAD, consistency=5.0), expected)
+
+
+def test_the_gradient_of_consistency_is_that_of_differences_and_flows_into_both_passes():
+    """In a pass that were cut off from the gradient, the other would be pulled towards it and it would stay."""
+    first, second, labels = two_passes()
+    first.requires_grad_()
+    second.requires_grad_()
+
+    def loss(one, other):
+        return consistency_loss(one, other, labels, 0.1, PAD, consistency=5.0)
+
+    assert torch.autograd.gradcheck(loss, (first, second))
+    apart = loss(first, second) - consistency_loss(first, second, labels, 0.1, PAD, consistency=0.0)
+    for gradient in torch.autograd.grad(apart, (first, second)):
+        real = (labels != PAD).unsqueeze(-1)
+        assert (gradient.abs().amax(-1, keepdim=True)[real] > 1e-3).all()
+        assert (gradient.masked_select(~real) == 0).all()  # padding pulls nothing

@@ -10,8 +10,12 @@ from transformer_lab.training import PRESETS, read_metrics, train
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):
-    """Gradients that are averaged instead of weighted by tokens, or another global batch, would bend the loss curve."""
-    preset = replace(tiny_preset, name="tour", dropout=0.0, precision="float32", epochs=2, accumulation=2)
+    """Gradients that are averaged instead of weighted by tokens, or another global batch, would bend the loss curve.
+
+    So would spellings that differ between the processes: they would cut different batches.
+    """
+    spelling = {"bpe_dropout": 0.1, "consistency": 5.0}
+    preset = replace(tiny_preset, name="tour", dropout=0.0, precision="float32", epochs=2, accumulation=2, **spelling)
     options = [
         f"--{field.name.replace('_', '-')}={getattr(preset, field.name)}"
         for field in fields(preset)

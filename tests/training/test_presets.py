@@ -8,9 +8,9 @@ from transformer_lab.errors import InputError
 from transformer_lab.training.presets import PRESETS, find_preset, override
 
 
-def test_the_four_presets_are_found_by_name():
+def test_the_presets_are_found_by_name():
     """The command offers these names; `paper` must stay the paper's base model (table 3, sections 5.3 and 5.4)."""
-    assert list(PRESETS) == ["tour", "laptop", "gpu", "paper"]
+    assert list(PRESETS) == ["tour", "laptop", "gpu", "gpu-sprint", "paper"]
     paper = find_preset("paper")
     assert (paper.n_layers, paper.d_model, paper.n_heads, paper.d_ff, paper.dropout) == (6, 512, 8, 2048, 0.1)
     assert (paper.schedule, paper.warmup_steps, paper.label_smoothing) == ("paper", 4000, 0.1)
@@ -18,7 +18,9 @@ def test_the_four_presets_are_found_by_name():
 
 
 def test_an_unknown_preset_is_answered_with_the_known_ones():
-    with pytest.raises(InputError, match="unknown preset 'laptpo': the presets are tour, laptop, gpu, paper"):
+    with pytest.raises(
+        InputError, match="unknown preset 'laptpo': the presets are tour, laptop, gpu, gpu-sprint, paper"
+    ):
         find_preset("laptpo")
 
 
@@ -54,6 +56,9 @@ def test_override_gives_values_of_the_right_type():
         ("betas", "0.9", "betas is '0.9', but must be two numbers with a comma between them"),
         ("betas", "0.9,1", r"betas are \(0.9, 1.0\), but each must be"),
         ("schedule", "cosine", "schedule is 'cosine', but must be one of: linear, paper"),
+        ("consistency", "-5", "consistency is -5.0, but must not be negative"),
+        ("bpe_dropout", "1.1", "bpe_dropout is 1.1, but must be from 0 to 1"),
+        ("bpe_dropout_on", "validation", "bpe_dropout_on is 'validation', but must be one of: both, source, target"),
         ("tokenizer", "spacy", "set tie to false, or tokenizer to bpe"),
         ("learning_rate", "1", "a preset has no field 'learning_rate': the fields are name, corpus,"),
     ],
@@ -63,6 +68,11 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)
+
+
+def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
+    with pytest.raises(InputError, match="the tokenizer spacy has none: set bpe_dropout to 0, or tokenizer to bpe"):
+        override(PRESETS["laptop"], {"tokenizer": "spacy", "tie": "false", "bpe_dropout": "0.1"})
 
 
 def test_the_included_model_carries_its_record():

@@ -12,12 +12,15 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
+from transformer_lab.data import load_corpus
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer
 from transformer_lab.training import read_metrics, train
 from transformer_lab.training.checkpoints import load_tensors
+from transformer_lab.training.distributed import Processes
 from transformer_lab.training.presets import PRESETS
+from transformer_lab.training.trainer import Run
 
 
 @pytest.fixture(scope="session")
@@ -282,6 +285,83 @@ def test_pairs_that_are_too_long_are_left_out_or_named(tiny_preset, tmp_path):
 def test_sizes_that_do_not_go_together_are_one_clear_line(tiny_preset, tmp_path):
     with pytest.raises(InputError, match="d_model"):
         train(replace(tiny_preset, n_heads=3), tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def respelling_preset(tiny_preset):
+    """Both options whose random numbers a run that is resumed has to draw again."""
+    return replace(tiny_preset, consistency=5.0, bpe_dropout=0.2, epochs=2, accumulation=2)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_consistency_and_bpe_dropout_survive_an_interruption_bit_for_bit(fast, respelling_preset, tmp_path):
+    """Spellings drawn from the library's own generator, or from one that counts calls, would not come again."""
+    preset = replace(respelling_preset, fast=fast)
+    train(preset, tmp_path / "whole")
+
+    def interrupt(record):
+        if record["kind"] == "step" and record["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(preset, tmp_path / "cut", on_log=interrupt)
+    train(preset, tmp_path / "cut", resume=True)
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+    losses = [loss for _, loss in steps_of(tmp_path / "whole")]
+    assert losses[-1] < losses[0] - 0.5  # and it learns
+
+
+def run_without_training(preset, folder):
+    """A run before its first epoch."""
+    corpus = load_corpus(preset.corpus)
+    (folder / "checkpoints").mkdir(parents=True)
+    return Run(preset, corpus, folder, False, Transformer, None, torch.device("cpu"), Processes())
+
+
+def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_preset, tmp_path):
+    """Validation and test sentences that were respelled would be another task than the one that is reported."""
+    run = run_without_training(respelling_preset, tmp_path / "both")
+    sources, targets = run.train_pairs.sources, run.train_pairs.targets
+    first, second = run.spell_training_pairs(1), run.spell_training_pairs(2)
+    assert run.spell_training_pairs(1) == first
+    for epoch in (first, second):
+        for spelled, usual in zip(epoch, (sources, targets), strict=True):
+            assert sum(one != other for one, other in zip(spelled, usual, strict=True)) / len(usual) > 0.3
+            assert [run.tokenizer.decode(ids) for ids in spelled] == [run.tokenizer.decode(ids) for ids in usual]
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+    assert run.train_pairs.sources is sources  # epochs do not build on one another
+    validation = run.validation_pairs
+    assert validation.sources == run.tokenizer.encode_sources([source for source, _ in validation.pairs])
+
+    run.preset = replace(respelling_preset, bpe_dropout_on="source")
+    assert run.spell_training_pairs(1) == (first[0], targets)
+    run.preset = replace(respelling_preset, bpe_dropout_on="target")
+    assert run.spell_training_pairs(1) == (sources, first[1])
+    run.preset = replace(respelling_preset, bpe_dropout=0.0)
+    assert run.spell_training_pairs(1) == (sources, targets)
+
+
+def test_a_spelling_that_is_too_long_for_the_model_is_not_taken(respelling_preset, tmp_path):
+    """In characters most sentences are longer than the model: they must stay in the run, as they were."""
+    run = run_without_training(replace(respelling_preset, bpe_dropout=1.0, max_length=30), tmp_path / "run")
+    spelled = list(zip(*run.spell_training_pairs(1), strict=True))
+    usual = list(zip(run.train_pairs.sources, run.train_pairs.targets, strict=True))
+    in_characters = [(len(source) + 2, len(target) + 3) for source, target in run.train_pairs.pairs]  # space, bos, eos
+    assert {max(lengths) <= 30 for lengths in in_characters} == {True, False}
+    for new, old, lengths in zip(spelled, usual, in_characters, strict=True):
+        assert (len(new[0]), len(new[1])) == (lengths if max(lengths) <= 30 else (len(old[0]), len(old[1])))
+
+
+def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
+    """It was trained with what is the field's default; only another value is another configuration."""
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    del record["configuration"]["preset"]["consistency"]
+    (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    train(tiny_preset, folder, resume=True)
+    with pytest.raises(InputError, match=r"\(consistency was 0\.0, now 2\.0\)"):
+        train(replace(tiny_preset, consistency=2.0), folder, resume=True)
 
 
 BARE_SERVER = """

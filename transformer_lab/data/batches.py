@@ -53,6 +53,11 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         return replace(self, source=self.source.to(device), target=self.target.to(device))
 
+    def repeated(self, times: int) -> "Batch":
+        """All pairs, then all again, and so on: with dropout, a model sees each of them differently."""
+        source, target = self.source.repeat(times, 1), self.target.repeat(times, 1)  # (times * batch, length)
+        return replace(self, source=source, target=target, indices=self.indices * times)
+
 
 def bucketed_batches(
     sources: Sequence[Sequence[int]],

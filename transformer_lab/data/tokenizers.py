@@ -6,7 +6,7 @@ Both tokenizers have the same methods, and the same ids for the four special tok
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -61,7 +61,8 @@ class BpeTokenizer:
         self.tokens = list(tokens)  # the token of each id
         self.merges = [(left, right) for left, right in merges]
         self._ids = {token: index for index, token in enumerate(self.tokens)}
-        self._rank = {pair: rank for rank, pair in enumerate(self.merges)}
+        self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
+        self._joined = [self._ids[left + right] for left, right in self.merges]  # what the merge of each rank gives
         model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
         self._tokenizer = Tokenizer(model)
         self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces), "isolated")
@@ -129,30 +130,44 @@ class BpeTokenizer:
         spaced = [(" " + normalize(sentence)).rstrip() for sentence in sentences]
         if dropout:
             # The library has a dropout of its own, but no seed for it, and a run must be repeatable.
-            random = Random(seed)
+            draw, known = Random(seed).random, {}
             pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str
             return [
-                [index for piece, _ in pieces(sentence) for index in self._spell(piece, dropout, random)]
+                [index for piece, _ in pieces(sentence) for index in self._spell(piece, dropout, draw, known)]
                 for sentence in spaced
             ]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(spaced)]
 
-    def _spell(self, piece: str, dropout: float, random: Random) -> list[int]:
-        """Ids of a piece; before each merge every possible merge is struck out with probability `dropout`."""
-        symbols = []
-        for character in piece:
-            in_bytes = [self._bytes[byte] for byte in character.encode("utf-8")]
-            symbols += [character] if character in self._ids else in_bytes
+    def _spell(
+        self, piece: str, dropout: float, draw: Callable[[], float], known: dict[tuple[int, ...], list[tuple[int, int]]]
+    ) -> tuple[int, ...]:
+        """Ids of a piece: at every step each possible merge is skipped with probability `dropout`, and of those that
+        are left the one that was learnt first is carried out, until none is left (Provilkov et al., algorithm 1).
+
+        `known` remembers which merges are possible where: most words come again and again.
+        """
+        ids = self._smallest(piece)
         while True:
-            possible = [
-                (self._rank[pair], position)
-                for position, pair in enumerate(pairwise(symbols))
-                if pair in self._rank and random.random() >= dropout
-            ]
-            if not possible:
-                return [self._ids[symbol] for symbol in symbols]
-            _, position = min(possible)
-            symbols[position : position + 2] = ["".join(symbols[position : position + 2])]
+            if ids not in known:
+                known[ids] = sorted(
+                    (self._rank[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in self._rank
+                )
+            for rank, place in known[ids]:
+                if draw() >= dropout:  # the merges after it need not be drawn for
+                    ids = (*ids[:place], self._joined[rank], *ids[place + 2 :])
+                    break
+            else:
+                return ids
+
+    def _smallest(self, piece: str) -> tuple[int, ...]:
+        """Ids of the characters of a piece, those outside the alphabet in bytes."""
+        ids: list[int] = []
+        for character in piece:
+            if character in self._ids:
+                ids.append(self._ids[character])
+            else:
+                ids += [self._ids[self._bytes[byte]] for byte in character.encode("utf-8")]
+        return tuple(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The sentence that the ids spell; special tokens are left out."""

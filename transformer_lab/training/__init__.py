@@ -1,7 +1,7 @@
 """How the model learns (section 5 of the paper): loss, schedule, one step, whole runs and what they leave."""
 
 from transformer_lab.training.checkpoints import average_checkpoints
-from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.presets import PRESETS, Preset, find_preset, override
 from transformer_lab.training.records import read_metrics
 from transformer_lab.training.schedule import linear_rate, warmup_rate
@@ -12,6 +12,7 @@ __all__ = [
     "PRESETS",
     "Preset",
     "average_checkpoints",
+    "consistency_loss",
     "evaluate",
     "find_preset",
     "label_smoothing_loss",

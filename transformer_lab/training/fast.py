@@ -61,16 +61,27 @@ class OutputLayerLoss(torch.autograd.Function):
 
     For a token with logits z, label y and smoothing e over V words, the gradient of the loss by z is
     softmax(z) - e / V - (1 - e) [y]: it is at hand as soon as the softmax is, so that logits need not be kept.
+
+    With `consistency`, `hidden` and `labels` hold every token twice, once for each pass, and it is `consistency_loss`.
     """
 
-    tokens_at_a_time = 512  # their logits fit into the cache of a processor
+    tokens_at_a_time = 512  # their logits fit into the cache of a processor; even, for the two passes of a token
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float, pad_id: int
+        ctx: FunctionCtx,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        pad_id: int,
+        consistency: float = 0.0,
     ) -> Tensor:
         """`hidden` `(tokens, d_model)`, `weight` `(vocab, d_model)`, `labels` `(tokens)`; the mean over real tokens."""
         real = (labels != pad_id).nonzero().squeeze(1)
+        if consistency:  # the two passes of a token side by side, so that no piece parts them
+            real = real.view(2, -1).t().flatten()
         hidden_real, labels_real = hidden[real], labels[real].unsqueeze(1)
         share = smoothing / weight.size(0)
         hidden_gradient = torch.empty_like(hidden_real)
@@ -83,8 +94,13 @@ class OutputLayerLoss(torch.autograd.Function):
             log_probabilities = torch.addmm(bias, h, weight.t()).log_softmax(dim=-1, dtype=torch.float32)
             of_right_token = log_probabilities.gather(1, y)
             loss -= (1 - smoothing) * of_right_token.sum() + share * log_probabilities.sum()
+            if consistency:
+                disagreement, towards_agreement = disagreement_of_passes(log_probabilities)
+                loss += consistency / 2 * disagreement
             gradient = log_probabilities.exp_().sub_(share)  # (some, vocab)
             gradient.scatter_add_(1, y, torch.full_like(of_right_token, smoothing - 1))
+            if consistency:
+                gradient += consistency / 2 * towards_agreement
             bias_gradient += gradient.sum(dim=0)
             gradient = gradient.to(weight.dtype)
             hidden_gradient[some] = gradient @ weight
@@ -97,7 +113,27 @@ class OutputLayerLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: FunctionCtx, loss_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return *(gradient * loss_gradient for gradient in ctx.saved_tensors), None, None, None
+        return *(gradient * loss_gradient for gradient in ctx.saved_tensors), None, None, None, None
+
+
+def disagreement_of_passes(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """KL(P ‖ Q) + KL(Q ‖ P), summed over tokens, and its gradient by the logits of both passes.
+
+    With d = log P - log Q, the sum is that of (P - Q) d over all words; by the logits of P, its gradient is
+    P (d - KL(P ‖ Q)) + P - Q, and by those of Q the same with P and Q exchanged.
+
+    Args:
+        log_probabilities: `(tokens * 2, vocab)`: in turn a token's in the first pass and in the second.
+
+    Returns:
+        `(disagreement, gradient)`: a scalar, and the shape of `log_probabilities`.
+    """
+    log_p = log_probabilities.view(-1, 2, log_probabilities.size(-1))  # (tokens, 2, vocab)
+    log_q = log_p.flip(1)  # of each pass the other one
+    p, difference = log_p.exp(), log_p - log_q
+    divergence = (p * difference).sum(dim=-1, keepdim=True)  # (tokens, 2, 1): KL(P ‖ Q) and KL(Q ‖ P)
+    gradient = p * (difference - divergence) + p - log_q.exp()
+    return divergence.sum(), gradient.flatten(0, 1)
 
 
 class FastGradients:
@@ -121,15 +157,22 @@ class FastGradients:
             module.attend = short_attention
         self.copy.train()
 
-    def backward(self, batch: Batch, smoothing: float, part: float) -> Tensor:
+    def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
         """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
+        batch = batch.repeated(2) if consistency else batch
         decoder_input, labels = shift_target(batch.target)
         mixed = self.has_foreign_parts and self.precision != torch.float32
         with torch.autocast(batch.target.device.type, self.precision, enabled=mixed):
             hidden = self.copy(batch.source, decoder_input).flatten(0, 1)  # (batch * length, d_model)
         pad_id = self.copy.config.pad_id
         loss = part * OutputLayerLoss.apply(
-            hidden.to(self.precision), self.output.weight, self.output.bias, labels.flatten(), smoothing, pad_id
+            hidden.to(self.precision),
+            self.output.weight,
+            self.output.bias,
+            labels.flatten(),
+            smoothing,
+            pad_id,
+            consistency,
         )
         loss.backward()
         for parameter, copied in zip(self.parameters, self.copied_parameters, strict=True):

@@ -1,4 +1,7 @@
-"""What the model is asked to get right: the next token, with softened labels (sections 3.1 and 5.4 of the paper)."""
+"""What the model is asked to get right: the next token, with softened labels (sections 3.1 and 5.4 of the paper).
+
+And, if it is asked for, to say the same twice: consistency training, which is younger than the paper.
+"""
 
 from torch import Tensor
 
@@ -34,3 +37,30 @@ def label_smoothing_loss(logits: Tensor, labels: Tensor, smoothing: float, pad_i
     of_right_token = log_probabilities.gather(-1, labels[real].unsqueeze(-1)).squeeze(-1)  # (real tokens)
     of_every_token = log_probabilities.mean(dim=-1)  # (real tokens)
     return -((1 - smoothing) * of_right_token + smoothing * of_every_token).mean()
+
+
+def consistency_loss(
+    first: Tensor, second: Tensor, labels: Tensor, smoothing: float, pad_id: int, consistency: float
+) -> Tensor:
+    """R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks"): two passes over the same sentences
+    drop different numbers; both must be right, and they must not contradict each other.
+
+    This is half of the paper's loss, L1 + L2 + α (KL(P1 ‖ P2) + KL(P2 ‖ P1)) / 2, so that `consistency` is its α, and a
+    run in which both passes agree has the loss of a plain one.
+
+    Args:
+        first: `(batch, length, vocab)`, the logits of one pass.
+        second: those of the other.
+        labels: `(batch, length)`; where it is `pad_id`, nothing is asked, neither right answers nor agreement.
+        smoothing: of the labels.
+        pad_id: the id of padding.
+        consistency: the weight of the disagreement; the paper takes 5 for translation.
+
+    Returns:
+        A scalar, in nats a token.
+    """
+    real = labels != pad_id  # (batch, length)
+    log_p, log_q = first[real].log_softmax(dim=-1), second[real].log_softmax(dim=-1)  # (real tokens, vocab)
+    both_ways = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)  # KL(P ‖ Q) + KL(Q ‖ P) of each token
+    one, other = (label_smoothing_loss(logits, labels, smoothing, pad_id) for logits in (first, second))
+    return (one + other) / 2 + consistency / 4 * both_ways.mean()

@@ -2,9 +2,9 @@
 
 Every line of `metrics.jsonl` is a JSON object with a `kind`:
 
-- `step`, one for each update: `step` and `epoch` (from 1), `loss` (against the smoothed labels, in nats a token),
-  `rate`, `gradient_norm` (before clipping), `tokens_per_second` (target tokens, since the epoch's start), `seconds`
-  (since the run's start).
+- `step`, one for each update: `step` and `epoch` (from 1), `loss` (against the smoothed labels, in nats a token; with
+  consistency training the disagreement of the passes is in it), `rate`, `gradient_norm` (before clipping),
+  `tokens_per_second` (target tokens, since the epoch's start), `seconds` (since the run's start).
 - `epoch`: `epoch`, `step`, `train_loss` (the mean over its tokens), `validation_loss` (labels not smoothed),
   `validation_perplexity`, `validation_bleu` (greedy; null in an epoch that is not scored), `seconds`,
   `tokens_per_second` (validation not counted), `peak_memory_mib`.

@@ -9,7 +9,7 @@ from torch import nn
 from transformer_lab.data.batches import Batch
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.fast import FastGradients
-from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.presets import Preset
 from transformer_lab.training.schedule import linear_rate, warmup_rate
 
@@ -89,7 +89,7 @@ def update_weights(
         model: the model that is trained.
         batches: the same in every process; each process takes its share of every batch.
         optimizer: its learning rate is set by the caller.
-        preset: says how labels are smoothed and gradients clipped.
+        preset: says how labels are smoothed, gradients clipped and two passes compared.
         precision: of the matrix products.
         processes: this process among the others.
         fast: computes the gradients in the place of `model`, in its own precision.
@@ -110,21 +110,27 @@ def update_weights(
         part = share.target_tokens / all_tokens
         share = share.to(device)
         if fast:
-            losses[index] = fast.backward(share, preset.label_smoothing, part)
+            losses[index] = fast.backward(share, preset.label_smoothing, part, preset.consistency)
             continue
-        decoder_input, labels = shift_target(share.target)
+        labels = shift_target(share.target)[1]
+        passes = share.repeated(2) if preset.consistency else share
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-            logits = model(share.source, decoder_input)
-        loss = label_smoothing_loss(logits.float(), labels, preset.label_smoothing, model.config.pad_id) * part
+            logits = model(passes.source, shift_target(passes.target)[0])
+        logits, smoothing, pad_id = logits.float(), preset.label_smoothing, model.config.pad_id
+        if preset.consistency:
+            loss = part * consistency_loss(*logits.chunk(2), labels, smoothing, pad_id, preset.consistency)
+        else:
+            loss = part * label_smoothing_loss(logits, labels, smoothing, pad_id)
         loss.backward()
         losses[index] = loss.detach()
     losses = processes.sum_gradients(model.parameters(), losses)
     norm = nn.utils.clip_grad_norm_(model.parameters(), preset.clip_norm or math.inf)
-    if torch.isfinite(losses).all() and torch.isfinite(norm):
+    *loss_parts, norm = torch.cat([losses, norm.view(1)]).tolist()  # one wait for the GPU, not one for each number
+    if all(map(math.isfinite, [*loss_parts, norm])):
         optimizer.step()
         if fast:
             fast.follow()
-    return losses.tolist(), norm.item()
+    return loss_parts, norm
 
 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:

@@ -179,6 +179,7 @@ class Run:
         device: torch.device,
         processes: Processes,
     ) -> None:
+        started = time.perf_counter()
         self.preset, self.output, self.device, self.processes = preset, output, device, processes
         self.precision = computing_precision(preset, device)
         train_pairs = corpus.train[: preset.train_limit]
@@ -207,7 +208,7 @@ class Run:
             self.progress = Progress(**load_training_state(self.checkpoint, self.model, self.optimizer))
             if self.fast:
                 self.fast.follow()
-        self.started = time.perf_counter() - self.progress.seconds
+        self.started = started - self.progress.seconds
         if processes.first:
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
 
@@ -250,9 +251,8 @@ class Run:
         # Seeds of its own make the epoch the same whether or not the run was interrupted before it.
         shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
         torch.manual_seed(seed_of(preset.seed, epoch, 1 + self.processes.rank))  # dropout differs between processes
-        batches = bucketed_batches(
-            self.train_pairs.sources, self.train_pairs.targets, preset.max_tokens, self.tokenizer.pad_id, shuffle
-        )
+        sources, targets = self.spell_training_pairs(epoch)
+        batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
         groups = [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
         total_steps = progress.step + len(groups) * (preset.epochs - epoch + 1)
         total_loss, total_tokens = 0.0, 0
@@ -290,6 +290,29 @@ class Run:
         if self.processes.first:
             self.validate(total_loss / total_tokens, speed)
             self.save()
+
+    def spell_training_pairs(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Token ids of both sides; with BPE-dropout, spelled as in no epoch before (Provilkov et al. 2020).
+
+        A pair that would not fit into the model or a batch in its new spelling keeps the usual one.
+        """
+        preset, usual = self.preset, self.train_pairs
+        sources, targets = usual.sources, usual.targets
+        if not preset.bpe_dropout:
+            return sources, targets
+        # Every process spells alike, since they share the batches.
+        seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_SPELLING, TARGET_SPELLING)]
+        texts = [list(side) for side in zip(*usual.pairs, strict=True)]
+        if preset.bpe_dropout_on != "target":
+            sources = self.tokenizer.encode_sources(texts[0], preset.bpe_dropout, seeds[0])
+        if preset.bpe_dropout_on != "source":
+            targets = self.tokenizer.encode_targets(texts[1], preset.bpe_dropout, seeds[1])
+        limit = min(preset.max_length, preset.max_tokens)
+        fitting = [max(len(source), len(target)) <= limit for source, target in zip(sources, targets, strict=True)]
+        return tuple(
+            [new if fits else old for new, old, fits in zip(respelled, before, fitting, strict=True)]
+            for respelled, before in ((sources, usual.sources), (targets, usual.targets))
+        )
 
     def bar(self, epoch: int, total_steps: int) -> tqdm:
         """The progress bar of the whole run; in a log file it prints a line now and then."""
@@ -431,6 +454,9 @@ def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[Trans
     return model
 
 
+SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is the order of the pairs, 1 + rank a process's dropout
+
+
 def seed_of(seed: int, epoch: int, stream: int) -> int:
     """A different seed for each epoch and stream of random numbers of a run."""
     return (seed * 100_003 + epoch) * 1_009 + stream
@@ -442,7 +468,8 @@ def compare_configurations(earlier: dict[str, Any], now: dict[str, Any], output:
     Raises:
         InputError: it was started with another; the message names what differs.
     """
-    earlier, now = earlier | earlier["preset"], now | now["preset"]
+    # A field that the earlier run does not know is younger than it, and had its default's effect.
+    earlier, now = earlier | asdict(Preset(name="")) | earlier["preset"], now | now["preset"]
     differing = "; ".join(
         f"{name} was {earlier.get(name)}, now {value}"
         for name, value in now.items()

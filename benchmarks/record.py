@@ -1,0 +1,468 @@
+"""Records: what a preset reaches over several seeds, and whether it beats what there was.
+
+    python benchmarks/record.py replay [--data-dir FOLDER]                    the newest record, once more, in 5 seeds
+    python benchmarks/record.py replay --preset gpu --set dropout=0.2         another preset, with or without changes
+    python benchmarks/record.py collect RUN RUN RUN --name laptop             runs that are finished already
+    python benchmarks/record.py compare results/NEW results/OLD
+
+`replay` trains each seed with the command a reader would type, into `runs/`; whatever is finished there is not trained
+again, and what was interrupted goes on. `replay` and `collect` then translate every test set and write a new folder of
+`results/`: `record.json` and `README.md` with the figures, and for each seed the log, the metrics, the whole
+configuration and the translations. `compare` asks whether the new mean beats the old one (Welch's t-test over seeds)
+and whether the translations do (sacreBLEU's paired bootstrap, of the middle seed of each).
+"""
+
+import argparse
+import json
+import math
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from environment import describe_machine
+
+from transformer_lab.data import Corpus, load_corpus
+from transformer_lab.decoding import DEFAULT_ALPHA, Translator
+from transformer_lab.errors import InputError
+from transformer_lab.evaluation import score_translations
+from transformer_lab.training import Preset, find_preset, override, read_metrics
+from transformer_lab.training.distributed import choose_device
+from transformer_lab.training.records import configuration, read_json, write_json
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS_THAT_COUNT = 5
+SIGNIFICANT = 0.05
+
+
+# --- training ---
+
+
+def newest_record(results: Path) -> Path:
+    """The folder whose record was written last.
+
+    Raises:
+        InputError: there is none.
+    """
+    records = list(results.glob("*/record.json"))
+    if not records:
+        raise InputError(f"{results} holds no record: name a preset with --preset")
+    return max(records, key=lambda path: read_json(path)["written"]).parent
+
+
+def training_options(preset: Mapping[str, Any]) -> list[str]:
+    """The options that make the preset of that name into this one, which may be older than some of the fields.
+
+    Raises:
+        InputError: there is no preset of that name.
+    """
+    standard, defaults = as_recorded(find_preset(preset["name"])), as_recorded(Preset(name=""))
+    return [
+        f"--{field.replace('_', '-')}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for field, value in (defaults | dict(preset)).items()
+        if field not in ("name", "seed") and value != standard[field]
+    ]
+
+
+def as_recorded(preset: Preset) -> dict[str, Any]:
+    return configuration(preset, "", "", [])["preset"]
+
+
+def train_seed(
+    preset: Mapping[str, Any],
+    languages: tuple[str, str],
+    seed: int,
+    folder: Path,
+    data_dir: Path | None,
+    device: str | None,
+) -> None:
+    """Train one seed as a reader would, and keep beside it what the command printed and how long it took.
+
+    Raises:
+        InputError: the command failed; its last line says why.
+    """
+    begun = (folder / "training.json").exists()
+    if begun and "result" in read_json(folder / "training.json"):
+        print(f"{folder}: finished already", flush=True)
+        return
+    command = ["transformer-lab", "train", preset["name"], f"--output={folder}", f"--seed={seed}"]
+    command += [f"--source={languages[0]}", f"--target={languages[1]}"] * (languages != ("de", "en"))
+    command += training_options(preset) + ["--resume"] * begun
+    print(shlex.join(command), flush=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    if data_dir:  # not as an option, which the record would show
+        environment["TRANSFORMER_LAB_DATA"] = str(data_dir)
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    with open(folder / "log.txt", "a", encoding="utf-8") as log:
+        started = [sys.executable, "-m", "transformer_lab", *command[1:]]
+        ended = subprocess.run(started, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False)
+    seconds = time.perf_counter() - start
+    if ended.returncode:
+        last_lines = (folder / "log.txt").read_text(encoding="utf-8").strip().splitlines()[-1:]
+        raise InputError(f"{folder}: {' '.join(last_lines)}")
+    write_json(folder / "command.json", {"seconds": None if begun else round(seconds, 1)})
+
+
+# --- measuring ---
+
+
+def measure_run(
+    folder: Path, corpus: Corpus, alpha: float, device: str | None, reach: float | None
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """What a finished run reached: its figures for `record.json`, and the translations of each test set."""
+    training = read_json(folder / "training.json")
+    translator = Translator.load(folder)
+    translator.model.to(choose_device(device))
+    beam_size = training["configuration"]["preset"]["beam_size"]
+    scores, translations = {}, {}
+    for name, pairs in corpus.tests.items():
+        sources, references = (list(side) for side in zip(*pairs, strict=True))
+        translations[name] = translator.translate(sources, beam_size=beam_size, alpha=alpha)
+        found = score_translations(translations[name], references)
+        scores[name] = {
+            "bleu": round(found.bleu, 2),
+            "bleu_lowercased": round(found.bleu_lowercased, 2),
+            "chrf": round(found.chrf, 2),
+            "signature": found.signatures["bleu"],
+        }
+    result, circumstances = training["result"], training["circumstances"]
+    whole_command = folder / "command.json"
+    seconds = read_json(whole_command)["seconds"] if whole_command.exists() else None
+    figures = {
+        "seed": training["configuration"]["preset"]["seed"],
+        "scores": scores,
+        "validation_bleu": round(result["validation_bleu"], 2),
+        "chosen": result["chosen"],
+        "parameters": result["parameters"],
+        "training_seconds": result["seconds"],
+        "command_seconds": seconds,
+        "peak_memory_mib": result["peak_memory_mib"],
+        "device": circumstances["device"],
+        "precision": circumstances["precision"],
+        "commit": circumstances["commit"],
+    }
+    if reach is not None:
+        before_training = seconds - result["seconds"] if seconds else 0.0  # the program starts, the corpus is read
+        figures["seconds_to_reach"] = {"bleu": reach, "seconds": seconds_to_reach(folder, reach, before_training)}
+    return figures, translations
+
+
+def configuration_of(run: Path) -> dict[str, Any]:
+    """How a finished run was made.
+
+    Raises:
+        InputError: the folder holds none.
+    """
+    if not (run / "training.json").exists():
+        raise InputError(f"{run} holds no training run: give the --output of transformer-lab train")
+    training = read_json(run / "training.json")
+    if "result" not in training:
+        raise InputError(f"{run} holds a run that is not finished: go on with --resume")
+    return training["configuration"]
+
+
+def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """What the runs of a record have in common: all but the seed, and but the length penalty of the choice at the end,
+    in whose place the record has its own. A field that is younger than a run had its default's effect.
+    """
+    preset = as_recorded(Preset(name="")) | configuration["preset"] | {"seed": None, "alpha": None}
+    return {**configuration, "preset": preset}
+
+
+def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
+    """Seconds from the start of the command until a validation BLEU was at least `bleu`: that of an epoch, which is
+    greedy, or the one with a beam at the end. None: it never was.
+    """
+    for record in read_metrics(folder / "metrics.jsonl"):
+        if record["kind"] != "step" and (record["validation_bleu"] or 0.0) >= bleu:
+            return round(before_training + record["seconds"], 1)
+    return None
+
+
+def write_record(
+    runs: Sequence[Path],
+    folder: Path,
+    data_dir: Path | None,
+    alpha: float,
+    device: str | None,
+    reach: float | None,
+    command: str,
+) -> dict[str, Any]:
+    """Measure the runs, which may differ in nothing but their seed, and make `folder` their record.
+
+    Raises:
+        InputError: the runs are not of one kind, one is not finished, or the folder is there already.
+    """
+    if folder.exists():
+        raise InputError(f"{folder} is there already: give another --name")
+    configurations = [configuration_of(run) for run in runs]
+    for run, other in zip(runs, configurations, strict=True):
+        if kind_of(other) != kind_of(configurations[0]):
+            raise InputError(f"{run} and {runs[0]} differ in more than the seed: they make two records")
+    seeds = [other["preset"]["seed"] for other in configurations]
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds are {', '.join(map(str, seeds))}: each can count only once")
+    one = configurations[0]
+    corpus = load_corpus(one["preset"]["corpus"], one["source"], one["target"], data_dir)
+
+    unfinished = folder.with_name(folder.name + ".part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    measured = []
+    for run in runs:
+        figures, translations = measure_run(run, corpus, alpha, device, reach)
+        measured.append(figures)
+        kept = unfinished / f"seed_{figures['seed']}"
+        kept.mkdir(parents=True)
+        for name in ("training.json", "metrics.jsonl"):
+            shutil.copyfile(run / name, kept / name)
+        if (run / "log.txt").exists():
+            (kept / "log.txt").write_text(without_progress_bars(run / "log.txt"), encoding="utf-8")
+        for name, lines in translations.items():
+            (kept / f"{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        print(f"seed {figures['seed']}: " + ", ".join(f"{n} {s['bleu']:.2f}" for n, s in figures["scores"].items()))
+    record = {
+        "what": f"preset {one['preset']['name']}, {one['source']} to {one['target']}, {len(runs)} seed(s): "
+        "sacreBLEU 13a cased of each test set",
+        "written": datetime.now().isoformat(timespec="seconds"),
+        "command": command,
+        "preset": one["preset"],
+        "source": one["source"],
+        "target": one["target"],
+        "decoding": {"beam_size": one["preset"]["beam_size"], "alpha": alpha},
+        "mean": {name: summary([run["scores"][name]["bleu"] for run in measured]) for name in corpus.tests},
+        "seeds": measured,
+        "machine": describe_machine(),
+    }
+    write_json(unfinished / "record.json", record)
+    (unfinished / "README.md").write_text(readme(folder.name, record), encoding="utf-8")
+    unfinished.replace(folder)
+    return record
+
+
+def without_progress_bars(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines()]  # bars end in a carriage return
+    return "".join(line + "\n" for line in lines if line and "step/s]" not in line and "s/step]" not in line)
+
+
+def summary(scores: Sequence[float]) -> dict[str, float | None]:
+    deviation = round(statistics.stdev(scores), 2) if len(scores) > 1 else None
+    return {"bleu": round(statistics.mean(scores), 2), "standard_deviation": deviation}
+
+
+def readme(title: str, record: Mapping[str, Any]) -> str:
+    """The figures of a record as a page; what they mean is to be added by hand."""
+    tests, seeds, machine = list(record["mean"]), record["seeds"], record["machine"]
+    rows = [["seed", *tests, "validation", "chosen", "training", "whole command", "memory"]]
+    for seed in seeds:
+        whole = f"{seed['command_seconds']:,.0f} s" if seed["command_seconds"] else ""
+        rows.append(
+            [str(seed["seed"])]
+            + [f"{seed['scores'][name]['bleu']:.2f}" for name in tests]
+            + [f"{seed['validation_bleu']:.2f}", seed["chosen"], f"{seed['training_seconds']:,.0f} s", whole]
+            + [f"{seed['peak_memory_mib']:,} MiB"]
+        )
+    means = [f"{record['mean'][name]['bleu']:.2f}" for name in tests]
+    rows.append(["**mean**", *(f"**{mean}**" for mean in means), *[""] * 5])
+    if len(seeds) > 1:
+        rows.append(["deviation", *(f"{record['mean'][name]['standard_deviation']:.2f}" for name in tests), *[""] * 5])
+    table = ["| " + " | ".join(row) + " |" for row in rows]
+    table.insert(1, "| " + " | ".join(["---"] * len(rows[0])) + " |")
+    reached = [seed["seconds_to_reach"] for seed in seeds if "seconds_to_reach" in seed]
+    lines = [f"# {title}", "", f"Preset `{record['preset']['name']}`. Made by", "", f"    {record['command']}", ""]
+    lines += table
+    if reached:
+        times = ", ".join(f"{one['seconds']} s" if one["seconds"] else "never" for one in reached)
+        lines += ["", f"From the start of the command to a validation BLEU of {reached[0]['bleu']}: {times}."]
+    lines += [
+        "",
+        f"sacreBLEU `{seeds[0]['scores'][tests[0]]['signature']}`, beam {record['decoding']['beam_size']}, length "
+        f"penalty {record['decoding']['alpha']}. Trained on {seeds[0]['device']} in {seeds[0]['precision']}; measured "
+        f"on {machine['processor']}, {machine['cores']} cores, torch {machine['torch']}.",
+        "",
+        "`record.json` has every figure, and for each seed there is its log, its metrics, its whole configuration and "
+        "its translations.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# --- comparing ---
+
+
+def upper_tail(t: float, freedom: float) -> float:
+    """The probability that Student's t with so many degrees of freedom is greater than `t`.
+
+    With t = √freedom · tan θ the density becomes a power of cos θ, which is summed at the middles of small steps.
+    """
+    steps = 20_000
+    start = math.atan(t / math.sqrt(freedom))
+    width = (math.pi / 2 - start) / steps
+    area = width * math.fsum(math.cos(start + (step + 0.5) * width) ** (freedom - 1) for step in range(steps))
+    return area * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+
+
+def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None:
+    """How likely a lead of `new` at least as large is, if both had the same mean: Welch's t-test, one-sided.
+
+    An old figure of one seed is taken as it is, without a deviation of its own. None: the new one has a single seed.
+    """
+    if len(new) < 2:
+        return None
+    new_error = statistics.variance(new) / len(new)
+    old_error = statistics.variance(old) / len(old) if len(old) > 1 else 0.0
+    lead = statistics.mean(new) - statistics.mean(old)
+    error = new_error + old_error
+    if not error:
+        return 0.0 if lead > 0 else 1.0
+    # Welch–Satterthwaite
+    freedom = error**2 / (new_error**2 / (len(new) - 1) + (old_error**2 / (len(old) - 1) if len(old) > 1 else 0.0))
+    return upper_tail(lead / math.sqrt(error), freedom)
+
+
+def middle_seed(record: Mapping[str, Any], test: str) -> int:
+    """The seed whose BLEU is the median; of an even number of seeds, the lower one of the two."""
+    ranked = sorted(record["seeds"], key=lambda run: run["scores"][test]["bleu"])
+    return ranked[(len(ranked) - 1) // 2]["seed"]
+
+
+def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str]) -> str:
+    """sacreBLEU's test of `systems`, the old one and the new one, each a name and its translations."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    (old_name, old), (new_name, new) = systems
+    if old == new:  # sacreBLEU's p would be its smallest: no resample has a greater difference than none
+        return f"paired bootstrap of {new_name} and {old_name}: the translations are the same"
+    signatures, found = PairedTest(systems, {"BLEU": BLEU()}, [references], test_type="bs")()
+    of_old, of_new = found["BLEU"]
+    return (
+        f"paired bootstrap of {new_name} ({of_new.score:.2f}) and {old_name} ({of_old.score:.2f}): "
+        f"p = {of_new.p_value:.4f}, {signatures['BLEU']}"
+    )
+
+
+def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
+    """Whether the new record beats the old one, as lines to be shown beside it.
+
+    Raises:
+        InputError: a folder holds no record, or the two are of different corpora or directions.
+    """
+    for folder in (new_folder, old_folder):
+        if not (folder / "record.json").exists():
+            raise InputError(f"{folder} holds no record: make one with replay or collect")
+    new, old = read_json(new_folder / "record.json"), read_json(old_folder / "record.json")
+    tasks = [(record["preset"]["corpus"], record["source"], record["target"]) for record in (new, old)]
+    if tasks[0] != tasks[1]:
+        raise InputError(f"{new_folder} is of {' '.join(tasks[0])}, but {old_folder} of {' '.join(tasks[1])}")
+    corpus = load_corpus(*tasks[0], data_dir)
+    test = next(iter(corpus.tests))
+    scores = [[run["scores"][test]["bleu"] for run in record["seeds"]] for record in (new, old)]
+    chance = better_by_chance(*scores)
+
+    systems = []
+    for folder, record in ((old_folder, old), (new_folder, new)):
+        seed = middle_seed(record, test)
+        lines = (folder / f"seed_{seed}" / f"{test}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        systems.append((f"{folder.name}, seed {seed}", lines))
+    lines = [
+        f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds, "
+        f"before {statistics.mean(scores[1]):.2f} over {len(scores[1])}",
+        "Welch's t-test, one-sided: " + ("needs two seeds at least" if chance is None else f"p = {chance:.4f}"),
+        paired_bootstrap(systems, [reference for _, reference in corpus.tests[test]]),
+    ]
+    enough = len(scores[0]) >= SEEDS_THAT_COUNT
+    if chance is not None and chance < SIGNIFICANT and enough:
+        lines.append("a new record")
+    else:
+        lines.append(f"no new record: that takes {SEEDS_THAT_COUNT} seeds and p < {SIGNIFICANT}")
+    return "\n".join(lines)
+
+
+# --- the command ---
+
+
+def replay(arguments: argparse.Namespace) -> Path:
+    """Train what is asked for, or the newest record, and write the record of it."""
+    alpha = DEFAULT_ALPHA
+    if arguments.preset:
+        if wrong := [change for change in arguments.set if "=" not in change]:
+            raise InputError(f"--set takes FIELD=VALUE, but was given {wrong[0]!r}")
+        changes = dict(change.split("=", 1) for change in arguments.set)
+        preset, languages = as_recorded(override(find_preset(arguments.preset), changes)), ("de", "en")
+    else:
+        if arguments.set:
+            raise InputError("--set changes a preset: name it with --preset")
+        record = read_json(newest_record(arguments.results) / "record.json")
+        preset, alpha = record["preset"], record["decoding"]["alpha"]
+        languages = record["source"], record["target"]
+    runs = [arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}" for seed in seeds(arguments)]
+    for seed, run in zip(seeds(arguments), runs, strict=True):
+        train_seed(preset, languages, seed, run, arguments.data_dir, arguments.device)
+    return record_of(runs, arguments, arguments.alpha if arguments.alpha is not None else alpha)
+
+
+def seeds(arguments: argparse.Namespace) -> range:
+    return range(1, arguments.seeds + 1)
+
+
+def record_of(runs: Sequence[Path], arguments: argparse.Namespace, alpha: float) -> Path:
+    name = arguments.name or configuration_of(runs[0])["preset"]["name"]
+    folder = arguments.results / f"{datetime.now():%Y-%m-%d}_{name}"
+    command = shlex.join(["python", "benchmarks/record.py", *arguments.typed])
+    if arguments.data_dir:
+        command = command.replace(str(arguments.data_dir), "DATA")
+    write_record(runs, folder, arguments.data_dir, alpha, arguments.device, arguments.reach, command)
+    return folder
+
+
+def main(typed: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    measuring = argparse.ArgumentParser(add_help=False, parents=[common])
+    measuring.add_argument("--name", help="of the record's folder, after the date; without, the preset's")
+    measuring.add_argument("--results", type=Path, default=ROOT / "results", help="the folder of all records")
+    measuring.add_argument("--alpha", type=float, help=f"length penalty; without, {DEFAULT_ALPHA} or the record's")
+    measuring.add_argument("--device", help="such as cpu; without, a GPU if there is one")
+    measuring.add_argument("--reach", type=float, metavar="BLEU", help="report the seconds to this validation BLEU")
+    replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, write the record")
+    replaying.add_argument("--preset", help="without, the newest record's")
+    replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
+    replaying.add_argument("--seeds", type=int, default=SEEDS_THAT_COUNT, help="1 to this number")
+    replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
+    collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs, write the record")
+    collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")
+    comparing = commands.add_parser("compare", parents=[common], help="is the new record one?")
+    comparing.add_argument("new", type=Path)
+    comparing.add_argument("old", type=Path)
+    arguments = parser.parse_args(typed)
+    arguments.typed = sys.argv[1:] if typed is None else list(typed)
+
+    try:
+        if arguments.command == "compare":
+            print(compare(arguments.new, arguments.old, arguments.data_dir))
+            return
+        if arguments.command == "replay":
+            folder = replay(arguments)
+        else:
+            folder = record_of(arguments.run, arguments, DEFAULT_ALPHA if arguments.alpha is None else arguments.alpha)
+    except InputError as error:
+        sys.exit(f"record.py: {error}")
+    mean = json.loads((folder / "record.json").read_text(encoding="utf-8"))["mean"]
+    for test, figures in mean.items():
+        print(f"{test}: {figures['bleu']:.2f}, deviation {figures['standard_deviation']}")
+    print(folder)
+
+
+if __name__ == "__main__":
+    main()

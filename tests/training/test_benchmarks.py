@@ -1,0 +1,28 @@
+"""The script that measures training must run where there is neither a GPU nor Multi30k, if only in small."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("against", ["default-kernel", "plain-loop"])
+def test_training_is_measured_against_a_plainer_one(against, tmp_path):
+    result = tmp_path / "result.json"
+    options = ["--preset", "tour", "--pairs", "300", "--rounds", "2", "--updates", "1", "--result", str(result)]
+    command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), "--against", against, *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    child = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert child.returncode == 0, child.stderr
+    figures = json.loads(result.read_text(encoding="utf-8"))
+    ours, plain = figures["tour"], figures[f"{against.replace('-', '_')}_float32"]
+    assert ours > 0
+    assert plain > 0
+    assert len(figures["ratio_of_each_round"]) == 2
+    assert f"ratio {figures['ratio']}" in child.stdout
+    assert f"tour {ours:,} tokens/s, {against} {plain:,} tokens/s" in child.stdout

@@ -1,0 +1,159 @@
+"""The script that makes and compares records: what it prints stands in tables, and others are measured by it."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transformer_lab.errors import InputError
+from transformer_lab.training import PRESETS, train
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def record_script():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        import record
+    finally:
+        sys.path.remove(str(ROOT / "benchmarks"))
+    return record
+
+
+@pytest.fixture(scope="module")
+def two_runs(tiny_preset, tmp_path_factory):
+    """Two seeds of a preset that the command knows, with almost all of its fields replaced."""
+    folder = tmp_path_factory.mktemp("two_runs")
+    preset = replace(tiny_preset, name="tour", epochs=2)
+    for seed in (1, 2):
+        train(replace(preset, seed=seed), folder / f"seed_{seed}")
+    return [folder / "seed_1", folder / "seed_2"]
+
+
+@pytest.fixture(scope="module")
+def results(record_script, two_runs, tmp_path_factory):
+    """A folder of results with one record."""
+    folder = tmp_path_factory.mktemp("results")
+    record_script.main(["collect", *map(str, two_runs), "--results", str(folder), "--name", "old", "--reach", "1"])
+    return folder
+
+
+def only_record(results):
+    (path,) = results.glob("*_old")
+    return path
+
+
+def test_a_record_says_what_was_reached_and_with_what(record_script, results, two_runs, capsys):
+    folder = only_record(results)
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    scores = [seed["scores"]["test"]["bleu"] for seed in record["seeds"]]
+    assert record["mean"]["test"]["bleu"] == pytest.approx(sum(scores) / 2, abs=0.006)  # rounded to two places
+    assert record["decoding"] == {"beam_size": 2, "alpha": 1.5}
+    assert "|c:mixed|" in record["seeds"][0]["scores"]["test"]["signature"].replace("case:", "c:")
+    assert [seed["seed"] for seed in record["seeds"]] == [1, 2]
+    for seed in (1, 2):
+        kept = folder / f"seed_{seed}"
+        assert (kept / "metrics.jsonl").read_bytes() == (two_runs[seed - 1] / "metrics.jsonl").read_bytes()
+        assert len((kept / "test.txt").read_text(encoding="utf-8").splitlines()) == 49
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert f"**{record['mean']['test']['bleu']:.2f}**" in page
+    assert "From the start of the command to a validation BLEU of 1.0: " in page
+
+
+def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
+    """One command, in a process of its own: whatever a record does not hold would show in the score."""
+    command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
+    try:
+        record_script.main([*command, "--device", "cpu"])
+        (again,) = results.glob("*_again")
+        new, old = (json.loads((path / "record.json").read_text()) for path in (again, only_record(results)))
+        assert new["preset"] == old["preset"]
+        assert new["seeds"][0]["scores"] == old["seeds"][0]["scores"]
+        log = (again / "seed_1" / "log.txt").read_text().splitlines()
+        assert [line.partition(": loss")[0] for line in log[:-1]] == ["epoch 1", "epoch 2"]  # and no progress bars
+        assert new["seeds"][0]["command_seconds"] >= new["seeds"][0]["training_seconds"]
+        with pytest.raises(SystemExit, match="is there already: give another --name"):
+            record_script.main(command)
+        assert "finished already" in capsys.readouterr().out  # it was not trained twice
+    finally:
+        for path in results.glob("*_again"):
+            path.rename(tmp_path / "again")
+
+
+def test_a_record_is_no_better_than_itself(record_script, results, two_runs, tiny_corpus, tmp_path):
+    folder = only_record(results)
+    answer = record_script.compare(folder, folder, None)
+    assert "p = 0.5000" in answer  # the means are the same
+    assert "no new record: that takes 5 seeds and p < 0.05" in answer
+    assert answer.splitlines()[2].endswith("the translations are the same")
+
+    better = tmp_path / "better"  # every seed is perfect
+    references = (tiny_corpus / "test.en").read_text(encoding="utf-8")
+    record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    record["seeds"] = [
+        record["seeds"][0] | {"seed": seed, "scores": {"test": {"bleu": 100.0 - 0.1 * seed}}} for seed in range(5)
+    ]
+    for seed in range(5):
+        (better / f"seed_{seed}").mkdir(parents=True)
+        (better / f"seed_{seed}" / "test.txt").write_text(references, encoding="utf-8")
+    (better / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    answer = record_script.compare(better, folder, None)
+    assert answer.endswith("a new record")
+    assert "(100.00)" in answer  # sacreBLEU's own score of what lies in the folder
+    assert "bs:1000" in answer
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "expected"),
+    [(0, 3, 0.5), (1, 1, 0.25), (2.132, 4, 0.05), (-2.132, 4, 0.95), (2.920, 2, 0.05), (3.365, 5, 0.01)],
+)
+def test_the_tail_of_students_t_is_that_of_the_tables(record_script, t, freedom, expected):
+    assert record_script.upper_tail(t, freedom) == pytest.approx(expected, abs=2e-5)  # tables have three places
+
+
+def test_welch_is_the_one_computed_by_hand(record_script):
+    """Means 3 and 1, variances 1 and 4 of three seeds each: error² = 5 / 3, 2.94 degrees of freedom."""
+    new, old = [2.0, 3.0, 4.0], [-1.0, 1.0, 3.0]
+    freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
+    expected = record_script.upper_tail(2 / math.sqrt(5 / 3), freedom)
+    assert freedom == pytest.approx(2.941, abs=1e-3)
+    assert record_script.better_by_chance(new, old) == pytest.approx(expected)
+    assert record_script.better_by_chance(old, new) == pytest.approx(1 - expected)
+    # Against a single figure it is the ordinary test of a mean: t = 1 / √(1 / 3), 2 degrees of freedom.
+    assert record_script.better_by_chance(new, [2.0]) == pytest.approx(record_script.upper_tail(math.sqrt(3), 2))
+    assert record_script.better_by_chance([3.0], old) is None
+
+
+def test_options_bring_back_a_recorded_preset(record_script):
+    """A preset may have been changed since, and have fields that the record does not know."""
+    recorded = record_script.as_recorded(replace(PRESETS["gpu"], dropout=0.1, train_limit=7, tie=False))
+    del recorded["consistency"]
+    options = record_script.training_options(recorded)
+    assert options == ["--train-limit=7", "--dropout=0.1", "--tie=False", "--consistency=0.0"]
+
+
+def test_what_makes_no_record_is_refused(record_script, two_runs, tiny_preset, tmp_path):
+    def collect(*runs):
+        return record_script.main(["collect", *map(str, runs), "--results", str(tmp_path)])
+
+    with pytest.raises(SystemExit, match="the seeds are 1, 1: each can count only once"):
+        collect(two_runs[0], two_runs[0])
+    with pytest.raises(SystemExit, match="holds no training run: give the --output of"):
+        collect(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    training = json.loads((two_runs[1] / "training.json").read_text(encoding="utf-8"))
+    training["configuration"]["preset"]["dropout"] = 0.3
+    (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
+    with pytest.raises(SystemExit, match="differ in more than the seed: they make two records"):
+        collect(two_runs[0], other)
+    del training["result"]
+    (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
+    with pytest.raises(SystemExit, match="holds a run that is not finished: go on with --resume"):
+        collect(other)
+    with pytest.raises(InputError, match="holds no record: name a preset with --preset"):
+        record_script.newest_record(tmp_path)
