@@ -95,7 +95,7 @@ def draw_heads(
 
     # every length in inches: a layout that looks for the margins anew takes longer than the reader's hand
     cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
-    left, gap, right = label_length(queries, cell) + 0.45, 0.4, 0.2
+    left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
     follows = follows_itself(stack) and len(heads) == 1
     if follows:
         right += label_length([*target_tokens, "<eos>"], cell) + 0.35

@@ -123,8 +123,20 @@ def _font_size(cell: float) -> float:
 
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
-    """About how many inches the longest label takes."""
-    return _font_size(cell) / 72 * 0.62 * max((len(token) for token in tokens), default=0)
+    """How many inches the longest label takes."""
+    return _font_size(cell) / 72 * max((sum(map(_advance, token)) for token in tokens), default=0)
+
+
+@functools.cache
+def _advance(character: str) -> float:
+    """The width of a character, as a part of the font's size; 1 for what stands in another font, a Chinese one."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(font_manager.findfont(token_fonts()[0]))
+    if ord(character) not in font.get_charmap():
+        return 1.0
+    font.set_size(100, 72)
+    return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
 
 
 def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
@@ -156,8 +168,8 @@ def name_axes(
     axes: "Axes", query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
 ) -> None:
     """What rows and columns are, beside and below the tokens that `label_with_tokens` has drawn."""
-    axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 5)
-    axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 5)
+    axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
+    axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
 
 
 def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
