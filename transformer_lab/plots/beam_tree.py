@@ -11,13 +11,14 @@ from transformer_lab.decoding.search_tree import SearchTree, search_tree
 from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.heatmaps import first_words, token_fonts
+from transformer_lab.plots.heatmaps import advance, first_words, token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = "#08519c", "#c6dbef", "0.95", "white", "#fdae6b"
 ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
+NUMBER = 7.5  # points: the font size of a score
 LONGEST_SEARCH = 60  # tokens
 WIDEST = 6  # hypotheses that an explorer keeps
 
@@ -97,6 +98,7 @@ def draw_tree(
     title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
     axes.text(0.25, 0.2, title, fontsize=10, va="center")
 
+    scores: list[tuple[float, float, str, str]] = []  # where, what, and its colour
     lines: dict[tuple[str, float], list] = {}  # by colour and width: drawn together, they take a tenth of the time
 
     def draw_branch(of: SearchTree, texts: Sequence[str], place: int, y: float, parent_y: float, face: str) -> None:
@@ -105,8 +107,9 @@ def draw_tree(
         colour, line_colour = look.get(face, ("0.35", "0.65"))
         start, end = left[node.length], left[node.length] + widths[node.length]
         border = 2.0 if of.finished(place) else 0.8
-        score = node.score if node.length else None
-        _draw_box(axes, start, end, y, texts[place], score, face, colour, line_colour, border)
+        _draw_box(axes, start, end, y, y - 0.055 if node.length else y, texts[place], face, colour, line_colour, border)
+        if node.length:
+            scores.append(((start + end) / 2, y + 0.09, f"{node.score:.2f}", colour))
         if node.length:
             before = left[node.length - 1] + widths[node.length - 1]
             middle = start - GAP / 2
@@ -134,12 +137,13 @@ def draw_tree(
     for (line_colour, width), paths in lines.items():
         drawn = LineCollection(paths, colors=line_colour, linewidths=width, zorder=2 if line_colour == ANSWER else 1)
         axes.add_collection(drawn, autolim=False)
+    _write_numbers(axes, scores)
     return figure
 
 
-def _draw_box(axes: Any, start: float, end: float, y: float, text: str, score: float | None, face: str, colour: str,
+def _draw_box(axes: Any, start: float, end: float, y: float, token_y: float, text: str, face: str, colour: str,
               line_colour: str, border: float) -> None:  # fmt: skip
-    """A token, and below it the log-probability up to there."""
+    """A token in its box."""
     from matplotlib.patches import FancyBboxPatch
 
     shape = "round,pad=0,rounding_size=0.06"
@@ -147,11 +151,37 @@ def _draw_box(axes: Any, start: float, end: float, y: float, text: str, score: f
         FancyBboxPatch((start, y - 0.15), end - start, 0.3, boxstyle=shape, facecolor=face, edgecolor=line_colour,
                        linewidth=border, zorder=3)
     )  # fmt: skip
-    centred = {"x": (start + end) / 2, "ha": "center", "va": "center", "color": colour, "zorder": 4}
-    if score is not None:
-        axes.text(y=y + 0.09, s=f"{score:.2f}", fontsize=7.5, **centred)
-    token_y = y if score is None else y - 0.055
-    axes.text(y=token_y, s=text, fontsize=9, parse_math=False, family=token_fonts(), **centred)
+    look = {"ha": "center", "va": "center", "color": colour, "zorder": 4, "parse_math": False, "family": token_fonts()}
+    axes.text((start + end) / 2, token_y, text, fontsize=9, **look)
+
+
+def _write_numbers(axes: Any, numbers: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write numbers, each centred on a point: every character once as a shape, and that at all its places.
+
+    A tree has hundreds of them, and as texts they would be half of what a reader waits for.
+
+    Args:
+        axes: One unit of data is an inch.
+        numbers: Points, the numbers as text, and their colours.
+    """
+    from matplotlib.collections import PathCollection
+    from matplotlib.textpath import TextPath
+    from matplotlib.transforms import Affine2D
+
+    places: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for x, y, number, colour in numbers:
+        x -= NUMBER / 72 * sum(map(advance, number)) / 2
+        for character in number:
+            places.setdefault((character, colour), []).append((x, y + 0.36 * NUMBER / 72))  # half of a digit's height
+            x += NUMBER / 72 * advance(character)
+    points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans
+    for (character, colour), where in places.items():
+        shape = TextPath((0, 0), character, size=NUMBER)
+        drawn = PathCollection(
+            [shape], offsets=where, offset_transform=axes.transData, facecolors=colour, linewidths=0, zorder=4
+        )
+        drawn.set(transform=points, gid=character)
+        axes.add_collection(drawn, autolim=False)
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:

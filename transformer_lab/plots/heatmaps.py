@@ -124,11 +124,11 @@ def _font_size(cell: float) -> float:
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
     """How many inches the longest label takes."""
-    return _font_size(cell) / 72 * max((sum(map(_advance, token)) for token in tokens), default=0)
+    return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
 @functools.cache
-def _advance(character: str) -> float:
+def advance(character: str) -> float:
     """The width of a character, as a part of the font's size; 1 for what stands in another font, a Chinese one."""
     from matplotlib import font_manager
 
