@@ -253,13 +253,13 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     from transformer_lab.plots.explorer import Explorer
 
+    same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
     controls = {
         "sentence": Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%")),
-        "width": IntSlider(3, 1, WIDEST, description="Width", tooltip="hypotheses that are kept"),
-        "alpha": FloatSlider(DEFAULT_ALPHA, min=0.0, max=3.0, step=0.1, description="Alpha",
-                             tooltip="exponent of the length penalty"),
-        "step": IntSlider(1, 0, 1, description="Step", tooltip="tokens that every hypothesis has"),
-    }  # fmt: skip
+        "width": IntSlider(3, 1, WIDEST, description="Width, hypotheses", **same),
+        "alpha": FloatSlider(DEFAULT_ALPHA, min=0.0, max=3.0, step=0.1, description="Alpha, exponent", **same),
+        "step": IntSlider(1, 0, 1, description="Step, tokens", **same),
+    }
     step, translations, shown = controls["step"], HTML(), []
 
     @functools.lru_cache(maxsize=4)

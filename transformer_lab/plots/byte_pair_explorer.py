@@ -256,7 +256,7 @@ def explore_byte_pairs(
         language: Text(text, description=language, continuous_update=False, layout=wide)
         for language, text in sentences.items()
     }
-    slider = IntSlider(0, 0, len(merges), description="Merges", layout=Layout(width="60%"))
+    slider = IntSlider(0, 0, len(merges), description="Merges", tooltip="how many", layout=Layout(width="60%"))
     back, on, to_change = (Button(description=name) for name in ("− 1", "+ 1", "next change"))
     curves = _curves(merges, sentences, word_counts)
 

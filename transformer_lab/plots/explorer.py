@@ -13,7 +13,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import as_html
 
 SHARPNESS = 1.5  # fewer dots than other pictures have: drawing them is what a reader waits for
-PAUSE = 0.03  # seconds: what a slider sends in that time is drawn once
+PAUSE = 0.02  # seconds: what a slider sends in that time is drawn once
 
 
 class WithPicture(VBox):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import (
     STACKS,
+    attention_of,
     chosen_weights,
     draw_map,
     draw_recorded_attention,
@@ -147,7 +147,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=8)  # moving a slider does not translate again
     def read(text: str) -> Any:
-        return translator.attention(first_words(text)[0])
+        return attention_of(translator, first_words(text)[0])
 
     @functools.lru_cache(maxsize=8)
     def translate(text: str) -> str:
@@ -163,7 +163,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         "stack": Dropdown(
             options=[(name, key) for key, (name, *_) in STACKS.items()], value="cross", description="Stack"
         ),
-        "layer": IntSlider(config.n_layers - 1, 0, config.n_layers - 1, description="Layer"),
+        "layer": IntSlider(config.n_layers - 1, 0, config.n_layers - 1, description="Layer", tooltip="counted from 0"),
         "head": Dropdown(options=[("all", ALL), ("mean", MEAN), *numbers], value=0, description="Head", **narrow),
         "beside": Dropdown(options=[("none", NOTHING), ("mean", MEAN), *numbers], description="Beside it", **narrow),
         "written": IntSlider(1, 1, 1, description="Words written", style={"description_width": "7em"}),
@@ -188,9 +188,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
             return draw_recorded_attention(recorded, *tokens, languages, stack, layer, None)
         heads = [head] if beside == NOTHING else [head, beside]
         word, written = controls["word"].value, controls["written"].value
-        return draw_heads(
-            recorded, *tokens, languages, stack, layer, heads, None if word == NOTHING else word, written
-        )
+        return draw_heads(recorded, *tokens, languages, stack, layer, heads, None if word == NOTHING else word, written)
 
     rows = [
         controls["sentence"],

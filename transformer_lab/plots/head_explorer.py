@@ -108,10 +108,13 @@ def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[st
     @functools.cache
     def measure(sentence: str | None, off: frozenset[Head]) -> Any:
         heads = [(STACKS[stack][1].format(layer), head) for stack, layer, head in sorted(off)]
-        with without_heads(translator.model, heads):
-            if sentence is not None:
-                return translator.translate([sentence], beam_size=1)[0]
-            return score_translations(translator.translate(sources, beam_size=1), references).bleu
+        try:
+            with without_heads(translator.model, heads):
+                if sentence is not None:
+                    return translator.translate([sentence], beam_size=1)[0]
+                return score_translations(translator.translate(sources, beam_size=1), references).bleu
+        except ValueError as error:  # of `without_heads`: no module has the seam
+            raise InputError(str(error)) from error
 
     return measure
 

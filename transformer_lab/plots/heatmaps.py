@@ -198,7 +198,19 @@ def draw_attention(
         InputError: There is no such stack, layer or head, or the sentence cannot be translated.
     """
     check_stack(stack)
-    return draw_recorded_attention(*translator.attention(sentence), languages_of(translator), stack, layer, head)
+    return draw_recorded_attention(*attention_of(translator, sentence), languages_of(translator), stack, layer, head)
+
+
+def attention_of(translator: Any, sentence: str) -> tuple[dict[str, Tensor], list[str], list[str]]:
+    """What `Translator.attention` returns.
+
+    Raises:
+        InputError: As there; also if the model's attention cannot be looked at.
+    """
+    try:
+        return translator.attention(sentence)
+    except ValueError as error:  # of `record_attention`: no module has the seam
+        raise InputError(str(error)) from error
 
 
 def languages_of(translator: Any) -> dict[str, str]:
@@ -292,6 +304,8 @@ def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> 
 
 def index_of(what: str, given: int, count: int) -> int:
     """Which of `count` layers or heads is meant: a negative number counts from the last."""
+    if not count:
+        raise InputError(f"this model shows no {what}s of that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
         raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {count - 1} (or -{count} to -1)")
     return given % count
@@ -315,9 +329,7 @@ def _draw_all_heads(
     for head in range(heads):
         row, column = divmod(head, columns)
         low = below + (rows - 1 - row) * step_y
-        axes = figure.add_axes(
-            ((left + column * step_x) / width, low / height, map_width / width, map_height / height)
-        )
+        axes = figure.add_axes(((left + column * step_x) / width, low / height, map_width / width, map_height / height))
         lowest = head + columns >= heads
         tokens = queries if column == 0 else [], keys if lowest else []
         draw_map(axes, weights[head].detach().float().cpu().numpy(), *tokens, f"head {head}", cell)

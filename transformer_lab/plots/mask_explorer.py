@@ -21,7 +21,7 @@ SENTENCES = ("the dog sees the cat", "dogs run")
 
 
 def draw_mask(axes: "Axes", mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
-    """Draw one sentence's mask `(query, key)` on `axes`: a dark cell with a dot may be seen. A cell has `cell` inches."""
+    """Draw one sentence's mask `(query, key)` on `axes`: a dark cell with a dot may be seen; each has `cell` inches."""
     length = len(words)
     axes.pcolormesh(mask, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
     axes.set(xlim=(0, length), ylim=(length, 0), xticks=[], yticks=[])

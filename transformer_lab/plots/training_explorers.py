@@ -80,15 +80,16 @@ def draw_warmup(
 
 def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
     """`draw_warmup` with sliders for the width, the warm-up and the factor. A cell that ends in it shows it."""
-    from ipywidgets import FloatSlider, SelectionSlider
+    from ipywidgets import FloatSlider, Layout, SelectionSlider
 
+    same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
     return _explorer(
         lambda **chosen: draw_warmup(**chosen, rate=rate),
-        d_model=SelectionSlider(options=[32, 64, 128, 256, 512, 1024, 2048], value=512, description="d_model"),
+        d_model=SelectionSlider(options=[32, 64, 128, 256, 512, 1024, 2048], value=512, description="d_model", **same),
         warmup_steps=SelectionSlider(
-            options=[100, 200, 400, 1000, 2000, 4000, 8000, 16000], value=4000, description="Warm-up"
+            options=[100, 200, 400, 1000, 2000, 4000, 8000, 16000], value=4000, description="Warm-up, steps", **same
         ),
-        factor=FloatSlider(1.0, min=0.25, max=3, step=0.25, description="Factor"),
+        factor=FloatSlider(1.0, min=0.25, max=3, step=0.25, description="Factor, times", **same),
     )
 
 
@@ -164,13 +165,14 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
 
 def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
     """`draw_label_smoothing` with sliders for smoothing and vocabulary. A cell that ends in it shows it."""
-    from ipywidgets import FloatSlider, SelectionSlider
+    from ipywidgets import FloatSlider, Layout, SelectionSlider
 
+    same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
     curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # those without smoothing serve all
     return _explorer(
         functools.partial(_draw_label_smoothing, curves=curves),
-        smoothing=FloatSlider(0.1, min=0, max=0.9, step=0.05, description="Smoothing"),
-        vocab=SelectionSlider(options=[2, 5, 10, 100, 1000, 10000], value=10, description="Tokens"),
+        smoothing=FloatSlider(0.1, min=0, max=0.9, step=0.05, description="Smoothing, share", **same),
+        vocab=SelectionSlider(options=[2, 5, 10, 100, 1000, 10000], value=10, description="Vocabulary, tokens", **same),
     )
 
 

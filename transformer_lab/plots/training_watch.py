@@ -36,13 +36,23 @@ class TrainingWatch(WithPicture):
         self._may_go_on.set()
         self.pause = Button(description="Pause", icon="pause")
         self.stop = Button(description="Stop", icon="stop")
-        self.says, self.samples, picture = HTML(), HTML(), HTML()
+        self.says, self.samples, picture = HTML(), HTML(), HTML("<p>The curves come with the first steps.</p>")
         self.pause.on_click(self._pause_or_go_on)
         self.stop.on_click(self._stop)
         super().__init__([HBox([self.pause, self.stop, self.says]), picture, self.samples], picture)
         self._say("running", "starting …")
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
+
+    def wait(self) -> "TrainingWatch":
+        """Wait until the training has ended, or is paused, and go on with its `figure`, for example."""
+        while self.thread.is_alive() and self._may_go_on.is_set():
+            self.thread.join(0.05)
+        return self
+
+    def figure(self) -> Any:
+        """The curves so far."""
+        return draw_curves(self.records)
 
     def _work(self) -> None:
         try:
