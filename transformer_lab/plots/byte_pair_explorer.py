@@ -224,6 +224,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
     length = max(map(len, curves.values())) - 1
     axes.set(xlabel="merges", ylabel="symbols per word", xlim=(-0.01 * length, 1.01 * length or 1))
     axes.set_ylim(0, 1.1 * max(max(curve) for curve in curves.values()))
+    axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 

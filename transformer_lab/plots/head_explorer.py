@@ -70,6 +70,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     }
     named = {" ".join(map(str, head)): head for head in switches}  # "cross 0 3"
     all_on = Button(description="all on", layout=Layout(width="80px"))
+    explained = Label("Each row is a layer.", layout=Layout(margin="0 1em 0 0"))
 
     def switch_all_on(_: Any) -> None:
         for switch in switches.values():
@@ -83,17 +84,17 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     all_on.on_click(switch_all_on)
     grids = [
         VBox([
-            Label(f"{STACKS[stack][0]} (a row is a layer)"),
+            Label(STACKS[stack][0]),
             GridBox(
                 [switch for head, switch in switches.items() if head[0] == stack],
                 layout=Layout(grid_template_columns=f"repeat({config.n_heads}, 38px)"),
             ),
-        ])
+        ], layout=Layout(margin="0 2em 0 0"))
         for stack in STACKS
     ]  # fmt: skip
     said = Label()
     controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
-    return Explorer(controls, draw, rows=[field, said, HBox([*grids, all_on])])
+    return Explorer(controls, draw, rows=[field, said, HBox([*grids, VBox([explained, all_on])])])
 
 
 def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[str | None, frozenset[Head]], Any]:

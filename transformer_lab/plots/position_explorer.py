@@ -72,7 +72,7 @@ def explore_positions() -> Any:
 
     same = {"style": {"description_width": "9em"}, "layout": Layout(width="27em")}
     controls = {
-        "d_model": IntSlider(32, 2, 128, step=2, description="d_model, numbers", **same),
+        "d_model": IntSlider(32, 2, 128, step=2, description="d_model", **same),
         "length": IntSlider(60, 2, 200, description="length, positions", **same),
         "base": FloatLogSlider(
             10_000.0, base=10, min=0.5, max=5, step=0.1, readout_format=",.0f", description="base", **same
