@@ -200,6 +200,10 @@ class OpenNotebook:
         cell.scroll_into_view_if_needed()
         return cell
 
+    def show(self, cell_id: str):
+        """Scroll to the cell, and give its output."""
+        return self._cell(cell_id).locator(".jp-Cell-outputArea")
+
     def write(self, cell_id: str, text: str) -> None:
         """Replace what stands in the cell by `text`, as a reader who pastes it."""
         self._cell(cell_id).locator(".cm-content").click()

@@ -83,7 +83,11 @@ def test_each_switch_switches_its_own_head_and_all_come_back_at_once(translator)
     assert 'alt="Heads that are off: encoder layer 1 head 0. All heads on' in explorer.picture.value
     switches["Cross-attention, layer 0, head 2"].value = False
     assert 'alt="Heads that are off: cross layer 0 head 2, encoder layer 1 head 0. All' in explorer.picture.value
-    (button,) = (widget for widget in explorer.children[2].children[-1].children if getattr(widget, "description", "") == "all on")
+    (button,) = (
+        widget
+        for widget in explorer.children[2].children[-1].children
+        if getattr(widget, "description", "") == "all on"
+    )
     button.click()
     assert all(switch.value for switch in switches.values())
     assert explorer.picture.value == first
