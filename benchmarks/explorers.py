@@ -92,7 +92,7 @@ def main() -> None:
         "attention": explore_attention(translator, SENTENCE),
         "beam": explore_beam(translator, SENTENCE),
         "byte pairs": explore_byte_pairs(merges, texts, counts),
-        "heads, sentence only": explore_heads(translator, SENTENCE, [(SENTENCE, "A dog runs.")]),
+        "heads, sentence only": explore_heads(translator, SENTENCE, [("Ein Hund rennt.", "A dog runs.")]),
         "label smoothing": explore_label_smoothing(),
         "masks": explore_masks(),
         "positions": explore_positions(),
