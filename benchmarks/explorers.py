@@ -3,11 +3,15 @@
     python benchmarks/explorers.py [--rounds 7]
 
 The goal: 0.150 s for sentences up to 30 tokens with the model that comes with the package. Every control is moved, back
-and forth; a control's figure is the median, and an explorer's that of its slowest control. A new sentence has to be
+and forth, as in a notebook: in an event loop, and with the moment in which an explorer waits for a slider to come to
+rest. A control's figure is the median of its moves, or the first one if that took longer by something that is known the
+next time, as a translation without a head; an explorer's is that of its slowest control. A new sentence has to be
 translated first, so it stands for itself. Prints the figures and writes them to `results/explorers.json`.
 """
 
 import argparse
+import asyncio
+import gc
 import json
 import statistics
 import time
@@ -32,6 +36,7 @@ from transformer_lab.plots import (
     explore_warmup,
 )
 
+GOAL = 0.150  # seconds
 RESULT = Path(__file__).resolve().parent.parent / "results" / "explorers.json"
 SENTENCE = (
     "Ein brauner Hund rennt über die grüne Wiese, während zwei Kinder in roten Jacken mit einem Ball im Park spielen."
@@ -57,14 +62,20 @@ def other_value(control: Any) -> Any:
     return control.value - step if control.value - step >= lowest else control.value + step
 
 
-def seconds_of(control: Any, rounds: int) -> float:
+async def seconds_of(explorer: Any, control: Any, rounds: int) -> tuple[float, float]:
+    """Of the first move, and the median of the others."""
     before, taken = control.value, []
     for number in range(2 * rounds):
         value = other_value(control) if number % 2 == 0 else before
+        drawn = asyncio.Event()
+        explorer.picture.observe(lambda _, drawn=drawn: drawn.set(), "value")
         start = time.perf_counter()
         control.value = value
+        await asyncio.wait_for(drawn.wait(), 30)
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken)
+        explorer.picture.unobserve_all("value")
+        gc.collect()  # as in the time that a reader takes to look
+    return taken[0], statistics.median(taken[1:])
 
 
 def main() -> None:
@@ -81,7 +92,7 @@ def main() -> None:
         "attention": explore_attention(translator, SENTENCE),
         "beam": explore_beam(translator, SENTENCE),
         "byte pairs": explore_byte_pairs(merges, texts, counts),
-        "heads, sentence only": explore_heads(translator, SENTENCE, [(SENTENCE, "A dog runs.")]),
+        "heads, sentence only": explore_heads(translator, SENTENCE, [("Ein Hund rennt.", "A dog runs.")]),
         "label smoothing": explore_label_smoothing(),
         "masks": explore_masks(),
         "positions": explore_positions(),
@@ -90,15 +101,21 @@ def main() -> None:
     }
     slowest = {}
     for name, explorer in explorers.items():
-        figures = {
-            str(control.description): round(seconds_of(control, rounds), 3) for control in controls_of(explorer)[:12]
-        }
-        description = max(figures, key=figures.get)
-        slowest[name] = {"seconds": figures[description], "control": description, "controls": figures}
-        print(f"{name:22} {figures[description]:.3f} s ({description})")
+        figures = {}
+        for control in controls_of(explorer)[:12]:
+            first, others = asyncio.run(seconds_of(explorer, control, rounds))
+            known_next_time = name.startswith("heads")
+            description = str(control.description)
+            taken = round(max(first, others) if known_next_time else others, 3)
+            figures[description] = max(taken, figures.get(description, 0.0))
+        slow = max(figures, key=figures.get)
+        slowest[name] = {"seconds": figures[slow], "control": slow, "controls": figures}
+        verdict = "" if figures[slow] <= GOAL else f"  above the goal by {figures[slow] - GOAL:.3f} s"
+        print(f"{name:22} {figures[slow]:.3f} s ({slow}){verdict}")
+    print(f"{'goal':22} {GOAL:.3f} s")
     result = {
         "what": "seconds from a control's new value to the new picture: the slowest control of each explorer",
-        "goal": 0.150,
+        "goal": GOAL,
         "sentence_tokens": tokens,
         "explorers": slowest,
         "command": f"python benchmarks/explorers.py --rounds {rounds}",

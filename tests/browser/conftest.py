@@ -3,6 +3,7 @@
 Screenshots of every page lie in `build/screenshots/` afterwards: look at them.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,24 +112,27 @@ def environment_of(home: Path) -> dict[str, str]:
     }
 
 
+@contextlib.contextmanager
+def serving(application: str, folder: Path) -> Iterator[Lab]:
+    """A server of this application over a copy of `notebooks/`, while the `with` block lasts."""
+    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
+    running = Lab(folder, application, environment_of(folder.parent / "home"))
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory, chromium_path):
-    """JupyterLab over a copy of `notebooks/`."""
-    folder = tmp_path_factory.mktemp("lab") / "notebooks"
-    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
-    running = Lab(folder, "jupyterlab", environment_of(folder.parent / "home"))
-    yield running
-    running.stop()
+    with serving("jupyterlab", tmp_path_factory.mktemp("lab") / "notebooks") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def notebook_7(tmp_path_factory, chromium_path):
-    """Jupyter Notebook 7 over a copy of `notebooks/`."""
-    folder = tmp_path_factory.mktemp("notebook7") / "notebooks"
-    shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
-    running = Lab(folder, "notebook", environment_of(folder.parent / "home"))
-    yield running
-    running.stop()
+    with serving("notebook", tmp_path_factory.mktemp("notebook7") / "notebooks") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")  # while it is open, asyncio has a loop that runs in every test
@@ -140,8 +145,8 @@ def browser(chromium_path):
         browser.close()
 
 
-@pytest.fixture
-def page(browser):
+@contextlib.contextmanager
+def new_page(browser) -> Iterator:
     """A page whose console errors are kept in `page.errors`."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(45_000)  # a busy machine starts a kernel slowly
@@ -154,10 +159,16 @@ def page(browser):
 
 
 @pytest.fixture
-def screenshot(page, request):
-    """`screenshot("name")` keeps a picture of the page."""
+def page(browser):
+    with new_page(browser) as page:
+        yield page
+
+
+@pytest.fixture
+def screenshot(request):
+    """`screenshot(page, "name")` keeps a picture of the page."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    return lambda name: page.screenshot(path=SCREENSHOTS / f"{request.node.name}_{name}.png")
+    return lambda page, name: page.screenshot(path=SCREENSHOTS / f"{request.node.name}_{name}.png")
 
 
 class OpenNotebook:
@@ -188,6 +199,10 @@ class OpenNotebook:
         cell = self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{number}"]')
         cell.scroll_into_view_if_needed()
         return cell
+
+    def show(self, cell_id: str):
+        """Scroll to the cell, and give its output."""
+        return self._cell(cell_id).locator(".jp-Cell-outputArea")
 
     def write(self, cell_id: str, text: str) -> None:
         """Replace what stands in the cell by `text`, as a reader who pastes it."""
@@ -224,3 +239,10 @@ class OpenNotebook:
 def opened(page, lab):
     """`opened("01_attention.ipynb")`: that notebook, in JupyterLab or in another server that is given."""
     return lambda name, server=lab: OpenNotebook(page, server, name)
+
+
+@pytest.fixture(scope="module")
+def opened_for_all(browser, lab):
+    """As `opened`, in a page that all tests of a file share: a kernel takes seconds to start."""
+    with new_page(browser) as page:
+        yield lambda name: OpenNotebook(page, lab, name)

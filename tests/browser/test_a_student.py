@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 WRONG = """
 def softmax(scores):
     exponentials = np.exp(scores - scores.max())
@@ -26,35 +24,29 @@ def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
     notebook.write("exercise-softmax", WRONG)
     notebook.run("exercise-softmax")
     report = notebook.run("check-softmax").inner_text()
-    screenshot("named_mistake")
+    screenshot(notebook.page, "named_mistake")
     assert "failed" in report
     assert "All scores of the array share one sum." in report
 
     notebook.write("exercise-softmax", RIGHT)
     notebook.run("exercise-softmax")
     assert "passed" in notebook.run("check-softmax").inner_text()
-    screenshot("passed")
+    screenshot(notebook.page, "passed")
     after = notebook.run("what-comes-next-2").inner_text()
-    screenshot("progress")
+    screenshot(notebook.page, "progress")
     assert before != after
     assert (notebook.lab.folder / "mine" / "softmax.py").read_text().count("np.exp") == 1
     assert notebook.page.errors == []
 
 
-@pytest.mark.parametrize(("theme", "width", "zoom"), [("JupyterLab Dark", 1280, 1.0), ("JupyterLab Light", 800, 1.25)])
-def test_a_report_can_be_read_in_dark_and_small(opened, screenshot, theme, width, zoom):
+def test_a_report_can_be_read_in_dark_and_small(opened, screenshot):
     notebook = opened("01_attention.ipynb")
     page = notebook.page
-    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-    page.set_viewport_size({"width": width, "height": 900})
-    page.evaluate("zoom => { document.body.style.zoom = zoom }", zoom)
     notebook.run("attention-2")
     notebook.write("exercise-softmax", WRONG)
     notebook.run("exercise-softmax")
     report = notebook.run("check-softmax")
-    screenshot(f"{theme.split()[1].lower()}_{width}")
     assert report.get_by_role("heading").count() >= 2  # what a screen reader jumps to
-    assert report.get_by_role("table").count() >= 1
     lightness = """element => {
         const shine = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(Number); return (r + g + b) / 765; };
         let behind = element, colour;
@@ -62,9 +54,17 @@ def test_a_report_can_be_read_in_dark_and_small(opened, screenshot, theme, width
         while (behind && /, 0\\)|transparent/.test(colour));
         return [shine(getComputedStyle(element).color), shine(colour)];
     }"""
-    for cell in report.locator("td, p, h3, h4").all():
-        text, background = cell.evaluate(lightness)
-        assert abs(text - background) > 0.4, cell.inner_text()
+    for theme, width, zoom in (("JupyterLab Dark", 1280, 1.0), ("JupyterLab Light", 800, 1.25)):
+        page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("zoom => { document.body.style.zoom = zoom }", zoom)
+        page.wait_for_function("dark => (document.body.dataset.jpThemeLight === 'false') === dark", arg="Dark" in theme)
+        report = notebook.show("check-softmax")
+        screenshot(page, f"{theme.split()[1].lower()}_{width}")
+        assert report.get_by_role("table").count() >= 1
+        for cell in report.locator("td, p, h3, h4").all():
+            text, background = cell.evaluate(lightness)
+            assert abs(text - background) > 0.4, (theme, cell.inner_text())
     assert page.errors == []
 
 
@@ -75,7 +75,7 @@ def test_the_same_notebook_runs_in_notebook_7(opened, notebook_7, screenshot):
     notebook.write("exercise-softmax", RIGHT)
     notebook.run("exercise-softmax")
     assert "passed" in notebook.run("check-softmax").inner_text()
-    screenshot("passed")
+    screenshot(notebook.page, "passed")
     assert notebook.page.errors == at_start
 
 
@@ -91,5 +91,5 @@ def test_the_layer_of_notebook_13_is_moved_and_the_picture_changes(opened, scree
     output.get_by_role("slider").first.focus()
     notebook.page.keyboard.press("ArrowLeft")
     expect(picture).to_have_attribute("alt", re.compile("layer 2"), timeout=30_000)
-    screenshot("layer_2")
+    screenshot(notebook.page, "layer_2")
     assert notebook.page.errors == []

@@ -45,11 +45,14 @@ CALLS = {
 
 
 @pytest.fixture(scope="module")
-def explorers_notebook(lab):
+def notebook(lab, opened_for_all):
+    """A notebook with a cell for each explorer, open for all tests."""
     cells = [nbformat.v4.new_code_cell(source, id=name) for name, source in ({"imports": IMPORTS} | CALLS).items()]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "explorers.ipynb")
-    return "explorers.ipynb"
+    notebook = opened_for_all("explorers.ipynb")
+    notebook.run("imports")
+    return notebook
 
 
 def test_every_explorer_is_here():
@@ -57,35 +60,37 @@ def test_every_explorer_is_here():
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 
+def focus_on_first_control(output):
+    output.get_by_role("slider").or_(output.get_by_role("checkbox")).first.focus()
+
+
 @pytest.mark.parametrize("name", CALLS)
-def test_a_move_changes_the_picture(opened, explorers_notebook, screenshot, name):
+def test_a_move_changes_the_picture(notebook, screenshot, name):
     from playwright.sync_api import expect
 
-    notebook = opened(explorers_notebook)
-    notebook.run("imports")
     output = notebook.run(name)
     picture = output.locator("img").first
     picture.wait_for()
-    screenshot("before")
+    screenshot(notebook.page, "before")
     before = picture.get_attribute("src")
     if name == "explore_heads":
         output.get_by_role("button", name="3").last.click()
     elif name != "explore_training":  # which moves by itself
-        output.get_by_role("slider").or_(output.get_by_role("checkbox")).first.focus()
+        focus_on_first_control(output)
         keys = {"explore_masks": "Space", "explore_byte_pairs": "ArrowRight"}
         notebook.page.keyboard.press(keys.get(name, "ArrowLeft"))
     expect(picture).not_to_have_attribute("src", before, timeout=30_000)
-    screenshot("after")
+    screenshot(notebook.page, "after")
     assert picture.get_attribute("alt")
+    if name == "explore_training":
+        output.get_by_role("button", name="Stop").click()  # or it would go on beside the other tests
     assert notebook.page.errors == []
     assert not re.search(r"Traceback|Error", notebook.lab.log.read_text())
 
 
-def test_a_training_is_paused_by_its_button(opened, explorers_notebook, screenshot):
+def test_a_training_is_paused_by_its_button(notebook, screenshot):
     from playwright.sync_api import expect
 
-    notebook = opened(explorers_notebook)
-    notebook.run("imports")
     output = notebook.run("explore_training")
     output.get_by_role("button", name="Pause").click()
     expect(output.get_by_role("status")).to_contain_text("paused")
@@ -93,5 +98,20 @@ def test_a_training_is_paused_by_its_button(opened, explorers_notebook, screensh
     expect(output.get_by_role("status")).to_contain_text("loss")
     output.get_by_role("button", name="Stop").click()
     expect(output.get_by_role("status")).to_contain_text("stopped")
-    screenshot("stopped")
+    screenshot(notebook.page, "stopped")
     assert notebook.page.errors == []
+
+
+def test_without_a_kernel_the_last_picture_stays(notebook, screenshot):
+    """The last test: it ends the kernel of all."""
+    output = notebook.run("explore_masks")
+    picture = output.locator("img").first
+    before = picture.get_attribute("src")
+    notebook.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    focus_on_first_control(output)
+    notebook.page.keyboard.press("Space")
+    notebook.page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
+    assert picture.get_attribute("src") == before
+    screenshot(notebook.page, "no_kernel")
+    # what ipywidgets says to the console is no error of the page
+    assert [error for error in notebook.page.errors if not error.startswith("Could not send widget sync")] == []

@@ -38,7 +38,7 @@ def expected(translator, off):
 def crossed_out(figure):
     """The cells with a cross: stack, layer (row, from the top), head (column)."""
     found = []
-    for stack, axes in zip(("encoder", "decoder", "cross"), figure.subfigs[0].axes, strict=False):
+    for stack, axes in zip(("encoder", "decoder", "cross"), figure.axes, strict=False):
         assert axes.yaxis_inverted()
         assert [label.get_text() for label in axes.get_yticklabels()] == ["layer 0", "layer 1"]
         cells = [(int(text.get_position()[1]), int(text.get_position()[0]), text.get_text()) for text in axes.texts]
@@ -60,7 +60,7 @@ def test_the_picture_shows_what_is_off_and_what_comes_of_it(translator, off):
     label = figure.get_label()
     assert f"All heads on: {before!r}, BLEU {score_before:.1f}." in label
     assert f"{after!r}, BLEU {score_after:.1f}." in label
-    drawn = [bar.get_width() for bar in figure.subfigs[0].axes[3].patches]
+    drawn = [bar.get_width() for bar in figure.axes[3].patches]
     assert drawn == pytest.approx([score_before, score_after])
     assert expected(translator, []) == (before, score_before)  # the model is left as it was
 
@@ -83,7 +83,11 @@ def test_each_switch_switches_its_own_head_and_all_come_back_at_once(translator)
     assert 'alt="Heads that are off: encoder layer 1 head 0. All heads on' in explorer.picture.value
     switches["Cross-attention, layer 0, head 2"].value = False
     assert 'alt="Heads that are off: cross layer 0 head 2, encoder layer 1 head 0. All' in explorer.picture.value
-    (button,) = (widget for widget in explorer.children[2].children if getattr(widget, "description", "") == "all on")
+    (button,) = (
+        widget
+        for widget in explorer.children[2].children[-1].children
+        if getattr(widget, "description", "") == "all on"
+    )
     button.click()
     assert all(switch.value for switch in switches.values())
     assert explorer.picture.value == first

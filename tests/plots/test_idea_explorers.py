@@ -73,7 +73,8 @@ def test_scores_weights_and_output_are_those_of_the_attention_that_is_given():
 
 def test_a_dot_stands_where_a_query_may_look():
     figure = draw_masks(("a b c", "d"))
-    dots = [sorted(zip(*axes.lines[0].get_data(), strict=True)) for axes in figure.axes]  # (key, query)
+    centres = [zip(*axes.lines[0].get_data(), strict=True) for axes in figure.axes]
+    dots = [sorted((float(key) - 0.5, float(query) - 0.5) for key, query in some) for some in centres]
     assert dots == [[(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)], [(0, 0), (0, 1), (0, 2)]]
     assert figure.get_suptitle() == "padding (2, 1, 1, 3) and future (1, 1, 3, 3) give (2, 1, 3, 3)"
     assert draw_masks(padding=False, causal=False).get_suptitle() == "no mask: everyone sees everyone"

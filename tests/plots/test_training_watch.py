@@ -71,3 +71,29 @@ def test_a_training_that_fails_says_why(error, says):
     watch = ended(explore_training(run))
     assert watch.state == "failed"
     assert says in watch.says.value
+    with pytest.raises(type(error), match=str(error)):
+        watch.wait()
+
+
+def test_its_curves_can_be_kept_and_who_waits_does_not_wait_for_a_paused_training():
+    """A cell that waited for a training that is paused would wait for ever: nobody could press the button."""
+    began = threading.Event()
+
+    def run(on_log):
+        on_log(step(1))
+        watch.pause.click()
+        began.set()
+        on_log(step(2))
+
+    started = threading.Event()
+    watch = explore_training(lambda on_log: started.wait(20) and run(on_log))
+    assert "<img" not in watch._repr_mimebundle_()["text/html"]  # a page that is saved now says what is missing
+    started.set()
+    assert began.wait(20)
+    assert watch.wait() is watch
+    assert watch.thread.is_alive()
+    watch.pause.click()
+    assert watch.wait().state == "finished"
+    assert "after 2 steps" in watch.figure().get_label()
+    assert "<img" in watch._repr_mimebundle_()["text/html"]
+    assert "rate 0.001" in watch._where()

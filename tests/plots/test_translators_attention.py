@@ -33,8 +33,8 @@ def test_rows_are_queries_in_the_language_of_the_query(real_translator, stack, q
     assert len(source_tokens) != len(target_tokens)  # so that a swapped axis cannot fit
 
     axes = draw_attention(real_translator, sentence, stack, layer=0, head=1).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == tokens[query_language]
-    assert [label.get_text() for label in axes.get_xticklabels()] == tokens[key_language]
+    for side, language in (("query", query_language), ("key", key_language)):
+        assert [text.get_text() for text in axes.texts if text.get_gid() == side] == tokens[language]
     assert (axes.get_ylabel(), axes.get_xlabel()) == (f"query ({query_language})", f"key ({key_language})")
     assert "".join(source_tokens).replace("▁", " ").strip() == f"{sentence}<eos>"
     assert target_tokens[0] == "<bos>"

@@ -1,5 +1,6 @@
 """The tree of a beam search: what was kept, what was dropped, and where greedy decoding went."""
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,17 @@ from transformer_lab.decoding.beam import length_penalty
 from transformer_lab.decoding.search_tree import SearchTree, search_tree
 from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import as_html, new_picture
-from transformer_lab.plots.heatmaps import first_words, token_fonts
+from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.heatmaps import advance, first_words, token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = "#08519c", "#c6dbef", "0.95", "white", "#fdae6b"
 ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
+NUMBER = 7.5  # points: the font size of a score
 LONGEST_SEARCH = 60  # tokens
+WIDEST = 6  # hypotheses that an explorer keeps
 
 
 def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> "Figure":
@@ -32,18 +35,18 @@ def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float =
     Raises:
         InputError: The sentence cannot be translated, or the beam is empty.
     """
-    tree, greedy = search(translator, sentence, beam_size)
+    tree, greedy = (search(translator, sentence, size) for size in (beam_size, 1))
     return draw_tree(tree, token_names(translator, tree), alpha, greedy=(greedy, token_names(translator, greedy)))
 
 
-def search(translator: Any, sentence: str, beam_size: int) -> tuple[SearchTree, SearchTree]:
-    """The tree of a sentence, and that of greedy decoding, which has a single branch."""
+def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
+    """The tree of a sentence; with a beam of one, that of greedy decoding, it has a single branch."""
     if beam_size < 1:
         raise InputError(f"beam_size is {beam_size}, but must be at least 1")
     device = next(translator.model.parameters()).device
     source = torch.tensor(translator.encode([sentence]), device=device)  # (1, source)
     limit = min(source.size(1) + 50, translator.model.config.max_length, LONGEST_SEARCH)
-    return tuple(search_tree(translator.model, source, size, limit) for size in (beam_size, 1))
+    return search_tree(translator.model, source, beam_size, limit)
 
 
 def token_names(translator: Any, tree: SearchTree) -> list[str]:
@@ -68,6 +71,8 @@ def draw_tree(
             search is shown, but only what was kept.
         greedy: A search with a beam of one and its names, drawn above.
     """
+    from matplotlib.collections import LineCollection
+
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
     step = last if at_end else max(0, step)
@@ -93,22 +98,24 @@ def draw_tree(
     title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
     axes.text(0.25, 0.2, title, fontsize=10, va="center")
 
+    scores: list[tuple[float, float, str, str]] = []  # where, what, and its colour
+    lines: dict[tuple[str, float], list] = {}  # by colour and width: drawn together, they take a tenth of the time
+
     def draw_branch(of: SearchTree, texts: Sequence[str], place: int, y: float, parent_y: float, face: str) -> None:
         node = of.nodes[place]
         look = {ANSWER: ("white", ANSWER), ALIVE: ("black", ANSWER), GREEDY: ("black", "#a63603")}
         colour, line_colour = look.get(face, ("0.35", "0.65"))
         start, end = left[node.length], left[node.length] + widths[node.length]
         border = 2.0 if of.finished(place) else 0.8
-        score = node.score if node.length else None
-        _draw_box(axes, start, end, y, texts[place], score, face, colour, line_colour, border)
+        _draw_box(axes, start, end, y, y - 0.055 if node.length else y, texts[place], face, colour, line_colour, border)
+        if node.length:
+            scores.append(((start + end) / 2, y + 0.09, f"{node.score:.2f}", colour))
         if node.length:
             before = left[node.length - 1] + widths[node.length - 1]
             middle = start - GAP / 2
-            path, heights = [before, middle, middle, start], [parent_y, parent_y, y, y]
-            if face == ANSWER:
-                axes.plot(path, heights, color=ANSWER, linewidth=2, zorder=2)
-            else:
-                axes.plot(path, heights, color=line_colour if face == GREEDY else "0.65", linewidth=0.9, zorder=1)
+            path = [(before, parent_y), (middle, parent_y), (middle, y), (start, y)]
+            looks = (ANSWER, 2.0) if face == ANSWER else (line_colour if face == GREEDY else "0.65", 0.9)
+            lines.setdefault(looks, []).append(path)
         if at_end and place in of.beams[-1]:
             divided = f"{node.score:.2f} / {length_penalty(node.length, alpha):.2f} = {of.worth(place, alpha):.2f}"
             weight = "bold" if face == ANSWER else "normal"
@@ -127,24 +134,54 @@ def draw_tree(
             face = LEFT_BEHIND if place in kept else NEVER_KEPT
         parent_y = top + ROW * rows[max(0, tree.nodes[place].parent)]
         draw_branch(tree, names, place, top + ROW * rows[place], parent_y, face)
+    for (line_colour, width), paths in lines.items():
+        drawn = LineCollection(paths, colors=line_colour, linewidths=width, zorder=2 if line_colour == ANSWER else 1)
+        axes.add_collection(drawn, autolim=False)
+    _write_numbers(axes, scores)
     return figure
 
 
-def _draw_box(axes: Any, start: float, end: float, y: float, text: str, score: float | None, face: str, colour: str,
+def _draw_box(axes: Any, start: float, end: float, y: float, token_y: float, text: str, face: str, colour: str,
               line_colour: str, border: float) -> None:  # fmt: skip
-    """A token, and below it the log-probability up to there."""
+    """A token in its box."""
     from matplotlib.patches import FancyBboxPatch
 
     shape = "round,pad=0,rounding_size=0.06"
-    axes.add_patch(
+    axes.add_artist(  # `add_patch` would ask each box for its limits, which are given
         FancyBboxPatch((start, y - 0.15), end - start, 0.3, boxstyle=shape, facecolor=face, edgecolor=line_colour,
                        linewidth=border, zorder=3)
     )  # fmt: skip
-    centred = {"x": (start + end) / 2, "ha": "center", "va": "center", "color": colour, "zorder": 4}
-    if score is not None:
-        axes.text(y=y + 0.095, s=f"{score:.2f}", fontsize=6.5, **centred)
-    token_y = y if score is None else y - 0.055
-    axes.text(y=token_y, s=text, fontsize=9, parse_math=False, family=token_fonts(), **centred)
+    look = {"ha": "center", "va": "center", "color": colour, "zorder": 4, "parse_math": False, "family": token_fonts()}
+    axes.text((start + end) / 2, token_y, text, fontsize=9, **look)
+
+
+def _write_numbers(axes: Any, numbers: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write numbers, each centred on a point: every character once as a shape, and that at all its places.
+
+    A tree has hundreds of them, and as texts they would be half of what a reader waits for.
+
+    Args:
+        axes: One unit of data is an inch.
+        numbers: Points, the numbers as text, and their colours.
+    """
+    from matplotlib.collections import PathCollection
+    from matplotlib.textpath import TextPath
+    from matplotlib.transforms import Affine2D
+
+    places: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for x, y, number, colour in numbers:
+        x -= NUMBER / 72 * sum(map(advance, number)) / 2
+        for character in number:
+            places.setdefault((character, colour), []).append((x, y + 0.36 * NUMBER / 72))  # half of a digit's height
+            x += NUMBER / 72 * advance(character)
+    points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans
+    for (character, colour), where in places.items():
+        shape = TextPath((0, 0), character, size=NUMBER)
+        drawn = PathCollection(
+            [shape], offsets=where, offset_transform=axes.transData, facecolors=colour, linewidths=0, zorder=4
+        )
+        drawn.set(transform=points, gid=character)
+        axes.add_collection(drawn, autolim=False)
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:
@@ -214,47 +251,38 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     from ipywidgets import HTML, FloatSlider, HBox, IntSlider, Layout, Text
 
-    from transformer_lab.plots.explorer import WithPicture
+    from transformer_lab.plots.explorer import Explorer
 
-    sentence_field = Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%"))
-    width = IntSlider(3, 1, 6, description="Width", continuous_update=False)
-    alpha = FloatSlider(DEFAULT_ALPHA, min=0.0, max=3.0, step=0.1, description="Alpha", continuous_update=False)
-    step = IntSlider(1, 0, 1, description="Step", continuous_update=False)
-    translations, picture = HTML(), HTML()
-    tree: SearchTree
-    line: SearchTree
-    kept, remark = first_words(sentence)
-    tree, line = search(translator, kept, width.value)
+    same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
+    controls = {
+        "sentence": Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%")),
+        "width": IntSlider(3, 1, WIDEST, description="Width, hypotheses", **same),
+        "alpha": FloatSlider(DEFAULT_ALPHA, min=0.0, max=3.0, step=0.1, description="Alpha, exponent", **same),
+        "step": IntSlider(1, 0, 1, description="Step, tokens", **same),
+    }
+    step, translations, shown = controls["step"], HTML(), []
+
+    @functools.lru_cache(maxsize=4)
+    def find(sentence: str) -> list[tuple[SearchTree, list[str]]]:
+        """The searches of all widths at once: who waits for a new sentence need not wait when the slider moves."""
+        trees = [search(translator, sentence, size) for size in range(1, WIDEST + 1)]
+        return [(tree, token_names(translator, tree)) for tree in trees]
 
     def words(of: SearchTree, place: int) -> str:
         return html.escape(translator.tokenizer.decode([of.nodes[p].token for p in of.path(place)]))
 
-    def draw(_: Any = None) -> None:
-        figure = draw_tree(
-            tree, token_names(translator, tree), alpha.value, step.value, (line, token_names(translator, line))
-        )
-        image = as_html(figure).replace("max-width: 100%", "max-width: none")  # a long sentence can be scrolled
-        picture.value = f'<div style="overflow-x: auto">{image}</div>'
-        found = words(tree, tree.best(alpha.value)), words(line, line.beams[-1][0])
+    def draw(sentence: str, width: int, alpha: float, **_: Any) -> "Figure":
+        translations.value = ""
+        kept, remark = first_words(sentence)
+        (line, texts), (tree, names) = (find(kept)[size - 1] for size in (1, width))
+        if shown != [tree]:  # a new search is shown to its end
+            shown[:] = [tree]
+            step.max = len(tree.beams) - 1
+            step.value = step.max
+        found = words(tree, tree.best(alpha)), words(line, line.beams[-1][0])
         lines = [remark, f"Beam search: {found[0]}", f"Greedy: {found[1]}"]
         translations.value = "<br>".join(filter(None, lines))
+        return draw_tree(tree, names, alpha, step.value, (line, texts))
 
-    def search_again(_: Any = None) -> None:
-        nonlocal tree, line, remark
-        try:
-            kept, remark = first_words(sentence_field.value)
-            tree, line = search(translator, kept, width.value)
-        except InputError as error:
-            translations.value, picture.value = "", f"<p>{html.escape(str(error))}</p>"
-            return
-        step.unobserve(draw, "value")
-        step.max = len(tree.beams) - 1
-        step.value = step.max
-        step.observe(draw, "value")
-        draw()
-
-    search_again()
-    for control in (sentence_field, width):
-        control.observe(search_again, "value")
-    alpha.observe(draw, "value")
-    return WithPicture([sentence_field, HBox([width, alpha, step]), translations, picture], picture)
+    field, *sliders = controls.values()
+    return Explorer(controls, draw, [field, HBox(sliders), translations], scrolls=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import as_html, new_picture
+from transformer_lab.plots.figures import new_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,9 +127,12 @@ def _draw(
     figure = new_picture(
         f"Text cut into symbols: {'; '.join(spoken)}. Below, symbols per word against the number of merges: {ends}.",
         (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
-        height + 2.6,
+        height + 2.75,
     )
-    text_axes, curve_axes = figure.subplots(2, 1, height_ratios=(height, 2.6))
+    figure.set_layout_engine("none")  # every length in inches, as the text has it
+    width, whole = figure.get_size_inches()
+    text_axes = figure.add_axes((0.12 / width, (whole - height - 0.1) / whole, 1 - 0.24 / width, height / whole))
+    curve_axes = figure.add_axes((0.65 / width, 0.5 / whole, 1 - 0.8 / width, 2.0 / whole))
     _draw_text(text_axes, blocks, merges, lines)
     _draw_curves(curve_axes, curves, steps)
     return figure
@@ -205,7 +208,7 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
                         edgecolor=ORANGE if new else "white",
                         linewidth=2 if new else 0.5,
                     )
-                    axes.add_patch(box)
+                    axes.add_artist(box)
                     middle = column + _width(symbol) / 2 - 0.075
                     style = {"ha": "center", "va": "center", "family": "monospace", "fontsize": 9.5}
                     axes.text(middle, line + 0.5, _shown(symbol), parse_math=False, **style)
@@ -221,6 +224,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
     length = max(map(len, curves.values())) - 1
     axes.set(xlabel="merges", ylabel="symbols per word", xlim=(-0.01 * length, 1.01 * length or 1))
     axes.set_ylim(0, 1.1 * max(max(curve) for curve in curves.values()))
+    axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -244,33 +248,24 @@ def explore_byte_pairs(
     Raises:
         InputError: As in `draw_byte_pairs`, for the first texts. A later one is answered in the widget.
     """
-    import html
+    from ipywidgets import Button, HBox, IntSlider, Layout, Text
 
-    from ipywidgets import HTML, Button, HBox, IntSlider, Layout, Text
-
-    from transformer_lab.plots.explorer import WithPicture
+    from transformer_lab.plots.explorer import Explorer
 
     wide = Layout(width="98%")
     fields = {
         language: Text(text, description=language, continuous_update=False, layout=wide)
         for language, text in sentences.items()
     }
-    slider = IntSlider(0, 0, len(merges), description="Merges", continuous_update=False, layout=Layout(width="60%"))
+    slider = IntSlider(0, 0, len(merges), description="Merges", tooltip="how many", layout=Layout(width="60%"))
     back, on, to_change = (Button(description=name) for name in ("− 1", "+ 1", "next change"))
-    picture = HTML()
     curves = _curves(merges, sentences, word_counts)
 
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw() -> None:
-        picture.value = as_html(_draw(merges, texts(), curves, [slider.value]))
-
-    def answer(_: Any = None) -> None:
-        try:
-            draw()
-        except InputError as error:
-            picture.value = f"<p>{html.escape(str(error))}</p>"
+    def draw(**_: Any) -> "Figure":  # a language may be called as an argument is
+        return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:
         slider.value = min(max(slider.value + steps, 0), len(merges))
@@ -280,10 +275,8 @@ def explore_byte_pairs(
         later = [step for word in words for step, _ in stages(word, merges) if step > slider.value]
         slider.value = min(later, default=len(merges))
 
-    draw()
-    for control in (*fields.values(), slider):
-        control.observe(answer, "value")
     back.on_click(lambda _: move(-1))
     on.on_click(lambda _: move(1))
     to_change.on_click(go_to_next_change)
-    return WithPicture([*fields.values(), HBox([slider, back, on, to_change]), picture], picture)
+    controls = {f"text in {language}": field for language, field in fields.items()} | {"merges": slider}
+    return Explorer(controls, draw, [*fields.values(), HBox([slider, back, on, to_change])])

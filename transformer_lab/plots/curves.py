@@ -215,7 +215,8 @@ def explore_training(
 
     Returns:
         The widget. A cell that ends in it shows it, and the next cells can be run while the training goes on. `result`
-        is what `run` has returned, once `state` is "finished". Stopping is to `run` what Ctrl-C is.
+        is what `run` has returned, once `state` is "finished". Stopping is to `run` what Ctrl-C is. `figure()` gives
+        the curves so far, to be kept as the output of a cell, and `wait()` waits for the end before.
     """
     from transformer_lab.plots.training_watch import TrainingWatch
 

@@ -1,8 +1,10 @@
 """A picture that follows its controls, in a notebook. Imports ipywidgets: import this module where it is used."""
 
 import asyncio
+import gc
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ipywidgets import HTML, VBox, Widget
@@ -10,8 +12,8 @@ from ipywidgets import HTML, VBox, Widget
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import as_html
 
-SHARPNESS = 1.5  # half the dots of other pictures: drawing them is what a reader waits for
-PAUSE = 0.03  # seconds: what a slider sends in that time is drawn once
+SHARPNESS = 1.5  # fewer dots than other pictures have: drawing them is what a reader waits for
+PAUSE = 0.02  # seconds: what a slider sends in that time is drawn once
 
 
 class WithPicture(VBox):
@@ -34,43 +36,86 @@ class WithPicture(VBox):
 
 
 class Explorer(WithPicture):
-    """Controls above a picture.
+    """Controls above a picture. However fast a slider is dragged, only where it has come to is drawn.
+
+    The first picture is drawn at once, and what `draw` raises is raised. What it raises later is written in the
+    picture's place.
 
     Args:
         controls: Widgets with a `value`, by the name under which `draw` gets it.
-        draw: Takes the values by name and returns a figure. An InputError's message is shown in the picture's place.
+        draw: Takes the values by name and returns a figure. It may move controls: that draws no other picture.
         rows: What stands above the picture, if it is not just the controls one below the other.
+        scrolls: A picture wider than the page keeps its size, and can be scrolled.
     """
 
     def __init__(
-        self, controls: Mapping[str, Widget], draw: Callable[..., Any], rows: Sequence[Widget] | None = None
+        self,
+        controls: Mapping[str, Widget],
+        draw: Callable[..., Any],
+        rows: Sequence[Widget] | None = None,
+        scrolls: bool = False,
     ) -> None:
-        self.controls, self._draw = dict(controls), draw
-        self._waiting = False
+        self.controls, self._draw, self._scrolls = dict(controls), draw, scrolls
+        self._waiting = self._drawing = False
         picture = HTML()
         super().__init__([*(rows if rows is not None else controls.values()), picture], picture)
+        self.show()
         for control in controls.values():
             control.observe(self._changed, "value")
-        self.show()
 
     def show(self) -> None:
         """Draw what the controls say now."""
-        self._waiting = False
+        self._drawing = True
         try:
-            figure = self._draw(**{name: control.value for name, control in self.controls.items()})
-        except InputError as error:
-            self.picture.value = f"<p>{html.escape(str(error))}</p>"
-        else:
-            self.picture.value = as_html(figure, SHARPNESS)
+            with _undisturbed():
+                self.picture.value = self._picture()
+        finally:
+            self._drawing = False
+
+    def _picture(self) -> str:
+        """The figure leaves this function as text: its thousands of parts are garbage when collecting is on again."""
+        image = as_html(self._draw(**{name: control.value for name, control in self.controls.items()}), SHARPNESS)
+        if self._scrolls:
+            return f'<div style="overflow-x: auto">{image.replace("max-width: 100%", "max-width: none")}</div>'
+        return image
 
     def _changed(self, _: Any) -> None:
         """Wait a moment, so that of a slider that is dragged fast only the last position is drawn."""
-        if self._waiting:
+        if self._drawing or self._waiting:
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # no notebook: a script or a test
-            self.show()
+            self._answer()
             return
         self._waiting = True
-        loop.call_later(PAUSE, self.show)
+        loop.call_later(PAUSE, self._answer)
+
+    def _answer(self) -> None:
+        self._waiting = False
+        try:
+            self.show()
+        except InputError as error:
+            self.picture.value = f"<p>{html.escape(str(error))}</p>"
+        except Exception as error:  # the reader's own part may raise anything, and nobody sees what ends a timer
+            self.picture.value = f"<p>{html.escape(f'{type(error).__name__}: {error}')}</p>"
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Draw without two things that a reader would wait for.
+
+    Collecting garbage in the middle of a picture keeps the half-finished figure, as if it were to last; after some
+    pictures everything there is would be searched for it. And a title need not look for the ticks that it might meet:
+    here no ticks are above.
+    """
+    import matplotlib
+
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with matplotlib.rc_context({"axes.titley": 1.0}):
+            yield
+    finally:
+        if collecting:
+            gc.enable()

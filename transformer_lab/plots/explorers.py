@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import (
     STACKS,
-    attention_heatmap,
+    attention_of,
+    chosen_weights,
+    draw_map,
     draw_recorded_attention,
     first_words,
+    follows_itself,
+    index_of,
     label_length,
     label_with_next_tokens,
-    label_with_tokens,
     languages_of,
+    name_axes,
 )
 
 if TYPE_CHECKING:
@@ -75,23 +78,25 @@ def draw_heads(
         heads: Numbers, or "mean" for the mean over all heads.
         word: The query whose weights are drawn as bars as well, counted from 0.
         written: Only so many rows of the decoder; all, if it is not given.
+
+    Raises:
+        InputError: There is no such stack, layer or head.
     """
-    name, module, *sides = STACKS[stack]
-    weights = recorded[module.format(layer)][0]  # (heads, query, key)
-    tokens = {"source": list(source_tokens), "target": list(target_tokens)[:written]}
-    queries, keys = (tokens[side] for side in sides)
+    weights, queries, keys, names, title = chosen_weights(
+        recorded, source_tokens, list(target_tokens)[:written], languages, stack, layer
+    )
     weights = weights[:, : len(queries), : len(keys)]
+    heads = [head if head == MEAN else index_of("head", head, len(weights)) for head in heads]
     word = None if word is None or word >= len(queries) else word
-    names = ["the mean of all heads" if head == MEAN else f"head {head}" for head in heads]
-    title = f"{name}, layer {layer}"
-    text = f"Heat map: {title}, {' beside '.join(names)}. Rows are {languages[sides[0]]} tokens."
+    titles = ["the mean of all heads" if head == MEAN else f"head {head}" for head in heads]
+    text = f"Heat map: {title}, {' beside '.join(titles)}. Rows are {names[0]} tokens."
     if word is not None:
         text += f" Below, the weights of {queries[word]}."
 
     # every length in inches: a layout that looks for the margins anew takes longer than the reader's hand
     cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
-    left, gap, right = label_length(queries, cell) + 0.45, 0.4, 0.2
-    follows = sides[0] == "target" and len(heads) == 1
+    left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
+    follows = follows_itself(stack) and len(heads) == 1
     if follows:
         right += label_length([*target_tokens, "<eos>"], cell) + 0.35
     map_width, map_height = cell * len(keys), cell * len(queries)
@@ -102,14 +107,12 @@ def draw_heads(
     figure = new_picture(text, width, height)
     figure.set_layout_engine("none")
     figure.suptitle(title, fontsize=11, y=1 - 0.1 / height, va="top")
-    for column, (head, head_name) in enumerate(zip(heads, names, strict=True)):
+    for column, (head, head_title) in enumerate(zip(heads, titles, strict=True)):
         table = weights.mean(dim=0) if head == MEAN else weights[head]
         start = (left + column * (map_width + gap)) / width
         axes = figure.add_axes((start, (below + bars) / height, map_width / width, map_height / height))
-        attention_heatmap(table, queries, keys, head_name, axes)
-        label_with_tokens(axes.xaxis, keys, cell, rotation=90)
-        label_with_tokens(axes.yaxis, [] if column else queries, cell, rotation=0)
-        axes.set(xlabel=f"key ({languages[sides[1]]})", ylabel="" if column else f"query ({languages[sides[0]]})")
+        draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
+        name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
         if follows:
             label_with_next_tokens(axes, [*target_tokens, "<eos>"][: len(queries) + 1], cell)
         if word is None:
@@ -144,7 +147,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=8)  # moving a slider does not translate again
     def read(text: str) -> Any:
-        return translator.attention(first_words(text)[0])
+        return attention_of(translator, first_words(text)[0])
 
     @functools.lru_cache(maxsize=8)
     def translate(text: str) -> str:
@@ -160,7 +163,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         "stack": Dropdown(
             options=[(name, key) for key, (name, *_) in STACKS.items()], value="cross", description="Stack"
         ),
-        "layer": IntSlider(config.n_layers - 1, 0, config.n_layers - 1, description="Layer"),
+        "layer": IntSlider(config.n_layers - 1, 0, config.n_layers - 1, description="Layer", tooltip="counted from 0"),
         "head": Dropdown(options=[("all", ALL), ("mean", MEAN), *numbers], value=0, description="Head", **narrow),
         "beside": Dropdown(options=[("none", NOTHING), ("mean", MEAN), *numbers], description="Beside it", **narrow),
         "written": IntSlider(1, 1, 1, description="Words written", style={"description_width": "7em"}),
@@ -168,35 +171,25 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     }
     translation = Label()
 
-    def offer_words(_: Any = None) -> None:
+    def offer_words(source_tokens: Sequence[str], target_tokens: Sequence[str]) -> None:
         """Give the buttons and the slider the words of this sentence."""
-        _, source_tokens, target_tokens = read(controls["sentence"].value)
-        queries = source_tokens if STACKS[controls["stack"].value][2] == "source" else target_tokens
+        queries = target_tokens if follows_itself(controls["stack"].value) else source_tokens
         if [name for name, _ in controls["word"].options][1:] != list(queries):
             controls["word"].options = [("no word", NOTHING), *((token, index) for index, token in enumerate(queries))]
         if controls["written"].max != len(target_tokens):
             controls["written"].max = len(target_tokens)
             controls["written"].value = len(target_tokens)
 
-    def answer_new_choice(_: Any) -> None:
-        try:
-            offer_words()
-        except InputError:  # `draw` meets it as well, and its message is shown
-            return
-
-    def draw(**chosen: Any) -> "Figure":
-        recorded = read(chosen["sentence"])
-        translation.value = translate(chosen["sentence"])
-        stack, layer, head, beside = (chosen[name] for name in ("stack", "layer", "head", "beside"))
+    def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> "Figure":
+        recorded, *tokens = read(sentence)
+        offer_words(*tokens)
+        translation.value = translate(sentence)
         if head == ALL:
-            return draw_recorded_attention(*recorded, languages, stack, layer, None)
+            return draw_recorded_attention(recorded, *tokens, languages, stack, layer, None)
         heads = [head] if beside == NOTHING else [head, beside]
-        word = None if chosen["word"] == NOTHING else chosen["word"]
-        return draw_heads(*recorded, languages, stack, layer, heads, word, chosen["written"])
+        word, written = controls["word"].value, controls["written"].value
+        return draw_heads(recorded, *tokens, languages, stack, layer, heads, None if word == NOTHING else word, written)
 
-    offer_words()
-    controls["sentence"].observe(answer_new_choice, "value")
-    controls["stack"].observe(answer_new_choice, "value")
     rows = [
         controls["sentence"],
         HBox([controls["stack"], controls["layer"]]),

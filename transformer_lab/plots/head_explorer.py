@@ -70,6 +70,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     }
     named = {" ".join(map(str, head)): head for head in switches}  # "cross 0 3"
     all_on = Button(description="all on", layout=Layout(width="80px"))
+    explained = Label("Each row is a layer.", layout=Layout(margin="0 1em 0 0"))
 
     def switch_all_on(_: Any) -> None:
         for switch in switches.values():
@@ -83,17 +84,17 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     all_on.on_click(switch_all_on)
     grids = [
         VBox([
-            Label(f"{STACKS[stack][0]} (a row is a layer)"),
+            Label(STACKS[stack][0]),
             GridBox(
                 [switch for head, switch in switches.items() if head[0] == stack],
                 layout=Layout(grid_template_columns=f"repeat({config.n_heads}, 38px)"),
             ),
-        ])
+        ], layout=Layout(margin="0 2em 0 0"))
         for stack in STACKS
     ]  # fmt: skip
     said = Label()
     controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
-    return Explorer(controls, draw, rows=[field, said, HBox([*grids, all_on])])
+    return Explorer(controls, draw, rows=[field, said, HBox([*grids, VBox([explained, all_on])])])
 
 
 def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[str | None, frozenset[Head]], Any]:
@@ -108,10 +109,13 @@ def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[st
     @functools.cache
     def measure(sentence: str | None, off: frozenset[Head]) -> Any:
         heads = [(STACKS[stack][1].format(layer), head) for stack, layer, head in sorted(off)]
-        with without_heads(translator.model, heads):
-            if sentence is not None:
-                return translator.translate([sentence], beam_size=1)[0]
-            return score_translations(translator.translate(sources, beam_size=1), references).bleu
+        try:
+            with without_heads(translator.model, heads):
+                if sentence is not None:
+                    return translator.translate([sentence], beam_size=1)[0]
+                return score_translations(translator.translate(sources, beam_size=1), references).bleu
+        except ValueError as error:  # of `without_heads`: no module has the seam
+            raise InputError(str(error)) from error
 
     return measure
 
@@ -133,30 +137,37 @@ def _draw(translator: Any, sentence: str, count: int, off: frozenset[Head], meas
         f"Heads that are off: {named}. All heads on: {before!r}, BLEU {scores[0]:.1f}. Without {number}: {after!r}, "
         f"BLEU {scores[1]:.1f}.",
         max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
-        1.9 + 0.27 * config.n_layers + 0.55,
+        2.45 + 0.27 * config.n_layers,
     )
-    grids, words = figure.subfigures(2, 1, height_ratios=[1.0 + 0.27 * config.n_layers, 1.3])
-    *of_stacks, bars = grids.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
-    for axes, stack in zip(of_stacks, STACKS, strict=True):
+    # every length in inches: a layout that looks for the margins anew takes longer than a reader waits
+    figure.set_layout_engine("none")
+    width, height = figure.get_size_inches()
+    each = (width - 4.0) / 3 + 0.1  # a stack's switches, with the names of its layers
+    bottom, high = 1.05 / height, (height - 1.4) / height
+    for number_of_stack, stack in enumerate(STACKS):
+        axes = figure.add_axes(((0.65 + number_of_stack * (each + 0.35)) / width, bottom, (each - 0.35) / width, high))
         _draw_switches(axes, stack, config.n_layers, config.n_heads, off)
+    bars = figure.add_axes(((width - 2.55) / width, bottom, 2.3 / width, high))
     bars.barh([0, 1], scores, color=[PALE, "#6baed6"], height=0.7)
     for place, (name, score) in enumerate(zip(("all heads", f"without {number}"), scores, strict=True)):
         bars.text(1, place, f"{name}: {score:.1f}", va="center")
-    bars.set(xlim=(0, max(100.0, *scores)), ylim=(1.6, -0.6), yticks=[])
+    bars.set(xlim=(0, max(100.0, *scores)), ylim=(1.6, -0.6), xticks=(0, 50, 100), yticks=[])
     bars.set_title(f"BLEU of {count} sentences", fontsize=10)
     bars.spines[["top", "right", "left"]].set_visible(False)
-    _write(words, [sentence, before, after], ["", "all heads: ", f"without {number}: "])
+    _write(figure, [sentence, before, after], ["", "all heads: ", f"without {number}: "])
     return figure
 
 
 def _draw_switches(axes: "Axes", stack: str, n_layers: int, n_heads: int, off: frozenset[Head]) -> None:
     """A cell for each head: rows are layers, columns heads. Dark is on; a cross on white is off."""
-    for layer in range(n_layers):
-        for head in range(n_heads):
-            is_off = (stack, layer, head) in off
-            colour, sign = ("white", "×") if is_off else (DARK, str(head))
-            axes.fill([head, head + 1, head + 1, head], [layer, layer, layer + 1, layer + 1], fc=colour, ec="0.6")
-            axes.text(head + 0.5, layer + 0.5, sign, ha="center", va="center", color=ORANGE if is_off else "white")
+    from matplotlib.colors import ListedColormap
+
+    is_on = [[(stack, layer, head) not in off for head in range(n_heads)] for layer in range(n_layers)]
+    axes.pcolormesh(is_on, cmap=ListedColormap(["white", DARK]), vmin=0, vmax=1, edgecolors="0.6", linewidth=1)
+    for layer, row in enumerate(is_on):
+        for head, on in enumerate(row):
+            look = {"s": str(head), "color": "white"} if on else {"s": "×", "color": ORANGE}
+            axes.text(head + 0.5, layer + 0.5, ha="center", va="center", **look)
     axes.set(xlim=(0, n_heads), ylim=(n_layers, 0), xticks=[])
     axes.set_title(STACKS[stack][0], fontsize=10)
     axes.set_yticks([layer + 0.5 for layer in range(n_layers)], [f"layer {layer}" for layer in range(n_layers)])
@@ -164,8 +175,10 @@ def _draw_switches(axes: "Axes", stack: str, n_layers: int, n_heads: int, off: f
     axes.spines[:].set_visible(False)
 
 
-def _write(words: Any, sentences: Sequence[str], labels: Sequence[str]) -> None:
+def _write(figure: "Figure", sentences: Sequence[str], labels: Sequence[str]) -> None:
     """The sentences one below the other, what is too long cut off; dollar signs are text here."""
+    width, height = figure.get_size_inches()
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
-        words.text(0.02, 0.85 - 0.32 * line, text, va="top", fontsize=10, parse_math=False, family=token_fonts())
+        look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}
+        figure.text(0.15 / width, (0.66 - 0.24 * line) / height, text, **look)

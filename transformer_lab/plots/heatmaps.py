@@ -56,8 +56,6 @@ def attention_heatmap(
     Raises:
         InputError: The tokens do not fit the weights.
     """
-    import seaborn
-
     if isinstance(weights, Tensor):
         weights = weights.detach().float().cpu().numpy()
     if weights.shape != (len(query_tokens), len(key_tokens)):
@@ -74,32 +72,34 @@ def attention_heatmap(
         height = cell * len(query_tokens) + label_length(key_tokens, cell) + 0.8
         text = f"Heat map: {title}. {strongest_links(weights, query_tokens, key_tokens)}"
         axes = new_picture(text, width, height).subplots()
-    seaborn.heatmap(
-        weights,
-        ax=axes,
-        vmin=0.0,
-        vmax=1.0,
-        cmap=COLOURS,
-        square=True,
-        linewidths=0.4,
-        linecolor="0.88",
-        cbar=False,
-        xticklabels=False,
-        yticklabels=False,
-    )
-    label_with_tokens(axes.xaxis, key_tokens, cell, rotation=90)
-    label_with_tokens(axes.yaxis, query_tokens, cell, rotation=0)
-    axes.set(xlabel="key", ylabel="query")
-    axes.set_title(title, fontsize=11, parse_math=False)
+    draw_map(axes, weights, query_tokens, key_tokens, title, cell)
+    name_axes(axes, "query", "key", query_tokens, key_tokens, cell)
     if alone:
-        _add_colour_bar(axes, [axes], cell * len(query_tokens))
+        aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # as wide as a token
+        place = {"ax": [axes], "shrink": 0.8, "aspect": aspect, "pad": 0.02, "panchor": "C"}
+        _label_colour_bar(axes.figure.colorbar(axes.collections[0], **place))
     return axes
 
 
-def _add_colour_bar(drawn: "Axes", neighbours: Any, height: float) -> None:
-    """A bar as wide as a token, beside a map of `height` inches."""
-    aspect = max(6.0, 0.8 * height / 0.2)
-    bar = drawn.figure.colorbar(drawn.collections[0], ax=neighbours, shrink=0.8, aspect=aspect, pad=0.02, panchor="C")
+def draw_map(
+    axes: "Axes", weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
+) -> None:
+    """The cells of `attention_heatmap`, their tokens and the title; a side without tokens stays bare.
+
+    This is what `seaborn.heatmap` draws. But that draws the whole figure to see whether labels overlap, and an explorer
+    has no time for it.
+    """
+    queries, keys = weights.shape
+    axes.pcolormesh(weights, vmin=0.0, vmax=1.0, cmap=COLOURS, linewidth=0.4, edgecolors="0.88")
+    axes.set(xlim=(0, keys), ylim=(queries, 0), aspect="equal")
+    axes.spines[:].set_visible(False)
+    axes.set(xticks=[], yticks=[])
+    label_with_tokens(axes, "key", key_tokens, cell)
+    label_with_tokens(axes, "query", query_tokens, cell)
+    axes.set_title(title, fontsize=11, parse_math=False)
+
+
+def _label_colour_bar(bar: Any) -> None:
     bar.set_label("attention weight")
     bar.outline.set_visible(False)
 
@@ -123,16 +123,53 @@ def _font_size(cell: float) -> float:
 
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
-    """About how many inches the longest label takes."""
-    return _font_size(cell) / 72 * 0.62 * max((len(token) for token in tokens), default=0)
+    """How many inches the longest label takes."""
+    return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
-def label_with_tokens(axis: Any, tokens: Sequence[str], cell: float, rotation: int) -> None:
-    """A tick in the middle of every cell. Dollar signs are text here, not formulas."""
-    axis.set_ticks([position + 0.5 for position in range(len(tokens))], labels=list(tokens))
-    for label in axis.get_ticklabels():
-        label.set(rotation=rotation, fontsize=_font_size(cell), parse_math=False, family=token_fonts())
-    axis.set_tick_params(length=0)
+@functools.cache
+def advance(character: str) -> float:
+    """The width of a character, as a part of the font's size; 1 for what stands in another font, a Chinese one."""
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(font_manager.findfont(token_fonts()[0]))
+    if ord(character) not in font.get_charmap():
+        return 1.0
+    font.set_size(100, 72)
+    return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
+
+
+def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
+    """A token beside every row or below every column of a map. Dollar signs are text here, not formulas.
+
+    They are plain texts with the side as their `gid`: a tick of matplotlib takes ten times as long to make.
+
+    Args:
+        axes: Have the map, with one unit of data for a token.
+        side: "query" (on the left), "next" (on the right) or "key" (below).
+        tokens: From top to bottom, or from left to right; none leaves the side bare.
+        cell: Inches a token.
+        look: For each text, as `color`.
+    """
+    rows, columns, gap = axes.get_ylim()[0], axes.get_xlim()[1], 0.05 / cell
+    aligned = {
+        "query": {"ha": "right", "va": "center"},
+        "next": {"ha": "left", "va": "center"},
+        "key": {"ha": "center", "va": "top", "rotation": 90},
+    }[side]
+    look |= {"fontsize": _font_size(cell), "parse_math": False, "family": token_fonts(), "gid": side} | aligned
+    for position, token in enumerate(tokens):
+        place = {"query": (-gap, position + 0.5), "next": (columns + gap, position + 0.5),
+                 "key": (position + 0.5, rows + gap)}[side]  # fmt: skip
+        axes.text(*place, token, **look)
+
+
+def name_axes(
+    axes: "Axes", query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
+) -> None:
+    """What rows and columns are, beside and below the tokens that `label_with_tokens` has drawn."""
+    axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
+    axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
 
 
 def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
@@ -161,7 +198,19 @@ def draw_attention(
         InputError: There is no such stack, layer or head, or the sentence cannot be translated.
     """
     check_stack(stack)
-    return draw_recorded_attention(*translator.attention(sentence), languages_of(translator), stack, layer, head)
+    return draw_recorded_attention(*attention_of(translator, sentence), languages_of(translator), stack, layer, head)
+
+
+def attention_of(translator: Any, sentence: str) -> tuple[dict[str, Tensor], list[str], list[str]]:
+    """What `Translator.attention` returns.
+
+    Raises:
+        InputError: As there; also if the model's attention cannot be looked at.
+    """
+    try:
+        return translator.attention(sentence)
+    except ValueError as error:  # of `record_attention`: no module has the seam
+        raise InputError(str(error)) from error
 
 
 def languages_of(translator: Any) -> dict[str, str]:
@@ -194,22 +243,49 @@ def draw_recorded_attention(
     head: int | None,
 ) -> "Figure":
     """As `draw_attention`, from what `Translator.attention` has returned: weights and tokens of one sentence."""
-    # rows are queries in the language of the query, columns are keys in that of the key
-    check_stack(stack)
-    name, module, *sides = STACKS[stack]
-    layer = _index("layer", layer, sum(module.format(number) in recorded for number in range(len(recorded))))
-    weights = recorded[module.format(layer)][0]  # (heads, query, key)
-    queries, keys = ({"source": source_tokens, "target": target_tokens}[side] for side in sides)
+    weights, queries, keys, names, title = chosen_weights(
+        recorded, source_tokens, target_tokens, languages, stack, layer
+    )
     if head is None:
-        return _draw_all_heads(weights, queries, keys, [languages[side] for side in sides], f"{name}, layer {layer}")
-    head = _index("head", head, len(weights))
-    axes = attention_heatmap(weights[head], queries, keys, f"{name}, layer {layer}, head {head}")
-    axes.set(xlabel=f"key ({languages[sides[1]]})", ylabel=f"query ({languages[sides[0]]})")
-    if sides[0] == "target":
+        return _draw_all_heads(weights, queries, keys, names, title)
+    head = index_of("head", head, len(weights))
+    axes = attention_heatmap(weights[head], queries, keys, f"{title}, head {head}")
+    axes.set(xlabel=f"key ({names[1]})", ylabel=f"query ({names[0]})")
+    if follows_itself(stack):
         cell = _cell_size(len(queries), len(keys))
         label_with_next_tokens(axes, [*queries, "<eos>"], cell)
         axes.figure.set_figwidth(axes.figure.get_figwidth() + label_length(queries, cell) + 0.25)
     return axes.figure
+
+
+def chosen_weights(
+    recorded: Mapping[str, Tensor],
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    languages: Mapping[str, str],
+    stack: str,
+    layer: int,
+) -> tuple[Tensor, list[str], list[str], list[str], str]:
+    """What one layer looked at.
+
+    Returns:
+        The weights, `(heads, query, key)`; the tokens of the rows, in the language of the query, and those of the
+        columns, in that of the key; the names of these two languages; and the title, with stack and layer.
+
+    Raises:
+        InputError: There is no such stack or layer.
+    """
+    check_stack(stack)
+    name, module, *sides = STACKS[stack]
+    layer = index_of("layer", layer, sum(module.format(number) in recorded for number in range(len(recorded))))
+    queries, keys = (list({"source": source_tokens, "target": target_tokens}[side]) for side in sides)
+    weights = recorded[module.format(layer)][0]
+    return weights, queries, keys, [languages[side] for side in sides], f"{name}, layer {layer}"
+
+
+def follows_itself(stack: str) -> bool:
+    """Whether each row of the stack predicts the token of the next one."""
+    return STACKS[stack][2] == "target"
 
 
 def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> None:
@@ -220,14 +296,16 @@ def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> 
         tokens: One more than there are rows.
         cell: Inches a token.
     """
-    following = axes.secondary_yaxis("right")
-    label_with_tokens(following.yaxis, tokens[1:], cell, rotation=0)
-    following.set_ylabel("next token", color="0.4")
-    following.tick_params(labelcolor="0.4")
-    following.spines["right"].set_visible(False)
+    label_with_tokens(axes, "next", tokens[1:], cell, color="0.4")
+    columns, rows = axes.get_xlim()[1], axes.get_ylim()[0]
+    beyond = columns + (label_length(tokens[1:], cell) + 0.12) / cell
+    axes.text(beyond, rows / 2, "next token", rotation=90, ha="left", va="center", color="0.4")
 
 
-def _index(what: str, given: int, count: int) -> int:
+def index_of(what: str, given: int, count: int) -> int:
+    """Which of `count` layers or heads is meant: a negative number counts from the last."""
+    if not count:
+        raise InputError(f"this model shows no {what}s of that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
         raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {count - 1} (or -{count} to -1)")
     return given % count
@@ -240,23 +318,26 @@ def _draw_all_heads(
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)
     cell = min(_cell_size(len(queries), len(keys)), 2.6 * LONGEST_SIDE / (columns * len(keys)), 0.3)
-    width = columns * (cell * len(keys) + 0.15) + label_length(queries, cell) + 1.6
-    height = rows * (cell * len(queries) + 0.35) + label_length(keys, cell) + 0.9
+    # every length in inches: a layout that looks for the margins anew takes longer than a reader waits
+    map_width, map_height = cell * len(keys), cell * len(queries)
+    step_x, step_y = map_width + max(0.15, 0.55 - map_width), map_height + 0.35
+    left, below = label_length(queries, cell) + 0.5, label_length(keys, cell) + 0.5
+    width, height = left + columns * step_x + 1.0, below + rows * step_y + 0.45
     axes_in_words = f"Rows are {languages[0]} tokens, columns {languages[1]} tokens."
-    text = f"Heat maps of {heads} heads side by side: {title}. {axes_in_words}"
-    figure = new_picture(text, width, height)
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for head, axes in enumerate(grid.flat):
-        if head >= heads:
-            axes.set_axis_off()
-            continue
-        attention_heatmap(weights[head], queries, keys, f"head {head}", axes)
-        label_with_tokens(axes.xaxis, keys, cell, rotation=90)
-        label_with_tokens(axes.yaxis, queries, cell, rotation=0)
-        axes.set(xlabel="", ylabel="")
-        axes.tick_params(labelleft=head % columns == 0, labelbottom=head + columns >= heads)  # the outer ones
-    figure.suptitle(title, fontsize=12)
-    figure.supxlabel(f"key ({languages[1]})", fontsize=10)
-    figure.supylabel(f"query ({languages[0]})", fontsize=10)
-    _add_colour_bar(grid[0, 0], grid, rows * cell * len(queries))
+    figure = new_picture(f"Heat maps of {heads} heads side by side: {title}. {axes_in_words}", width, height)
+    figure.set_layout_engine("none")
+    for head in range(heads):
+        row, column = divmod(head, columns)
+        low = below + (rows - 1 - row) * step_y
+        axes = figure.add_axes(((left + column * step_x) / width, low / height, map_width / width, map_height / height))
+        lowest = head + columns >= heads
+        tokens = queries if column == 0 else [], keys if lowest else []
+        draw_map(axes, weights[head].detach().float().cpu().numpy(), *tokens, f"head {head}", cell)
+    figure.suptitle(title, fontsize=12, y=1 - 0.1 / height, va="top")
+    middle = left + (columns * step_x) / 2, below + (rows * step_y - 0.35) / 2
+    figure.supxlabel(f"key ({languages[1]})", fontsize=10, x=middle[0] / width, y=0.08 / height, va="bottom")
+    figure.supylabel(f"query ({languages[0]})", fontsize=10, x=0.08 / width, y=middle[1] / height, ha="left")
+    long = min(max(0.8 * (rows * step_y - 0.35), 1.2), height - 0.9)
+    place = figure.add_axes(((width - 0.9) / width, (middle[1] - long / 2) / height, 0.2 / width, long / height))
+    _label_colour_bar(figure.colorbar(figure.axes[0].collections[0], cax=place))
     return figure

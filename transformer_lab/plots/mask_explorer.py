@@ -9,6 +9,7 @@ from torch import Tensor
 from transformer_lab import model
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.heatmaps import label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,20 +20,16 @@ MOST_WORDS = 14
 SENTENCES = ("the dog sees the cat", "dogs run")
 
 
-def draw_mask(axes: "Axes", mask: Tensor, words: Sequence[str], title: str) -> None:
-    """Draw one sentence's mask `(query, key)` on `axes`: a dark cell with a dot may be seen."""
+def draw_mask(axes: "Axes", mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
+    """Draw one sentence's mask `(query, key)` on `axes`: a dark cell with a dot may be seen; each has `cell` inches."""
     length = len(words)
-    axes.imshow(mask, cmap="Blues", vmin=0, vmax=1.4)
+    axes.pcolormesh(mask, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
+    axes.set(xlim=(0, length), ylim=(length, 0), xticks=[], yticks=[])
     queries, keys = torch.nonzero(mask, as_tuple=True)
-    axes.plot(keys, queries, "o", color="white", markersize=5)
-    axes.set_xticks(range(length), words, rotation=90, parse_math=False)
-    axes.set_yticks(range(length), words, parse_math=False)
-    edges = [edge - 0.5 for edge in range(length + 1)]
-    axes.set_xticks(edges, minor=True)
-    axes.set_yticks(edges, minor=True)
-    axes.grid(which="minor", color="0.75", linewidth=0.6)
-    axes.tick_params(which="both", length=0)
-    axes.set(xlabel="key", ylabel="query")
+    axes.plot(keys + 0.5, queries + 0.5, "o", color="white", markersize=5)
+    label_with_tokens(axes, "key", words, cell)
+    label_with_tokens(axes, "query", words, cell)
+    name_axes(axes, "query", "key", words, words, cell)
     axes.set_title(title, fontsize=10, parse_math=False)
 
 
@@ -73,17 +70,24 @@ def draw_masks(
     gives = "give" if len(made_of) == 2 else "gives"
     shape = f"{' and '.join(made_of)} {gives} {tuple(mask.shape)}" if made_of else "no mask: everyone sees everyone"
     hidden = " and ".join(name for name, on in (("padding", padding), ("the future", causal)) if on) or "nothing"
+    # every length in inches: a layout that looks for the margins anew takes longer than a reader waits
     side = max(2.4, 0.34 * length)
-    labels = 0.085 * max(len(word) for row in words for word in row)  # inches
+    cell = side / length
+    labels = max(label_length(row, cell) for row in words)
+    left, width, height = labels + 0.5, 2 * (side + labels + 0.5) + 0.3, side + labels + 1.2
     figure = new_picture(
         f"The masks of two sentences, words on both axes; rows are queries, columns are keys. Hidden: {hidden}.",
-        2 * (side + labels) + 1.2,
-        side + labels + 1.2,
+        max(width, 6.2),
+        height,
     )
+    figure.set_layout_engine("none")
+    width = figure.get_figwidth()
     tables = mask.expand(2, 1, length, length)[:, 0]
-    for axes, table, row, name in zip(figure.subplots(1, 2), tables, words, ("first", "second"), strict=True):
-        draw_mask(axes, table, row, f"{name} sentence")
-    figure.suptitle(shape, fontsize=11)
+    for column, (table, row, name) in enumerate(zip(tables, words, ("first", "second"), strict=True)):
+        start = left + column * (side + labels + 0.5)
+        axes = figure.add_axes((start / width, (labels + 0.5) / height, side / width, side / height))
+        draw_mask(axes, table, row, f"{name} sentence", cell)
+    figure.suptitle(shape, fontsize=11, y=1 - 0.1 / height, va="top")
     return figure
 
 

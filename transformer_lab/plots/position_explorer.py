@@ -39,15 +39,22 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
     image[:, 0::2], image[:, 1::2] = sines, cosines
     drawn = table.imshow(image, aspect="auto", cmap="PuOr", vmin=-1, vmax=1, interpolation="nearest")
     table.set(xlabel="dimension", ylabel="position", title="the table")
-    figure.colorbar(drawn, ax=table, shrink=0.8)
+    figure.colorbar(drawn, ax=table, shrink=0.8, ticks=(-1, 0, 1))
     chosen = np.unique(np.linspace(0, d_model // 2 - 1, 4).astype(int))
     for pair, style in zip(chosen, ("-", "--", "-.", ":"), strict=False):
         waves.plot(sines[:, pair], style, label=f"dimension {2 * pair}", linewidth=1.4)
-    waves.set(xlabel="position", ylim=(-1.1, 1.6), title="four of its waves" if len(chosen) == 4 else "its waves")
+    waves.set(
+        xlabel="position",
+        ylim=(-1.1, 1.6),
+        yticks=(-1, 0, 1),
+        title="four of its waves" if len(chosen) == 4 else "its waves",
+    )
     waves.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
     alike.plot(similarity, color="#08519c")
     alike.axvline(position, color="0.6", linestyle=":", linewidth=1)
-    alike.set(xlabel="position", ylim=(-0.6, 1.1), title=f"similarity to position {position}")
+    alike.set(xlabel="position", ylim=(-0.6, 1.1), yticks=(-0.5, 0, 0.5, 1), title=f"similarity to position {position}")
+    for axes in (table, waves, alike):
+        axes.locator_params(axis="x", nbins=5)
     for axes in (waves, alike):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -63,14 +70,14 @@ def explore_positions() -> Any:
 
     from transformer_lab.plots.explorer import Explorer
 
-    same = {"style": {"description_width": "6em"}, "layout": Layout(width="24em")}
+    same = {"style": {"description_width": "9em"}, "layout": Layout(width="27em")}
     controls = {
         "d_model": IntSlider(32, 2, 128, step=2, description="d_model", **same),
-        "length": IntSlider(60, 2, 200, description="length", **same),
+        "length": IntSlider(60, 2, 200, description="length, positions", **same),
         "base": FloatLogSlider(
             10_000.0, base=10, min=0.5, max=5, step=0.1, readout_format=",.0f", description="base", **same
         ),
-        "position": IntSlider(20, 0, 199, description="position", **same),
+        "position": IntSlider(20, 0, 199, description="position, from 0", **same),
     }
     sliders = list(controls.values())
     return Explorer(controls, draw_positions, [HBox(sliders[:2]), HBox(sliders[2:])])

@@ -47,7 +47,8 @@ def draw_scores(
         _arrow(plane, vector, colour, f"key {number}")
     plane.plot(*output, "D", color="black", markersize=8, markerfacecolor="white", label="output")
     plane.legend(frameon=False, loc="lower right")
-    plane.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), aspect="equal", title="the plane")
+    plane.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), xticks=(-2, 0, 2), yticks=(-2, 0, 2))
+    plane.set(aspect="equal", title="the plane")
     plane.grid(color="0.92")
     names = [f"key {number}" for number in range(1, len(scores) + 1)]
     for axes, numbers, title in ((score_axes, scores, "scores"), (weight_axes, weights, "weights")):
@@ -56,7 +57,8 @@ def draw_scores(
         axes.set_title(title)
         axes.axhline(0, color="0.4", linewidth=0.8)
     score_axes.set_ylim(min(-1.0, 1.2 * min(scores)), max(1.0, 1.2 * max(scores)))
-    weight_axes.set_ylim(0, 1.1)
+    score_axes.locator_params(axis="y", nbins=6)
+    weight_axes.set(ylim=(0, 1.1), yticks=(0, 0.5, 1))
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -30,13 +30,14 @@ class TrainingWatch(WithPicture):
         self.records: list[Record] = []
         self.result: Any = None
         self.state = "running"
+        self._error: BaseException | None = None
         self._run, self._sample, self._seconds = run, sample, seconds
         self._drawn = -float("inf")
         self._may_go_on, self._must_stop = threading.Event(), threading.Event()
         self._may_go_on.set()
         self.pause = Button(description="Pause", icon="pause")
         self.stop = Button(description="Stop", icon="stop")
-        self.says, self.samples, picture = HTML(), HTML(), HTML()
+        self.says, self.samples, picture = HTML(), HTML(), HTML("<p>The curves come with the first steps.</p>")
         self.pause.on_click(self._pause_or_go_on)
         self.stop.on_click(self._stop)
         super().__init__([HBox([self.pause, self.stop, self.says]), picture, self.samples], picture)
@@ -44,15 +45,30 @@ class TrainingWatch(WithPicture):
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
+    def wait(self) -> "TrainingWatch":
+        """Wait until the training has ended, or is paused, and go on with its `figure`, for example.
+
+        Raises:
+            Exception: What the training has raised, if it failed.
+        """
+        while self.thread.is_alive() and self._may_go_on.is_set():
+            self.thread.join(0.05)
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def figure(self) -> Any:
+        """The curves so far."""
+        return draw_curves(self.records)
+
     def _work(self) -> None:
         try:
             self.result = self._run(self._take)
         except KeyboardInterrupt:  # from `_take`, so that a training ends as on Ctrl-C
             self._say("stopped", "stopped: what was finished is kept")
-        except InputError as error:
-            self._say("failed", str(error))
         except BaseException as error:  # a thread would end without a word
-            self._say("failed", f"{type(error).__name__}: {error}")
+            self._error = error
+            self._say("failed", str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}")
         else:
             self._say("finished", "finished")
         self._draw()
@@ -75,7 +91,7 @@ class TrainingWatch(WithPicture):
     def _where(self) -> str:
         last = self.records[-1]
         numbers = [f"step {last['step']}"]
-        for name, field in (("loss", "loss"), ("gradient norm", "gradient_norm")):
+        for name, field in (("loss", "loss"), ("rate", "rate"), ("gradient norm", "gradient_norm")):
             if field in last:
                 numbers.append(f"{name} {last[field]:.3g}")
         return ", ".join(numbers)

@@ -1,0 +1,254 @@
+"""What holds for every explorer. Without these, one could lag behind a slider, or end on what a reader types."""
+
+import asyncio
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab import plots
+from transformer_lab.data import BpeTokenizer, learn_bpe
+from transformer_lab.decoding import Translator
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
+from transformer_lab.plots import (
+    draw_attention,
+    explore,
+    explore_attention,
+    explore_beam,
+    explore_byte_pairs,
+    explore_heads,
+    explore_label_smoothing,
+    explore_masks,
+    explore_positions,
+    explore_scores,
+    explore_warmup,
+    new_picture,
+)
+from transformer_lab.plots.explorers import draw_heads
+
+PAIRS = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")]
+COUNTS = {"German": {"Hund": 6, "und": 5}, "English": {"hound": 2, "and": 9}}
+MERGES = learn_bpe(COUNTS["German"] | COUNTS["English"], 8)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    """Untrained, and so small that it answers at once."""
+    tokenizer = BpeTokenizer.train(PAIRS * 4, vocab_size=600)
+    torch.manual_seed(1)
+    config = TransformerConfig(
+        tokenizer.source_size, tokenizer.target_size, d_model=16, n_heads=2, n_layers=1, d_ff=16, max_length=200
+    )
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        model.output.bias[config.eos_id] += 1.0  # it ends before the limit
+    return Translator(model, tokenizer)
+
+
+READ_SENTENCES = {  # explorers that read a sentence of the reader's, and the control for it
+    "explore_attention": (lambda translator: explore_attention(translator, PAIRS[0][0]), "sentence"),
+    "explore_beam": (lambda translator: explore_beam(translator, PAIRS[0][0]), "sentence"),
+    "explore_byte_pairs": (
+        lambda _: explore_byte_pairs(MERGES, {"German": "ein Hund", "English": "and"}, COUNTS),
+        "text in German",
+    ),
+    "explore_heads": (lambda translator: explore_heads(translator, PAIRS[0][0], PAIRS[:1]), "sentence"),
+    "explore_masks": (lambda _: explore_masks(), "first"),
+}
+MAKE = {name: make for name, (make, _) in READ_SENTENCES.items()} | {
+    "explore_label_smoothing": lambda _: explore_label_smoothing(),
+    "explore_positions": lambda _: explore_positions(),
+    "explore_scores": lambda _: explore_scores(),
+    "explore_warmup": lambda _: explore_warmup(),
+}
+
+
+def test_no_explorer_is_left_out():
+    """That of a training has no control that draws; its tests are in a file of their own."""
+    assert set(MAKE) | {"explore_training"} == {name for name in plots.__all__ if name.startswith("explore_")}
+
+
+def other_values(control) -> list:
+    """Some that it has not, the last one unlike the first."""
+    if isinstance(control.value, bool):
+        return [not control.value, control.value, not control.value]
+    if hasattr(control, "options"):
+        return [value for value in control._options_values if value != control.value] * 2
+    if isinstance(control.value, str):
+        return ["und", "Hund und", "und und"]
+    step = control.step if control.value + 3 * control.step <= control.max else -control.step
+    return [control.value + number * step for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_of_a_control_that_is_dragged_only_the_last_position_is_drawn(name, translator):
+    drawn = []
+
+    async def drag():
+        explorer = MAKE[name](translator)
+        for key, control in list(explorer.controls.items())[:7]:
+            if getattr(control, "max", 2) < 2:
+                continue
+            draw = explorer._draw
+            explorer._draw = lambda draw=draw, **values: drawn.append(values) or draw(**values)
+            for value in (values := other_values(control)):
+                control.value = value
+            while explorer._waiting:
+                await asyncio.sleep(0.005)
+            explorer._draw = draw
+            assert [some[key] for some in drawn] == values[-1:], key
+            assert explorer.picture.value.startswith(("<img ", "<div"))
+            drawn.clear()
+
+    asyncio.run(drag())
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_every_control_has_a_label_and_the_picture_stands_for_the_widget(name, translator):
+    explorer = MAKE[name](translator)
+    assert all(control.description for control in explorer.controls.values())
+    assert all(control.tabbable is not False for control in explorer.controls.values())  # the keyboard reaches it
+    assert "<img alt=" in explorer._repr_mimebundle_()["text/html"]
+
+
+TEXTS = {
+    "a word": "Hund",
+    "words never seen": "Xylophon Ğüş qqq",
+    "emoji": "Ein 🐕 rennt 👩‍👩‍👧.",
+    "from right to left": "שלום עולם",
+    "Chinese": "一只狗在跑",
+    "signs of formulas and of HTML": "$5 <b>&amp;</b> \\frac",
+}
+
+
+@pytest.mark.filterwarnings("error:.*missing from font")
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("name", READ_SENTENCES)
+def test_whatever_a_reader_types_is_drawn(name, text, translator):
+    make, field = READ_SENTENCES[name]
+    explorer = make(translator)
+    before = explorer.picture.value
+    explorer.controls[field].value = text
+    assert "<img alt=" in explorer.picture.value
+    assert explorer.picture.value != before
+    assert "<b>" not in explorer.picture.value.split("src=")[0]
+
+
+@pytest.mark.parametrize("name", READ_SENTENCES)
+def test_an_empty_or_endless_text_is_answered_and_the_next_one_drawn(name, translator):
+    make, field = READ_SENTENCES[name]
+    explorer = make(translator)
+    for text in ("", "   "):
+        explorer.controls[field].value = text
+        assert re.fullmatch(r"<p>.*(empty|blank).*</p>", explorer.picture.value)
+    explorer.controls[field].value = "Hund " * 200
+    if name in ("explore_byte_pairs", "explore_masks"):
+        assert re.fullmatch(r"<p>.* has (999|1000|200) (characters|words).*</p>", explorer.picture.value)
+    else:
+        said = [str(getattr(child, "value", "")) for child in explorer.children]
+        assert any("Of 200 words the first 30 are read." in text for text in said)
+        assert "<img alt=" in explorer.picture.value
+    explorer.controls[field].value = "Hund"
+    assert "<img alt=" in explorer.picture.value
+
+
+def test_a_model_without_the_seam_is_named(translator):
+    class Bare(nn.Module):
+        config = translator.model.config
+
+    def refuse(sentence):
+        from transformer_lab.model import record_attention
+
+        with record_attention(Bare()):
+            raise AssertionError
+
+    bare = SimpleNamespace(model=Bare(), tokenizer=translator.tokenizer, attention=refuse, translate=None)
+    for call in (
+        lambda: explore_attention(bare, "Ein Hund"),
+        lambda: draw_attention(bare, "Ein Hund"),
+        lambda: explore_heads(bare, "Ein Hund", PAIRS),
+    ):
+        with pytest.raises(
+            InputError, match="no module of this Bare has an `attend`: build it from MultiHeadAttention"
+        ):
+            call()
+
+
+def test_a_model_with_another_kernel_is_shown_all_the_same(translator):
+    """torch's kernel gives no weights; while a picture is made, attention is computed in the open, and set back."""
+    layer = translator.model.encoder.layers[0].self_attention
+    expected = explore_attention(translator, "Ein Hund").picture.value
+    before = layer.attend
+    set_attention(translator.model, fused_attention)
+    try:
+        assert explore_attention(translator, "Ein Hund").picture.value == expected
+        assert layer.attend is fused_attention
+    finally:
+        set_attention(translator.model, before)
+
+
+@pytest.mark.parametrize(
+    ("stack", "layer", "head", "says"),
+    [
+        ("cross", 1, 0, "there is no layer 1"),
+        ("cross", 0, 2, "there is no head 2"),
+        ("both", 0, 0, "there is no stack 'both'"),
+    ],
+)
+def test_a_layer_that_is_not_there_is_named(translator, stack, layer, head, says):
+    recorded = translator.attention("Ein Hund")
+    with pytest.raises(InputError, match=says):
+        draw_heads(*recorded, {"source": "German", "target": "English"}, stack, layer, [head])
+
+
+def test_two_explorers_of_one_model_do_not_move_each_other(translator):
+    one, other = explore_attention(translator, "Ein Hund"), explore_attention(translator, "Ein Hund")
+    switched, before = explore_heads(translator, "Ein Hund", PAIRS[:1]), other.picture.value
+    list(switched.controls.values())[1].value = False
+    one.controls["stack"].value = "encoder"
+    one.controls["sentence"].value = "Zwei Frauen"
+    assert other.picture.value == before
+    other.show()  # nor is the model left as one of them had it
+    assert other.picture.value == before
+
+
+def test_what_a_part_raises_later_stands_in_the_pictures_place():
+    """In a notebook a timer draws: nobody would see its traceback, and an old picture would look like the new one."""
+
+    def draw(width=3):
+        if width > 3:
+            raise RuntimeError("mat1 and mat2 <differ>")
+        return new_picture("a", 1, 1)
+
+    explorer = explore(draw, width=(1, 9))
+    explorer.controls["width"].value = 5
+    assert explorer.picture.value == "<p>RuntimeError: mat1 and mat2 &lt;differ&gt;</p>"
+    explorer.controls["width"].value = 2
+    assert explorer.picture.value.startswith("<img ")
+
+
+def test_garbage_is_collected_again_after_a_picture():
+    import gc
+
+    def draw(width=3):
+        assert not gc.isenabled()
+        if width > 3:
+            raise InputError("too wide")
+        return new_picture("a", 1, 1)
+
+    explorer = explore(draw, width=(1, 9))
+    explorer.controls["width"].value = 5
+    assert "too wide" in explorer.picture.value
+    assert gc.isenabled()
+
+
+def test_a_closed_kernel_leaves_the_picture():
+    """The page keeps what the widget has sent; closing the widget's side of the line changes nothing of it."""
+    explorer = explore_masks()
+    shown = explorer._repr_mimebundle_()["text/html"]
+    for widget in (*explorer.controls.values(), explorer):
+        widget.close()
+    assert explorer.picture.value == shown.strip()
