@@ -1,6 +1,7 @@
 """From sentence pairs to a trained model (section 5 of the paper)."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -81,6 +82,9 @@ def train(
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
+    # oneDNN keeps the 1,024 kernels that it made last, one for each shape: a third of the memory of a run, in which the
+    # shapes of a batch hardly come again.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
     processes = join_processes(where)
     try:
