@@ -111,7 +111,9 @@ def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[st
         with without_heads(translator.model, heads):
             if sentence is not None:
                 return translator.translate([sentence], beam_size=1)[0]
-            return score_translations(translator.translate(sources, beam_size=1), references).bleu
+            return score_translations(
+                translator.translate(sources, beam_size=1), references, translator.tokenizer.target
+            ).bleu
 
     return measure
 
