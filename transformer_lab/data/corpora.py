@@ -351,9 +351,12 @@ def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
-    """Train, validation and test. The same pairs in another order give the same three sets."""
-    related = related_pairs(pairs)
-    related.sort(key=lambda group: hashlib.sha256("\t".join(min(pairs[index] for index in group)).encode()).digest())
+    """Train, validation and test. The same pairs in another order or direction give the same three sets."""
+
+    def in_any_direction(group: list[int]) -> bytes:
+        return hashlib.sha256(min("\t".join(sorted(pairs[index])) for index in group).encode()).digest()
+
+    related = sorted(related_pairs(pairs), key=in_any_direction)
     room = min(HELD_OUT, max(1, len(pairs) // 20))  # pairs in validation, and pairs in test
     train, validation, test = [], [], []
     for group in related:
