@@ -42,7 +42,8 @@ RUNS = {
         "goal": {"test": "test", "bleu": 20},
         "corpus": "tatoeba_en_zh/cmn.txt.gz",
         "languages": ("en", "zh"),
-        "options": "--chinese characters --vocab-size 5000 --dropout 0.2 --max-tokens 1600 --warmup-steps 400 --epochs 24",
+        "options": "--chinese characters --vocab-size 5000 --dropout 0.2 --max-tokens 1600 --warmup-steps 400 "
+        "--epochs 24",
         "tests": ["test"],
     },
     "ted": {
@@ -84,8 +85,10 @@ def evaluate(name: str, folder: Path) -> dict[str, Any]:
     for test in run["tests"]:
         hypotheses = folder / f"{test}.txt"
         printed = subprocess.run(
-            command("evaluate", "--model", str(folder), "--corpus", run["corpus"], "--split", test)
-            + ["--output", str(hypotheses)],
+            command(
+                *("evaluate", "--model", str(folder), "--corpus", run["corpus"]),
+                *("--split", test, "--output", str(hypotheses)),
+            ),
             stdout=subprocess.PIPE,
             text=True,
             check=True,
@@ -114,7 +117,9 @@ def main() -> None:
     arguments = parser.parse_args()
 
     name, folder = arguments.name, arguments.runs / arguments.name
-    seconds = None if (folder / "weights.safetensors").exists() else train(name, folder)  # a finished run is only scored
+    seconds = (
+        None if (folder / "weights.safetensors").exists() else train(name, folder)
+    )  # a finished run is only scored
     training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     result = {
         "what": f"transformer-lab train laptop {RUNS[name]['options']}, {' to '.join(RUNS[name]['languages'])}, "

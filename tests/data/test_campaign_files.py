@@ -57,7 +57,7 @@ def test_plain_files_go_before(folder: Path):
 
 
 def test_segments_are_paired_by_talk_and_number(folder: Path):
-    """Talks in another order, and a title line more: a pairing by line would give every sentence a wrong translation."""
+    """Talks in another order, and a line more: paired by line, every sentence would have a wrong translation."""
     path = folder / "IWSLT17.TED.tst2010.de-en.en.xml"
     head, first, second = path.read_text(encoding="utf-8").split("<doc")
     tail = "</srcset>\n"

@@ -294,9 +294,7 @@ CHINESE_PAIRS = [
 @pytest.fixture(params=[("byte_pairs", True), ("byte_pairs", False), ("characters", True), ("characters", False)])
 def chinese_bpe(request) -> BpeTokenizer | SeparateBpeTokenizer:
     chinese, shared = request.param
-    return train_tokenizer(
-        "bpe", CHINESE_PAIRS, "en", "zh", vocab_size=600, chinese=chinese, shared_vocabulary=shared
-    )
+    return train_tokenizer("bpe", CHINESE_PAIRS, "en", "zh", vocab_size=600, chinese=chinese, shared_vocabulary=shared)
 
 
 @pytest.mark.parametrize("text", ["我们也喜欢Python。", "Python 3", "龘！", "我 Tom 3说", "", "我", "𠀀𠀁"])

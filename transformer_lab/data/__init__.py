@@ -2,8 +2,8 @@
 
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch, token_batches
 from transformer_lab.data.byte_pairs import apply_bpe, learn_bpe
-from transformer_lab.data.corpora import Corpus, find_multi30k, load_corpus
 from transformer_lab.data.chinese import is_chinese
+from transformer_lab.data.corpora import Corpus, find_multi30k, load_corpus
 from transformer_lab.data.tokenizers import (
     BpeTokenizer,
     SeparateBpeTokenizer,

@@ -220,7 +220,7 @@ def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pair
 
 
 def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
-    """Line and text of each `<seg>`, by its document and number. Campaign files need not be valid XML: "&" stands bare."""
+    """Line and text of each `<seg>`, by document and number. These files need not be XML: "&" stands bare in some."""
     text = _read_text(path)
     segments: dict[str, tuple[int, str]] = {}
     document = ""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 
 from transformer_lab.data.chinese import is_chinese, starts_in_chinese, without_needless_spaces
 from transformer_lab.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID, build_vocabulary
@@ -59,7 +59,7 @@ class BpeTokenizer:
 
     # Letters, digits and other signs never share a token. That keeps punctuation off the words, and no merge can ever
     # spell a special token or a byte.
-    _pieces = {
+    _pieces: ClassVar = {  # by `chinese`
         None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?\p{N}+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?\p{N}+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",

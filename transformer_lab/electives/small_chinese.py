@@ -20,11 +20,9 @@ def small_chinese_pairs() -> Pairs:
     for (who, who_zh), (when, when_zh), (verb, verb_zh), (what, what_zh), negated in product(
         SUBJECTS.items(), TIMES.items(), VERBS.items(), THINGS.items(), (False, True)
     ):
-        third = who in SINGULAR
-        if negated:
-            verb_phrase = f"{'does' if third else 'do'} not {verb}"
-        else:
-            verb_phrase = verb + ("s" if third else "")
+        third = "s" if who in SINGULAR else ""
+        auxiliary = "does not" if third else "do not"
+        verb_phrase = f"{auxiliary} {verb}" if negated else verb + third
         english = " ".join(part for part in (who, verb_phrase, what, when) if part)
         chinese = f"{who_zh}{when_zh}{'不' if negated else ''}{verb_zh}{what_zh}。"
         pairs.append((english[0].upper() + english[1:] + ".", chinese))

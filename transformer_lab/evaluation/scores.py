@@ -28,7 +28,7 @@ class Scores:
 def bleu_tokenizer(language: str) -> str:
     """The tokenizer of sacreBLEU for text in a language: `zh`, which takes Chinese characters apart, or `13a`.
 
-    13a cuts at spaces and at punctuation of ASCII. In it a Chinese sentence is a single word, right or wrong as a whole.
+    13a cuts at spaces and at punctuation of ASCII. To it a Chinese sentence is one word, right or wrong as a whole.
     """
     return "zh" if is_chinese(language) else "13a"
 

@@ -111,20 +111,20 @@ SPLIT_CHINESE = Exercise(
         Misconception(
             "split_at_spaces",
             lambda text: text.split(),
-            "The sentence is cut at spaces. Chinese has none between words, so that a sentence is one token: right as a "
-            "whole, or wrong as a whole.",
+            "The sentence is cut at spaces. Chinese has none between words, so that a sentence is one token: right as"
+            " a whole, or wrong as a whole.",
         ),
         Misconception(
             "words_13a_alone",
             lambda text: words_13a(text),
-            "The rules for European languages are applied alone. They know spaces and the punctuation of ASCII, and leave "
-            "a run of Chinese characters, with its full-width punctuation, as one word.",
+            "The rules for European languages are applied alone. They know spaces and the punctuation of ASCII, and "
+            "leave a run of Chinese characters, with its full-width punctuation, as one word.",
         ),
         Misconception(
             "every_sign",
             lambda text: list(text.replace(" ", "")),
-            "Latin words and figures are cut into letters too. Only Chinese characters stand alone; *Python* is one word, "
-            "and got right or wrong once, not six times.",
+            "Latin words and figures are cut into letters too. Only Chinese characters stand alone; *Python* is one "
+            "word, and got right or wrong once, not six times.",
         ),
         Misconception(
             "every_sign_and_space",
@@ -152,8 +152,8 @@ SPLIT_CHINESE = Exercise(
         Misconception(
             "spaces_out_first",
             lambda text: apart(text.replace(" ", "")),
-            "All spaces are taken out before the words are cut, so that two Latin words become one. Only between Chinese "
-            "characters a space means nothing.",
+            "All spaces are taken out before the words are cut, so that two Latin words become one. Only between "
+            "Chinese characters a space means nothing.",
         ),
         Misconception(
             "lowercased",
@@ -162,7 +162,8 @@ SPLIT_CHINESE = Exercise(
         ),
     ],
     hints=[
-        "There are two steps: set the Chinese characters apart, and hand the whole to `words_13a`, which cuts at spaces.",
+        "There are two steps: set the Chinese characters apart, and hand the whole to `words_13a`, which cuts at "
+        "spaces.",
         'Go through the text sign by sign. A Chinese one becomes `f" {sign} "`, any other stays as it is.',
         '`words_13a("".join(f" {sign} " if is_chinese_character(sign) else sign for sign in text))`.',
     ],
@@ -295,7 +296,9 @@ CHINESE_BLEU = Exercise(
             the_same_is_100,
             score_of_references,
         ),
-        Property("the order of the sentences does not matter", two_sentences_inputs, order_does_not_matter, scores_both_ways),
+        Property(
+            "the order of the sentences does not matter", two_sentences_inputs, order_does_not_matter, scores_both_ways
+        ),
         Property("a reference for each hypothesis", two_sentences_inputs, unequal_sides_are_refused, refused_sides),
     ],
     misconceptions=[
@@ -314,8 +317,8 @@ CHINESE_BLEU = Exercise(
         Misconception(
             "split_at_spaces",
             bleu_of(str.split),
-            "The sentences are cut at spaces, and Chinese has none: there are no four tokens in a row to match, and the "
-            "score is 0, or rewards spaces.",
+            "The sentences are cut at spaces, and Chinese has none: there are no four tokens in a row to match, and "
+            "the score is 0, or rewards spaces.",
         ),
         Misconception(
             "words_13a_alone",
@@ -337,18 +340,19 @@ CHINESE_BLEU = Exercise(
         Misconception(
             "one_long_sentence",
             one_long_sentence,
-            "All sentences are joined to one. A character is then right if it stands anywhere in the corpus: give `bleu` "
-            "a list of tokens for each sentence.",
+            "All sentences are joined to one. A character is then right if it stands anywhere in the corpus: give "
+            "`bleu` a list of tokens for each sentence.",
         ),
         Misconception(
             "sides_swapped",
             lambda hypotheses, references: chinese_bleu(references, hypotheses),
-            "Hypotheses and references have changed places. The precision is that of the hypotheses, and it is they that "
-            "may be too short.",
+            "Hypotheses and references have changed places. The precision is that of the hypotheses, and it is they "
+            "that may be too short.",
         ),
     ],
     hints=[
-        "`bleu` of notebook 11 takes lists of tokens, one list for each sentence. You have just written what makes them.",
+        "`bleu` of notebook 11 takes lists of tokens, one list for each sentence. You have just written what makes "
+        "them.",
         "Cut every hypothesis and every reference with `split_chinese`, and hand both lists to `bleu`.",
         "`bleu([split_chinese(text) for text in hypotheses], [split_chinese(text) for text in references])`.",
     ],

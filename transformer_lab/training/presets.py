@@ -100,7 +100,9 @@ class Preset:
                 "makes two: set tie to false, or tokenizer to bpe"
             )
         if self.tie and not self.shared_vocabulary:
-            raise InputError("tie needs one vocabulary for both languages: set tie to false, or shared_vocabulary to true")
+            raise InputError(
+                "tie needs one vocabulary for both languages: set tie to false, or shared_vocabulary to true"
+            )
 
 
 PRESETS: dict[str, Preset] = {
