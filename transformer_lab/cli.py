@@ -53,7 +53,7 @@ Model = Annotated[
     Path | None, typer.Option("--model", metavar="FOLDER", help="A trained model, if not the one that is included.")
 ]
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Where Multi30k lies, if not to be downloaded.")
+    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Where corpora lie, if not to be downloaded.")
 ]
 Beam = Annotated[int, typer.Option("--beam", min=1, metavar="N", help="Hypotheses to keep; 1 decodes greedily.")]
 Alpha = Annotated[float, typer.Option("--alpha", metavar="X", help="Length penalty; more makes longer sentences.")]
@@ -180,6 +180,8 @@ def train(
       transformer-lab train laptop
       transformer-lab train laptop --epochs 3 --peak-rate 1e-3 --output runs/short
       transformer-lab train laptop --resume
+      transformer-lab train laptop --source en --target fr
+      transformer-lab train laptop --corpus cmn.txt --source en --target zh
       torchrun --nproc-per-node 2 -m transformer_lab.cli train gpu
     """
     from transformer_lab.training import find_preset, override
@@ -289,6 +291,7 @@ def evaluate(
     Examples:
       transformer-lab evaluate
       transformer-lab evaluate --model runs/gpu --split test_2017_mscoco --output hypotheses.txt
+      transformer-lab evaluate --model runs/chinese --corpus cmn.txt
     """
     from transformer_lab.data import load_corpus
     from transformer_lab.decoding.weights import replacing
@@ -298,7 +301,7 @@ def evaluate(
     languages = translator.tokenizer.source, translator.tokenizer.target
     pairs = choose_split(load_corpus(corpus, *languages, data_dir), split)
     translations = translator.translate([source for source, _ in pairs], beam_size=beam, alpha=alpha)
-    print(score_translations(translations, [reference for _, reference in pairs]))
+    print(score_translations(translations, [reference for _, reference in pairs], translator.tokenizer.target))
     if output:
         with replacing(output) as unfinished:
             unfinished.write_text("".join(f"{translation}\n" for translation in translations), encoding="utf-8")

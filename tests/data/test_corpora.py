@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.data import Corpus, find_multi30k, load_corpus
+from transformer_lab.data.corpora import related_pairs
 from transformer_lab.errors import InputError
 
 
@@ -212,6 +213,41 @@ def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
     assert caplog.messages == [f"{tsv}: 1 pairs with a blank side left out, the first on line 102"]
 
 
+def test_a_large_table_gives_a_thousand_for_each_set(tmp_path: Path):
+    lines = [f"Satz {number}\tsentence {number}" for number in range(20_500)]
+    corpus = load_corpus(write(tmp_path / "pairs.tsv", lines))
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (18_500, 1_000, 1_000)
+
+
+def test_capitals_and_punctuation_make_no_other_sentence():
+    pairs = [("Warte!", "Wait!"), ("warte", "Hold on."), ("Hallo", "wait."), ("…", "…"), ("!", "?"), ("Ja", "Yes")]
+    assert related_pairs(pairs) == [[0, 1, 2], [3], [4], [5]]
+
+
+def test_attributions_say_that_english_comes_first(tmp_path: Path):
+    """Read by the order of the columns, Chinese to English would be trained from English to Chinese."""
+    lines = [f"sentence {n}\t句子{n}\tCC-BY 2.0 (France) Attribution: tatoeba.org #{n} (CK)" for n in range(100)]
+    path = write(tmp_path / "cmn.txt", lines)
+    assert ("sentence 5", "句子5") in everything(load_corpus(path, "en", "zh"))
+    assert ("句子5", "sentence 5") in everything(load_corpus(path, "zh", "en"))
+    assert "de to zh is not in it" in refused(path, "de", "zh")
+
+
+@pytest.mark.parametrize("heading", ["English words/sentences,French words/sentences", "english,French"])
+def test_a_heading_may_name_the_languages(tmp_path: Path, heading: str):
+    lines = [heading] + [f"sentence {n},phrase {n}" for n in range(100)]
+    corpus = load_corpus(write(tmp_path / "eng_french.csv", lines), "fr", "en")
+    assert everything(corpus) == sorted((f"phrase {n}", f"sentence {n}") for n in range(100))
+
+
+def test_a_table_is_also_looked_for_in_the_data_folder(tmp_path: Path, monkeypatch):
+    write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in TABLE])
+    assert len(load_corpus("pairs.tsv", data_dir=tmp_path).train) == 90
+    monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(tmp_path))
+    assert len(load_corpus("pairs.tsv").train) == 90
+    assert refused("other.tsv").startswith("no corpus 'other.tsv'")
+
+
 # --- the corpora that are known by name ---
 
 
@@ -275,6 +311,17 @@ def test_another_version_of_multi30k_is_used_with_a_warning(real_data: Path, tmp
 
 
 def test_english_chinese_from_manythings(real_data: Path):
-    corpus = load_corpus(real_data / "tatoeba_en_zh" / "cmn.txt.gz", "en", "zh")
-    assert len(corpus.train) + len(corpus.validation) + len(corpus.test) >= 29_000
+    """1,000 pairs held out, and of their sentences none is trained on, not even with another stop."""
+    corpus = load_corpus("tatoeba_en_zh/cmn.txt.gz", "en", "zh", data_dir=real_data)
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (27_155, 1_000, 1_000)
     assert ("Hi.", "嗨。") in everything(corpus)
+    trained = [{bare(pair[side]) for pair in corpus.train} for side in (0, 1)]
+    for english, chinese in corpus.test + corpus.validation:
+        assert bare(english) not in trained[0]
+        assert bare(chinese) not in trained[1]
+    turned = load_corpus(real_data / "tatoeba_en_zh" / "cmn.txt.gz", "zh", "en")
+    assert sorted(pair[::-1] for pair in turned.test) == sorted(corpus.test)
+
+
+def bare(sentence: str) -> str:
+    return "".join(character for character in sentence.lower() if character.isalnum())

@@ -1,4 +1,5 @@
 import json
+import re
 import unicodedata
 from collections import Counter
 from itertools import product
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lab.data import BpeTokenizer, SpacyTokenizer, load_tokenizer, train_tokenizer
+from transformer_lab.data import BpeTokenizer, SeparateBpeTokenizer, SpacyTokenizer, load_tokenizer, train_tokenizer
 from transformer_lab.data.corpora import _read_text
+from transformer_lab.data.tokenizers import normalize
 from transformer_lab.errors import InputError
 
 PAIRS = [
@@ -337,6 +339,80 @@ def test_spacy_puts_real_sentences_together_again(multi30k):
 def test_spacy_joins_chinese_without_spaces():
     tokenizer = train_tokenizer("spacy", [("I love you.", "我爱你。"), ("I see you.", "我看你。")] * 3, "en", "zh")
     assert tokenizer.decode(tokenizer.encode_target("我爱你。")) == "我爱你。"
+
+
+# --- Chinese ---
+
+CHINESE_PAIRS = [
+    ("I like Python 3 very much.", "我很喜欢Python 3。"),
+    ("We like apples.", "我们喜欢苹果。"),
+    ("They like apples, too.", "他们也喜欢苹果。"),
+    ("Tom said: “Hello!”", "汤姆说：“你好！”"),
+] * 5
+
+
+@pytest.fixture(params=[("byte_pairs", True), ("byte_pairs", False), ("characters", True), ("characters", False)])
+def chinese_bpe(request) -> BpeTokenizer | SeparateBpeTokenizer:
+    chinese, shared = request.param
+    return train_tokenizer("bpe", CHINESE_PAIRS, "en", "zh", vocab_size=600, chinese=chinese, shared_vocabulary=shared)
+
+
+@pytest.mark.parametrize("text", ["我们也喜欢Python。", "Python 3", "龘！", "我 Tom 3说", "", "我", "𠀀𠀁"])
+def test_chinese_comes_back_without_a_space_too_many(chinese_bpe, text):
+    assert chinese_bpe.decode(chinese_bpe.encode_target(text)) == text
+    assert chinese_bpe.decode(chinese_bpe.encode_targets([text], dropout=0.5, seed=1)[0]) == text
+
+
+def test_chinese_is_cut_as_asked_for(chinese_bpe):
+    side = getattr(chinese_bpe, "target_side", chinese_bpe)
+    tokens = chinese_bpe.target_tokens(chinese_bpe.encode_target("我们喜欢苹果。"))[1:-1]
+    if side.chinese == "characters":
+        assert tokens == list("我们喜欢苹果。")
+        assert not [token for token in side.tokens if len(re.findall("[\u4e00-\u9fff]", token)) > 1]
+    else:
+        assert len(tokens) < 7
+        assert any(len(token) > 1 for token in tokens)
+    chinese_tokens = [token for token in side.tokens if re.search("[\u4e00-\u9fff]", token)]
+    assert all(re.fullmatch("[\u4e00-\u9fff]+", token) for token in chinese_tokens)  # no space, nothing Latin
+
+
+def test_chinese_tokenizers_are_saved_whole(chinese_bpe, tmp_path):
+    chinese_bpe.save(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert type(loaded) is type(chinese_bpe)
+    assert (loaded.source, loaded.target) == ("en", "zh")
+    for text in ("我们喜欢苹果。", "We like it."):
+        assert loaded.encode_source(text) == chinese_bpe.encode_source(text)
+        assert loaded.encode_target(text) == chinese_bpe.encode_target(text)
+
+
+def test_separate_vocabularies_have_not_seen_the_other_language():
+    tokenizer = train_tokenizer("bpe", CHINESE_PAIRS, "en", "zh", vocab_size=600, shared_vocabulary=False)
+    assert not any(re.search("[\u4e00-\u9fff]", token) for token in tokenizer.source_side.tokens)
+    assert not any("apple" in token for token in tokenizer.target_side.tokens)
+    assert tokenizer.source_size == len(tokenizer.source_side.tokens) != tokenizer.target_size
+
+
+def test_a_space_between_chinese_characters_means_nothing():
+    """As a program that segments words leaves them; the scores of what it has touched must not depend on it."""
+    assert normalize("我们 喜欢 苹果 。") == "我们喜欢苹果。"
+    assert normalize("他\u3000说： “好” ， Tom 。") == "他说：“好”，Tom。"
+    assert normalize("我 用 Python 3 。") == "我用 Python 3。"
+    for unchanged in ("Ein Satz, mit Komma .", "« Bonjour ! »", "“a” b", "ひらがな と カタカナ"):
+        assert normalize(unchanged) == unchanged
+
+
+def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
+    """The files of trained models stay what they were, to the byte."""
+    small_bpe.save(tmp_path)
+    assert list(json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))) == [
+        *("kind", "source", "target", "tokens", "merges")
+    ]
+
+
+def test_an_unknown_way_to_cut_chinese_is_refused():
+    with pytest.raises(InputError, match="chinese is 'words', but must be one of: byte_pairs, characters"):
+        train_tokenizer("bpe", CHINESE_PAIRS, "en", "zh", vocab_size=600, chinese="words")
 
 
 def test_spacy_without_rules_for_a_language_says_so():

@@ -305,3 +305,14 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="No space left"):
         export_ctranslate2(make_translator(), tmp_path / "service")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chinese", ["byte_pairs", "characters"])
+def test_chinese_is_spelled_there_as_here(chinese):
+    """The service has no `normalize` of ours: it must take out the same spaces, and set none before a character."""
+    pairs = [("I like Python 3.", "我很喜欢Python 3。"), ("Tom said: “Hello!”", "汤姆说：“你好！”")] * 5
+    tokenizer = BpeTokenizer.train(pairs, "en", "zh", vocab_size=600, chinese=chinese)
+    service = service_tokenizer(tokenizer)
+    for text in ("我们 也喜欢 Python。", "Tom 说：“你好！”", " 我 3 , 好", "𠀀龘", "I like 我 ，too"):
+        assert service.encode(text).ids == tokenizer.encode_source(text)[:-1]
+        assert service.decode(service.encode(text).ids) == tokenizer.decode(tokenizer.encode_source(text))

@@ -23,6 +23,22 @@ def test_each_score_is_the_one_its_signature_names():
     assert "nc:6" in scores.signatures["chrf"].split("|")
 
 
+@pytest.mark.parametrize("code", ["zh", "zh-TW", "zh_cn", "cmn", "ZH"])
+def test_chinese_is_scored_character_by_character(code):
+    """With 13a a Chinese sentence is one word: a good translation would score next to nothing."""
+    hypotheses, references = ["我们今天买苹果。", "他喜欢Python。"], ["我们今天吃苹果。", "他喜欢Python。"]
+    scores = score_translations(hypotheses, references, code)
+    assert scores.bleu == corpus_bleu(hypotheses, [references], tokenize="zh").score > 60
+    assert scores.bleu > 2 * score_translations(hypotheses, references, "en").bleu
+    for name in ("bleu", "bleu_lowercased"):
+        assert "tok:zh" in scores.signatures[name].split("|")
+
+
+@pytest.mark.parametrize("code", ["de", "fr", "en"])
+def test_european_languages_are_scored_by_13a(code):
+    assert score_translations(HYPOTHESES, REFERENCES, code) == score_translations(HYPOTHESES, REFERENCES)
+
+
 def test_printed_scores_carry_their_signatures():
     """A score that is copied without its signature cannot be compared with another."""
     scores = score_translations(HYPOTHESES, REFERENCES)

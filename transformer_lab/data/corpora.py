@@ -3,9 +3,11 @@
 import csv
 import gzip
 import hashlib
+import html
 import io
 import logging
 import os
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
@@ -37,6 +39,9 @@ MULTI30K_SHA256 = {
 }
 
 VALIDATION_NAMES = ("val", "valid", "validation", "dev")
+CAMPAIGN_SET = re.compile(r".+\.((?:dev|tst)\w*)\.(\w+-\w+)\.(\w+)\.xml")  # IWSLT17.TED.tst2010.en-de.de.xml
+HELD_OUT = 1000  # pairs of a table for validation, and as many for test, but at most 5 % of the table each
+LANGUAGE_NAMES = {"de": "german", "en": "english", "es": "spanish", "fr": "french", "it": "italian", "zh": "chinese"}
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +72,16 @@ def load_corpus(
     - `multi30k`: German, English and French. Looked for in `data_dir`, else in the folder that `TRANSFORMER_LAB_DATA`
       names (either is the `multi30k` folder or its parent), else in the user's cache, where it is downloaded to once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
+      The files may be those of an IWSLT campaign of TED talks: `train.tags.de-en.*`, whose lines about the talk are
+      left out but for its title and description, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. Their first
+      `dev` set is for validation, all others are test sets. A training file may have more to its name (`train_small`).
     - a table with a sentence pair on each line: `.csv`, or any other file with tabs. The first column is the source,
-      unless the first line holds the two language codes and says otherwise; columns after the second are left aside.
-      Some 5 % of the pairs become the validation set and 5 % the test set, and no sentence is in two sets.
+      unless the first line holds the two languages (`de` and `en`, or `German words` and `English words`) and says
+      otherwise, or the attributions of ManyThings.org in the third column say that English comes first. Other columns
+      are left aside. The validation set and the test set are 1,000 pairs each, or 5 % of a small table, and no
+      sentence is in two sets, not even with other punctuation or capitals.
+
+    A folder or table that is not found is also looked for in `data_dir` or `TRANSFORMER_LAB_DATA`.
 
     Pairs with a blank side are left out, and a warning says how many.
 
@@ -83,6 +95,9 @@ def load_corpus(
     if name_or_folder == "multi30k":
         return _load_folder("multi30k", _multi30k_folder(source, target, data_dir), source, target)
     path = Path(name_or_folder)
+    named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
+    if not path.exists() and named and (Path(named) / path).exists():
+        path = Path(named) / path
     if path.is_dir():
         return _load_folder(path.resolve().name, path, source, target)
     if path.is_file():
@@ -109,15 +124,25 @@ def _load_captions(source: str, target: str) -> Corpus:
 
 def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
     present = {path.name.removesuffix(".gz") for path in folder.iterdir()}
-    validation = next((split for split in VALIDATION_NAMES if f"{split}.{source}" in present), "val")
-    tests = sorted(file.removesuffix(f".{source}") for file in present if _is_test(file, source))
+    campaign = _campaign_sets(present, source, target)
+    splits = {split: _read_campaign_set(folder, *files) for split, files in sorted(campaign.items())}
+    validation = next((split for split in VALIDATION_NAMES if f"{split}.{source}" in present), None)
+    if validation is None and any(split.startswith("dev") for split in splits):
+        validation_pairs = splits.pop(next(split for split in splits if split.startswith("dev")))
+    else:
+        validation_pairs = _read_parallel(folder, validation or "val", source, target)
+    plain_tests = sorted(file.removesuffix(f".{source}") for file in present if _is_test(file, source))
+    if not (plain_tests or splits):
+        plain_tests = ["test"]  # is missed by its name
+    # Test sets proper come first, then what else a campaign has for development.
+    of_campaign = sorted(splits.items(), key=lambda split: (split[0].startswith("dev"), split[0]))
     return Corpus(
         name,
         source,
         target,
-        train=_read_parallel(folder, "train", source, target),
-        validation=_read_parallel(folder, validation, source, target),
-        tests={split: _read_parallel(folder, split, source, target) for split in tests or ["test"]},
+        train=_read_parallel(folder, _training_name(folder, present, source), source, target),
+        validation=validation_pairs,
+        tests={split: _read_parallel(folder, split, source, target) for split in plain_tests} | dict(of_campaign),
     )
 
 
@@ -125,9 +150,25 @@ def _is_test(file: str, language: str) -> bool:
     return file.startswith("test") and file.endswith(f".{language}")
 
 
+def _training_name(folder: Path, present: set[str], language: str) -> str:
+    named = sorted(
+        file.removesuffix(f".{language}")
+        for file in present
+        if file.startswith("train") and file.endswith(f".{language}")
+    )
+    if "train" in named or not named:
+        return "train"
+    if len(named) > 1:
+        raise InputError(
+            f"{folder} has several files to train on ({', '.join(named)}): name the one that is meant train.{language}"
+        )
+    return named[0]
+
+
 def _read_parallel(folder: Path, split: str, source: str, target: str) -> Pairs:
     source_path, target_path = (_plain_or_gzipped(folder, f"{split}.{language}") for language in (source, target))
-    source_lines, target_lines = _read_lines(source_path), _read_lines(target_path)
+    read = _read_tagged_lines if split.startswith("train.tags") else _read_lines
+    source_lines, target_lines = read(source_path), read(target_path)
     if len(source_lines) != len(target_lines):
         raise InputError(
             f"{source_path} has {len(source_lines)} lines but {target_path} has {len(target_lines)}: "
@@ -143,6 +184,75 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
     raise InputError(
         f"{folder} has no {file} or {file}.gz: a corpus folder needs train, val and test in both languages"
     )
+
+
+def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tuple[str, str]]:
+    """The XML files of each set, source and target, by the name of the set, such as `tst2010`."""
+    files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # by set and direction, then language
+    for file in sorted(present):
+        if (match := CAMPAIGN_SET.fullmatch(file)) and match[3] in (source, target):
+            files[match[1], match[2]][match[3]] = file
+    sets = {}
+    for (split, direction), of_language in files.items():
+        for language in (source, target):
+            # Both directions of a set may be there: the one that was asked for goes before the other.
+            if language not in of_language and (split, "-".join(reversed(direction.split("-")))) not in files:
+                missing = f"{Path(next(iter(of_language.values()))).with_suffix('').stem}.{language}.xml"
+                raise InputError(f"there is no {missing} beside {next(iter(of_language.values()))}: add it")
+        if len(of_language) == 2 and (split not in sets or direction == f"{source}-{target}"):
+            sets[split] = (of_language[source], of_language[target])
+    return sets
+
+
+def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pairs:
+    source_path, target_path = (_plain_or_gzipped(folder, file) for file in (source_file, target_file))
+    sources, targets = _read_segments(source_path), _read_segments(target_path)
+    for one, other, path, other_path in (
+        (sources, targets, source_path, target_path),
+        (targets, sources, target_path, source_path),
+    ):
+        if lacking := next((name for name in one if name not in other), None):
+            raise InputError(
+                f"{path}, line {one[lacking][0]}: {lacking} is not in {other_path}: both files need the same segments"
+            )
+    numbered = [(line, (text, targets[name][1])) for name, (line, text) in sources.items()]
+    return _without_blanks(numbered, source_path)
+
+
+def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
+    """Line and text of each `<seg>`, by document and number. These files need not be XML: "&" stands bare in some."""
+    text = _read_text(path)
+    segments: dict[str, tuple[int, str]] = {}
+    document = ""
+    for tag in re.finditer(r"<doc\b([^>]*)>|<seg\b([^>]*)>(?:([^<]*)(</seg>)?)", text, re.IGNORECASE):
+        line = text.count("\n", 0, tag.start()) + 1
+        if tag[1] is not None:
+            document = _attribute(tag[1], "docid")
+            continue
+        name = f"segment {_attribute(tag[2], 'id')} of document {document}"
+        if tag[4] is None:
+            raise InputError(f"{path}, line {line}: {name} does not end in </seg>: correct it")
+        if name in segments:
+            raise InputError(f"{path}, line {line}: {name} is there a second time: number it anew")
+        segments[name] = (line, normalize(html.unescape(tag[3])))
+    return segments
+
+
+def _attribute(attributes: str, name: str) -> str:
+    found = re.search(rf"\b{name}\s*=\s*[\"']([^\"']*)", attributes, re.IGNORECASE)
+    return found[1] if found else ""
+
+
+def _read_tagged_lines(path: Path) -> list[str]:
+    """The lines of a campaign's training file: of those about a talk, the title and the description alone."""
+    kept = []
+    for line in _read_lines(path):
+        tag = re.match(r"<(/?\w+)[^>]*>", line)
+        if tag is None:
+            kept.append(line)
+        elif tag[1].lower() in ("title", "description"):
+            kept.append(normalize(re.sub(r"</?\w+>", " ", line)))
+    return kept
 
 
 def _read_lines(path: Path) -> list[str]:
@@ -196,15 +306,28 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
     rows = _read_rows(path)
     swapped = False
     if rows:
-        # A first line with the two language codes is a heading: it says which column is which.
-        heading = [cell.strip().lower() for cell in rows[0][1][:2]]
-        swapped = heading == [target.lower(), source.lower()]
-        if swapped or heading == [source.lower(), target.lower()]:
+        first = rows[0][1]
+        # A first line with the two languages is a heading: it says which column is which.
+        swapped = _names(first[0], target) and _names(first[1], source)
+        if swapped or (_names(first[0], source) and _names(first[1], target)):
             rows = rows[1:]
+        elif len(first) > 2 and "tatoeba.org" in first[2]:
+            if "en" not in (source, target):
+                raise InputError(
+                    f"{path} is a table of ManyThings.org, with English and another language: "
+                    f"{source} to {target} is not in it"
+                )
+            swapped = target == "en"
     columns = [(line, (normalize(row[0]), normalize(row[1]))) for line, row in rows]
     pairs = _without_blanks([(line, pair[::-1]) for line, pair in columns] if swapped else columns, path)
     train, validation, test = _split(pairs, path)
     return Corpus(path.name.split(".")[0], source, target, train, validation, {"test": test})
+
+
+def _names(cell: str, language: str) -> bool:
+    """Whether a cell of the first line names a language: by its code, or in English, and perhaps what it has of it."""
+    cell = cell.strip().lower()
+    return cell == language.lower() or cell.startswith(LANGUAGE_NAMES.get(language.lower(), "\n"))
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
@@ -228,10 +351,13 @@ def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
-    """Train, validation and test. The same pairs in another order give the same three sets."""
-    related = _groups_with_shared_sentences(pairs)
-    related.sort(key=lambda group: hashlib.sha256("\t".join(min(pairs[index] for index in group)).encode()).digest())
-    room = max(1, len(pairs) // 20)  # pairs in validation, and pairs in test
+    """Train, validation and test. The same pairs in another order or direction give the same three sets."""
+
+    def in_any_direction(group: list[int]) -> bytes:
+        return hashlib.sha256(min("\t".join(sorted(pairs[index])) for index in group).encode()).digest()
+
+    related = sorted(related_pairs(pairs), key=in_any_direction)
+    room = min(HELD_OUT, max(1, len(pairs) // 20))  # pairs in validation, and pairs in test
     train, validation, test = [], [], []
     for group in related:
         if len(test) + len(group) <= room:
@@ -247,8 +373,11 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
     return tuple([pairs[index] for index in sorted(split)] for split in (train, validation, test))
 
 
-def _groups_with_shared_sentences(pairs: Pairs) -> list[list[int]]:
-    """Positions of the pairs, grouped so that no sentence of either language occurs in two groups."""
+def related_pairs(pairs: Pairs) -> list[list[int]]:
+    """Positions of the pairs, grouped so that no sentence of either language occurs in two groups.
+
+    Sentences are the same if they have the same letters and figures: capitals, punctuation and spaces do not count.
+    """
     parent: dict[str, str] = {}  # union-find: sentences that must stay together have one root
 
     def root(sentence: str) -> str:
@@ -257,12 +386,17 @@ def _groups_with_shared_sentences(pairs: Pairs) -> list[list[int]]:
             parent[sentence] = sentence = parent[parent[sentence]]
         return sentence
 
-    for one, other in pairs:
+    bare = [(_letters(one), _letters(other)) for one, other in pairs]
+    for one, other in bare:
         parent[root(one)] = root(other)
     groups = defaultdict(list)
-    for index, (one, _) in enumerate(pairs):
+    for index, (one, _) in enumerate(bare):
         groups[root(one)].append(index)
     return list(groups.values())
+
+
+def _letters(sentence: str) -> str:
+    return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
 
 # --- Multi30k ---

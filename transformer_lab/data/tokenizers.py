@@ -1,6 +1,6 @@
 """From sentences to token ids and back.
 
-Both tokenizers have the same methods, and the same ids for the four special tokens.
+All tokenizers have the same methods, and the same ids for the four special tokens.
 """
 
 import json
@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 
+from transformer_lab.data.chinese import is_chinese, starts_in_chinese, without_needless_spaces
 from transformer_lab.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID, build_vocabulary
 from transformer_lab.errors import InputError
 
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from torchtext.vocab import Vocab
 
 FILE = "tokenizer.json"
+ChineseTokens = Literal["byte_pairs", "characters"]  # of several characters where they are frequent, or of one each
 
 
 def normalize(sentence: str) -> str:
     """One spelling for what looks the same: Unicode NFC, and one plain space for white space of any kind.
+
+    Between two Chinese characters a space means nothing, and is taken out.
 
     Raises:
         InputError: the string holds a lone surrogate, which no UTF-8 text can: it was decoded wrongly.
@@ -34,7 +38,7 @@ def normalize(sentence: str) -> str:
         raise InputError(
             f"character {error.start + 1} of the sentence is not valid Unicode: give it as UTF-8"
         ) from None
-    return unicodedata.normalize("NFC", " ".join(sentence.split()))
+    return without_needless_spaces(unicodedata.normalize("NFC", " ".join(sentence.split())))
 
 
 class BpeTokenizer:
@@ -43,6 +47,10 @@ class BpeTokenizer:
     A word carries its leading space, shown as `▁`. A character that is not in the alphabet is spelled in its UTF-8
     bytes (`<0xF0>` ...), so that every text comes back as it was, and `<unk>` is never needed. The special tokens have
     ids but no spelling: `<eos>` typed in a sentence is five ordinary characters.
+
+    Chinese has no words to cut at. Where one of the languages is Chinese, a token holds Chinese characters alone, or
+    none: as many of them as were merged (`chinese="byte_pairs"`), or always one (`"characters"`). No space comes
+    before them.
     """
 
     kind = "bpe"
@@ -51,12 +59,24 @@ class BpeTokenizer:
 
     # Letters, digits and other signs never share a token. That keeps punctuation off the words, and no merge can ever
     # spell a special token or a byte.
-    _pieces = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+"
+    _pieces: ClassVar = {  # by `chinese`
+        None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
+        "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?\p{N}+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
+        "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?\p{N}+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
+    }
     _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
-    def __init__(self, source: str, target: str, tokens: Sequence[str], merges: Sequence[tuple[str, str]]):
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        tokens: Sequence[str],
+        merges: Sequence[tuple[str, str]],
+        chinese: ChineseTokens | None = None,  # None: neither language is Chinese
+    ):
         from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+        self.chinese = chinese
         self.source, self.target = source, target  # language codes
         self.tokens = list(tokens)  # the token of each id
         self.merges = [(left, right) for left, right in merges]
@@ -65,14 +85,28 @@ class BpeTokenizer:
         self._joined = [self._ids[left + right] for left, right in self.merges]  # what the merge of each rank gives
         model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
         self._tokenizer = Tokenizer(model)
-        self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces), "isolated")
+        self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces[chinese]), "isolated")
         self._tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
 
     @classmethod
     def train(
-        cls, pairs: Iterable[tuple[str, str]], source: str = "de", target: str = "en", vocab_size: int = 8000
+        cls,
+        pairs: Iterable[tuple[str, str]],
+        source: str = "de",
+        target: str = "en",
+        vocab_size: int = 8000,
+        chinese: ChineseTokens = "byte_pairs",
     ) -> Self:
-        """Learns one vocabulary from both sides: at most `vocab_size` tokens, specials and bytes included."""
+        """Learns one vocabulary from both sides: at most `vocab_size` tokens, specials and bytes included.
+
+        `chinese` is heeded where one of the languages is Chinese.
+        """
+        return cls._learn([sentence for pair in pairs for sentence in pair], source, target, vocab_size, chinese)
+
+    @classmethod
+    def _learn(
+        cls, sentences: Iterable[str], source: str, target: str, vocab_size: int, chinese: ChineseTokens | None
+    ) -> Self:
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
         reserved = [*SPECIAL_TOKENS, *cls._bytes]
@@ -81,12 +115,16 @@ class BpeTokenizer:
                 f"vocab_size is {vocab_size}, but the specials and the 256 bytes need room: "
                 f"give {2 * len(reserved)} or more"
             )
-        sentences = [" " + normalize(sentence) for pair in pairs for sentence in pair]
+        if chinese not in get_args(ChineseTokens):
+            raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
+        if not (is_chinese(source) or is_chinese(target)):
+            chinese = None
+        sentences = [cls._with_first_space(normalize(sentence), chinese) for sentence in sentences]
         # Rare characters go without a token of their own when they would fill more than half of the vocabulary.
         counts = Counter(character for sentence in sentences for character in sentence)
         alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
         learner = Tokenizer(models.BPE())
-        learner.pre_tokenizer = pre_tokenizers.Split(Regex(cls._pieces), "isolated")
+        learner.pre_tokenizer = pre_tokenizers.Split(Regex(cls._pieces[chinese]), "isolated")
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=reserved,
@@ -96,7 +134,13 @@ class BpeTokenizer:
         )
         learner.train_from_iterator(sentences, trainer, length=len(sentences))
         learnt = json.loads(learner.to_str())["model"]
-        return cls(source, target, sorted(learnt["vocab"], key=learnt["vocab"].get), learnt["merges"])
+        tokens = sorted(learnt["vocab"], key=learnt["vocab"].get)
+        return cls(source, target, tokens, learnt["merges"], chinese)
+
+    @staticmethod
+    def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
+        """The sentence with a space before its first word, as before all others."""
+        return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
 
     @property
     def source_size(self) -> int:
@@ -127,7 +171,7 @@ class BpeTokenizer:
         return [[BOS_ID, *ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
 
     def _encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        spaced = [(" " + normalize(sentence)).rstrip() for sentence in sentences]
+        spaced = [self._with_first_space(normalize(sentence), self.chinese).rstrip() for sentence in sentences]
         if dropout:
             # The library has a dropout of its own, but no seed for it, and a run must be repeatable.
             draw, known = Random(seed).random, {}
@@ -181,6 +225,9 @@ class BpeTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Writes `tokenizer.json` into the folder."""
+        _write(Path(folder) / FILE, self._state())
+
+    def _state(self) -> dict:
         state = {
             "kind": self.kind,
             "source": self.source,
@@ -188,13 +235,93 @@ class BpeTokenizer:
             "tokens": self.tokens,
             "merges": self.merges,
         }
-        _write(Path(folder) / FILE, state)
+        if self.chinese:
+            state["chinese"] = self.chinese
+        return state
 
     @classmethod
     def _restore(cls, state: dict) -> Self:
         if tuple(state["tokens"][: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
             raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
-        return cls(state["source"], state["target"], state["tokens"], state["merges"])
+        return cls(state["source"], state["target"], state["tokens"], state["merges"], state.get("chinese"))
+
+
+class SeparateBpeTokenizer:
+    """Byte-pair encoding with a vocabulary for each language: two `BpeTokenizer`s that have not seen each other's text.
+
+    Spelling is as there. No token serves both languages, so that names and figures have a vector in each, and the
+    embeddings of the two cannot be tied.
+    """
+
+    kind = "separate_bpe"
+    joint = False
+    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+
+    def __init__(self, source_side: BpeTokenizer, target_side: BpeTokenizer):
+        self.source_side, self.target_side = source_side, target_side
+        self.source, self.target = source_side.source, source_side.target  # language codes
+
+    @classmethod
+    def train(
+        cls,
+        pairs: Iterable[tuple[str, str]],
+        source: str = "de",
+        target: str = "en",
+        vocab_size: int = 8000,
+        chinese: ChineseTokens = "byte_pairs",
+    ) -> Self:
+        """Learns a vocabulary from each side: each of at most `vocab_size` tokens, specials and bytes included."""
+        sides = zip(*pairs, strict=True)
+        return cls(*(BpeTokenizer._learn(sentences, source, target, vocab_size, chinese) for sentences in sides))
+
+    @property
+    def source_size(self) -> int:
+        return len(self.source_side.tokens)
+
+    @property
+    def target_size(self) -> int:
+        return len(self.target_side.tokens)
+
+    def encode_source(self, sentence: str) -> list[int]:
+        """Ids of a source sentence, eos at the end."""
+        return self.source_side.encode_source(sentence)
+
+    def encode_target(self, sentence: str) -> list[int]:
+        """Ids of a target sentence between bos and eos."""
+        return self.target_side.encode_target(sentence)
+
+    def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
+        """Ids of many source sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
+        return self.source_side.encode_sources(sentences, dropout, seed)
+
+    def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
+        """Ids of many target sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
+        return self.target_side.encode_targets(sentences, dropout, seed)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The sentence that the ids of the target language spell; special tokens are left out."""
+        return self.target_side.decode(ids)
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        """One readable string for each id; `▁` marks the start of a word."""
+        return self.source_side.source_tokens(ids)
+
+    def target_tokens(self, ids: Sequence[int]) -> list[str]:
+        """One readable string for each id; `▁` marks the start of a word."""
+        return self.target_side.target_tokens(ids)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `tokenizer.json` into the folder."""
+        state = {
+            "kind": self.kind,
+            "source_side": self.source_side._state(),
+            "target_side": self.target_side._state(),
+        }
+        _write(Path(folder) / FILE, state)
+
+    @classmethod
+    def _restore(cls, state: dict) -> Self:
+        return cls(*(BpeTokenizer._restore(state[side]) for side in ("source_side", "target_side")))
 
 
 class SpacyTokenizer:
@@ -358,8 +485,8 @@ def _write(path: Path, state: dict) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
 
 
-Tokenizer = BpeTokenizer | SpacyTokenizer
-TOKENIZERS = {"bpe": BpeTokenizer, "spacy": SpacyTokenizer}
+Tokenizer = BpeTokenizer | SeparateBpeTokenizer | SpacyTokenizer
+TOKENIZERS = {kind.kind: kind for kind in (BpeTokenizer, SeparateBpeTokenizer, SpacyTokenizer)}
 
 
 def train_tokenizer(
@@ -369,14 +496,20 @@ def train_tokenizer(
     target: str = "en",
     vocab_size: int = 8000,
     min_frequency: int = 2,
+    shared_vocabulary: bool = True,
+    chinese: ChineseTokens = "byte_pairs",
 ) -> Tokenizer:
-    """A tokenizer of the kind `bpe` (which heeds `vocab_size`) or `spacy` (which heeds `min_frequency`).
+    """A tokenizer of the kind `bpe` or `spacy`.
+
+    `bpe` heeds `vocab_size`, `shared_vocabulary` (one for both languages, or one of that size for each) and `chinese`;
+    `spacy` heeds `min_frequency`, and always has two vocabularies.
 
     Raises:
         InputError: no such kind.
     """
     if kind == "bpe":
-        return BpeTokenizer.train(pairs, source, target, vocab_size)
+        bpe = BpeTokenizer if shared_vocabulary else SeparateBpeTokenizer
+        return bpe.train(pairs, source, target, vocab_size, chinese)
     if kind == "spacy":
         return SpacyTokenizer.train(pairs, source, target, min_frequency)
     raise InputError(f"no tokenizer {kind!r}: choose bpe or spacy")

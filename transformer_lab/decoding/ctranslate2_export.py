@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.data import BpeTokenizer
+from transformer_lab.data import BpeTokenizer, SeparateBpeTokenizer
+from transformer_lab.data.chinese import HAN, NEEDLESS_SPACE
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.decoding.weights import cannot_write
 from transformer_lab.errors import InputError
@@ -56,8 +57,8 @@ LONGEST_OUTPUT = 256  # CTranslate2's own `max_decoding_length`
 def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     """Write the model, in float32, and its tokenizer into a new folder: whole, or not at all.
 
-    A bpe tokenizer is written for the `tokenizers` library, so that a service needs nothing of this package; a spacy
-    tokenizer as `load_tokenizer` reads it. End-of-sentence is added to the source by CTranslate2.
+    A bpe tokenizer with a shared vocabulary is written for the `tokenizers` library, so that a service needs nothing of
+    this package; any other as `load_tokenizer` reads it. End-of-sentence is added to the source by CTranslate2.
 
     Args:
         translator: with a model made of the package's own parts.
@@ -209,6 +210,8 @@ def vocabularies(translator: Translator) -> tuple[list[str], list[str]]:
     tokenizer = translator.tokenizer
     if isinstance(tokenizer, BpeTokenizer):
         return tokenizer.tokens, tokenizer.tokens
+    if isinstance(tokenizer, SeparateBpeTokenizer):
+        return tokenizer.source_side.tokens, tokenizer.target_side.tokens
     return tokenizer.source_vocabulary.itos, tokenizer.target_vocabulary.itos
 
 
@@ -223,7 +226,9 @@ def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
             normalizers.Replace(white_space, " "),
             normalizers.Strip(),
             normalizers.NFC(),
+            normalizers.Replace(Regex(NEEDLESS_SPACE), ""),
             normalizers.Prepend(" "),
+            *([normalizers.Replace(Regex(f"^ (?=[{HAN}])"), "")] if tokenizer.chinese else []),
         ]
     )
     service.decoder = decoders.Sequence(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transformer_lab.data.chinese import is_chinese
 from transformer_lab.errors import InputError
 
 
@@ -13,7 +14,7 @@ class Scores:
     `str(scores)` is three lines, one a score, each with its signature.
     """
 
-    bleu: float  # cased, tokenized as in the WMT campaigns ("13a")
+    bleu: float  # cased, tokenized as in the WMT campaigns: "13a", or for Chinese "zh"
     bleu_lowercased: float
     chrf: float  # character n-grams: Popović 2015
     brevity_penalty: float  # of the cased BLEU: below 1.0 the translations are shorter than the references
@@ -24,12 +25,21 @@ class Scores:
         return "\n".join(f"{title:<17}{getattr(self, name):6.2f}  {self.signatures[name]}" for title, name in rows)
 
 
-def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
+def bleu_tokenizer(language: str) -> str:
+    """The tokenizer of sacreBLEU for text in a language: `zh`, which takes Chinese characters apart, or `13a`.
+
+    13a cuts at spaces and at punctuation of ASCII. To it a Chinese sentence is one word, right or wrong as a whole.
+    """
+    return "zh" if is_chinese(language) else "13a"
+
+
+def score_translations(hypotheses: Sequence[str], references: Sequence[str], target: str = "en") -> Scores:
     """Score whole sentences, as they would be printed, with sacreBLEU (Post 2018).
 
     Args:
         hypotheses: the translations.
         references: one for each translation, in the same order.
+        target: language code of both, which decides how BLEU cuts them.
 
     Raises:
         InputError: there is nothing to score, or not one reference for each translation.
@@ -44,7 +54,12 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> 
         )
     if not hypotheses:
         raise InputError("no translations to score: give at least one, with its reference")
-    metrics = {"bleu": BLEU(tokenize="13a"), "bleu_lowercased": BLEU(tokenize="13a", lowercase=True), "chrf": CHRF()}
+    tokenize = bleu_tokenizer(target)
+    metrics = {
+        "bleu": BLEU(tokenize=tokenize),
+        "bleu_lowercased": BLEU(tokenize=tokenize, lowercase=True),
+        "chrf": CHRF(),
+    }
     results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
     return Scores(
         **{name: result.score for name, result in results.items()},

@@ -113,7 +113,8 @@ def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[st
             with without_heads(translator.model, heads):
                 if sentence is not None:
                     return translator.translate([sentence], beam_size=1)[0]
-                return score_translations(translator.translate(sources, beam_size=1), references).bleu
+                translations = translator.translate(sources, beam_size=1)
+                return score_translations(translations, references, translator.tokenizer.target).bleu
         except ValueError as error:  # of `without_heads`: no module has the seam
             raise InputError(str(error)) from error
 

@@ -20,8 +20,10 @@ class Preset:
     name: str
     corpus: str = "multi30k"  # a name that load_corpus knows, or a folder or table of your own
     train_limit: int | None = None  # take only the first so many pairs
-    tokenizer: Literal["bpe", "spacy"] = "bpe"  # parts of words, one vocabulary for both languages; or words, two
+    tokenizer: Literal["bpe", "spacy"] = "bpe"  # parts of words; or words, with a vocabulary for each language
     vocab_size: int = 8000  # of bpe; spacy keeps every word that occurs twice
+    shared_vocabulary: bool = True  # of bpe: one vocabulary for both languages, or one of that size for each
+    chinese: Literal["byte_pairs", "characters"] = "byte_pairs"  # how bpe cuts Chinese: with merges, or without
 
     d_model: int = 128  # width of the model
     n_heads: int = 4  # of each attention
@@ -29,7 +31,7 @@ class Preset:
     d_ff: int = 512  # width inside the feed-forward networks
     dropout: float = 0.1
     norm_first: bool = False  # pre-norm; the paper has post-norm
-    tie: bool = True  # one matrix for both embeddings and the output layer; needs bpe's joint vocabulary
+    tie: bool = True  # one matrix for both embeddings and the output layer; needs bpe's shared vocabulary
     max_length: int = 256  # tokens; training pairs with a longer side are left out
 
     epochs: int = 13  # times through the training pairs
@@ -106,6 +108,10 @@ class Preset:
             raise InputError(
                 f"tie needs one vocabulary for both languages, but the tokenizer {self.tokenizer} "
                 "makes two: set tie to false, or tokenizer to bpe"
+            )
+        if self.tie and not self.shared_vocabulary:
+            raise InputError(
+                "tie needs one vocabulary for both languages: set tie to false, or shared_vocabulary to true"
             )
 
 

@@ -238,7 +238,13 @@ class Run:
             compare_configurations(read_json(self.record)["configuration"], this_configuration, self.output)
             return
         tokenizer = train_tokenizer(
-            self.preset.tokenizer, train_pairs, corpus.source, corpus.target, vocab_size=self.preset.vocab_size
+            self.preset.tokenizer,
+            train_pairs,
+            corpus.source,
+            corpus.target,
+            vocab_size=self.preset.vocab_size,
+            shared_vocabulary=self.preset.shared_vocabulary,
+            chinese=self.preset.chinese,
         )
         tokenizer.save(self.output)
         # The record comes last: a folder that has one can be resumed.
@@ -380,7 +386,7 @@ class Run:
         translator = Translator(self.model, self.tokenizer)
         sources, references = zip(*self.validation_pairs.pairs, strict=True)
         translations = translator.translate(list(sources), beam_size=beam_size, alpha=self.preset.alpha)
-        return score_translations(translations, list(references)).bleu
+        return score_translations(translations, list(references), self.tokenizer.target).bleu
 
     def save(self) -> None:
         """Save the epoch's weights, then the state from which the run can go on, then drop what is needed no more."""

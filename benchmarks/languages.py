@@ -1,0 +1,141 @@
+"""What the preset `laptop` reaches in other languages, in about 20 minutes each on two CPU cores.
+
+    python benchmarks/languages.py en_fr
+    python benchmarks/languages.py en_zh
+    python benchmarks/languages.py ted
+
+Each runs the command `transformer-lab train` below, in a folder of `--runs`, then translates the test sets with
+`transformer-lab evaluate`. The corpora are looked for in `TRANSFORMER_LAB_DATA`; Multi30k is downloaded if it is not
+there. What was measured goes to `results/DATE_languages/NAME.json`; no sentence of a corpus does. A run that was
+interrupted goes on after its last finished epoch.
+
+The goals: 50 BLEU for `en_fr` on test2016, and 20 for `en_zh` on its 1,000 held-out pairs. The TED sample, 20,000 pairs
+of talks on everything under the sun, has none: it is too little for a translator, and its number says how much.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from environment import describe_machine
+
+from transformer_lab.data import load_corpus
+from transformer_lab.training import read_metrics
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+RUNS = {
+    "en_fr": {
+        "goal": {"test": "test_2016_flickr", "bleu": 50},
+        "corpus": "multi30k",
+        "languages": ("en", "fr"),
+        "options": "--epochs 15",
+        "tests": ["test_2016_flickr", "test_2017_flickr", "test_2017_mscoco"],
+    },
+    "en_zh": {
+        "goal": {"test": "test", "bleu": 20},
+        "corpus": "tatoeba_en_zh/cmn.txt.gz",
+        "languages": ("en", "zh"),
+        "options": "--chinese characters --vocab-size 5000 --dropout 0.2 --max-tokens 1600 --warmup-steps 400 "
+        "--epochs 24",
+        "tests": ["test"],
+    },
+    "ted": {
+        "goal": None,
+        "corpus": "ted_de_en",
+        "languages": ("de", "en"),
+        "options": "--dropout 0.2 --epochs 13 --validate-every 1",
+        "tests": ["tst2010", "tst2012"],
+    },
+}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "transformer_lab", *arguments]
+
+
+def train(name: str, folder: Path) -> float:
+    """Train, or go on; seconds of this process. What it says also goes to `log.txt`."""
+    run = RUNS[name]
+    source, target = run["languages"]
+    arguments = ["train", "laptop", "--corpus", run["corpus"], "--source", source, "--target", target]
+    arguments += [*shlex.split(run["options"]), "--output", str(folder)]
+    if (folder / "training.json").exists():
+        arguments.append("--resume")
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    with open(folder / "log.txt", "a", encoding="utf-8") as log:
+        subprocess.run(command(*arguments), stdout=log, stderr=log, check=True)
+    return time.perf_counter() - start
+
+
+def evaluate(name: str, folder: Path) -> dict[str, Any]:
+    """The scores of each test set, and the BLEU of the same translations under other tokenizers of sacreBLEU."""
+    from sacrebleu.metrics import BLEU
+
+    run = RUNS[name]
+    corpus = load_corpus(run["corpus"], *run["languages"])
+    scores = {}
+    for test in run["tests"]:
+        hypotheses = folder / f"{test}.txt"
+        printed = subprocess.run(
+            command(
+                *("evaluate", "--model", str(folder), "--corpus", run["corpus"]),
+                *("--split", test, "--output", str(hypotheses)),
+            ),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        print(f"{name}, {test}\n{printed}", flush=True)
+        translations = hypotheses.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        references = [reference for _, reference in corpus.tests[test]]
+        scores[test] = {
+            "pairs": len(references),
+            "scores": {
+                title: {"score": float(score), "signature": signature}
+                for title, score, signature in re.findall(r"^(\S.*?) +([\d.]+)  (\S+)$", printed, re.MULTILINE)
+            },
+            "bleu_by_tokenizer": {
+                tokenizer: round(BLEU(tokenize=tokenizer).corpus_score(translations, [references]).score, 2)
+                for tokenizer in ("13a", "intl", "zh", "char", "none")
+            },
+        }
+    return scores
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=RUNS)
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the model goes")
+    arguments = parser.parse_args()
+
+    name, folder = arguments.name, arguments.runs / arguments.name
+    seconds = (
+        None if (folder / "weights.safetensors").exists() else train(name, folder)
+    )  # a finished run is only scored
+    training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    result = {
+        "what": f"transformer-lab train laptop {RUNS[name]['options']}, {' to '.join(RUNS[name]['languages'])}, "
+        "and sacreBLEU on held-out sets",
+        "goal": RUNS[name]["goal"],
+        "seconds_of_the_command": seconds and round(seconds, 1),
+        "tests": evaluate(name, folder),
+        "training": training,
+        "epochs": [record for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == "epoch"],
+        "machine": describe_machine(),
+    }
+    path = RESULTS / f"{date.today().isoformat()}_languages" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{path}: {training['result']['seconds'] / 60:.1f} minutes of training")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The elective on other languages: its Chinese BLEU is sacreBLEU's, and its small corpus is what it says."""
+
+import json
+import random
+import sys
+
+import pytest
+from sacrebleu.metrics import BLEU
+from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
+
+from transformer_lab.data import load_corpus
+from transformer_lab.electives.language_records import recorded_languages
+from transformer_lab.electives.other_languages import chinese_bleu, is_chinese_character, split_chinese
+from transformer_lab.electives.small_chinese import small_chinese_pairs
+
+
+def test_chinese_characters_are_those_of_sacrebleu():
+    """All of Unicode, its slip with the curly quotation marks included."""
+    characters = [chr(code) for code in range(sys.maxunicode + 1)]
+    expected = {character for character in characters if TokenizerZh._is_chinese_char(character)}
+    assert {character for character in characters if is_chinese_character(character)} == expected
+    assert "“" in expected
+    assert "𠀀" not in expected
+
+
+def test_split_chinese_is_sacrebleus_tokenizer():
+    """Random sentences of everything that can go wrong at a border, a figure before a stop among them."""
+    generator = random.Random(0)
+    pieces = [*"我你好，。“”（）.,!?-3 ", "Tom", "New York", "3.5", "1,000", "don't", "＄", "…", "𠀀", "5."]
+    tokenize = TokenizerZh()
+    for _ in range(2000):
+        text = "".join(generator.choices(pieces, k=generator.randint(0, 12))).strip()
+        assert split_chinese(text) == tokenize(text).split(), text
+
+
+def test_chinese_bleu_is_sacrebleus(real_data):
+    """On real sentences: each reference against that of the next pair with the same English sentence, or a cut one."""
+    pairs = load_corpus("tatoeba_en_zh/cmn.txt.gz", "en", "zh", data_dir=real_data).test
+    references = [chinese for _, chinese in pairs]
+    hypotheses = [text[: max(1, len(text) * 3 // 4)] + "。" for text in references]
+    expected = BLEU(tokenize="zh", smooth_method="none").corpus_score(hypotheses, [references]).score
+    assert chinese_bleu(hypotheses, references) == pytest.approx(expected, abs=1e-9)
+    assert 20 < expected < 90
+
+
+def test_the_small_corpus_has_no_sentence_twice():
+    pairs = small_chinese_pairs()
+    assert len(pairs) == len({english for english, _ in pairs}) == len({chinese for _, chinese in pairs}) == 1680
+    assert ("Tom does not eat fish today.", "汤姆今天不吃鱼。") in pairs
+
+
+def test_the_newest_record_of_each_run_is_shown(tmp_path):
+    for day, bleu in (("2026-01-01", 1), ("2026-02-01", 2)):
+        for name in ("en_zh", "other"):
+            (tmp_path / f"{day}_languages").mkdir(exist_ok=True)
+            (tmp_path / f"{day}_languages" / f"{name}.json").write_text(json.dumps({"bleu": bleu}), encoding="utf-8")
+    assert recorded_languages(tmp_path) == {"English–Chinese": {"bleu": 2}}
+    assert recorded_languages(tmp_path / "nowhere") == {}

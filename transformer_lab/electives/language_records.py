@@ -1,0 +1,15 @@
+"""What was measured in other languages: the files that `benchmarks/languages.py` has written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+TITLES = {"en_fr": "English–French", "en_zh": "English–Chinese", "ted": "TED, German–English"}
+
+
+def recorded_languages(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """The newest record of each run, by the title of its languages; none where the folder `results` is not at hand."""
+    files = sorted(results.glob("*_languages/*.json"))  # by date
+    newest = {file.stem: file for file in files if file.stem in TITLES}
+    return {TITLES[name]: json.loads(newest[name].read_text(encoding="utf-8")) for name in TITLES if name in newest}
