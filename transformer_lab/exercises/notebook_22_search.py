@@ -1,6 +1,7 @@
 """Notebook 22, a search: how good the best of n runs is by luck alone, and how sure a correlation is."""
 
 import math
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -52,7 +53,7 @@ def best_of_more_and_more(subject, values):
 
 def from_the_mean_to_the_best(inputs, received):
     values = inputs["values"]
-    if any(after < before - 1e-9 for before, after in zip(received, received[1:], strict=False)):
+    if any(after < before - 1e-9 for before, after in pairwise(received)):
         return "the best of more runs is worse than the best of fewer"
     if received[-1] > max(values) + 1e-9:
         return "it is better than the best of all that were measured"
