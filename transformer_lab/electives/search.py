@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from transformer_lab.data import load_corpus
 from transformer_lab.decoding.weights import replacing, writing
 from transformer_lab.errors import InputError
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
@@ -209,7 +210,8 @@ def open_folder(folder: Path, plan: Plan | None) -> Plan:
             if (folder / "search.db").exists() or (folder / "training.json").exists():
                 raise InputError(f"{folder} holds something else than a search: give a new folder with --output")
             plan = plan or Plan(base_preset())
-            plan.space()  # looks at the numbers before anything is written
+            if plan.preset.corpus != "captions" or {plan.source, plan.target} != {"de", "en"}:
+                load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
             keep_plan(folder, plan)
         else:
             begun = read_plan(folder)
