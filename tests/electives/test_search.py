@@ -125,7 +125,7 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
     assert epochs == [1, 2, 3]  # in the folder where it was begun, none twice
 
 
-def until(happened, process=None, seconds=120):
+def until(happened, process=None, seconds=900):
     start = time.monotonic()
     while not happened():
         assert time.monotonic() - start < seconds, "it never happened"
@@ -144,7 +144,7 @@ def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp
     running = [trial for trial in study.trials if trial.state.name == "RUNNING"]
     killed = running[0].user_attrs["worker"][1]
     os.kill(killed, signal.SIGKILL)
-    parent.join(timeout=180)
+    parent.join(timeout=900)
     (results,) = found
     assert list(results.trials["state"]) == ["complete"] * 5
     assert len(results.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 5
@@ -165,15 +165,50 @@ def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
 
 def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path, monkeypatch):
     """Otherwise a model too large for the machine would be tried for ever, and nothing else."""
-    monkeypatch.setattr(searching, "is_alive", lambda process: False)
+    monkeypatch.setattr(searching, "is_alive", lambda trial, folder: False)
     searching.open_folder(tmp_path, plan)
     study = searching.open_study(tmp_path, "search", plan)
-    drawn = [searching.next_trial(study, plan, draw=True)[0] for _ in range(searching.LIVES + 1)]
+    drawn = [searching.next_trial(study, plan, tmp_path, draw=True)[0] for _ in range(searching.LIVES + 1)]
     assert all(trial.params == drawn[0].params for trial in drawn[:-1])
     assert drawn[-1].params != drawn[0].params
     table = searching.table_of(study)
     assert list(table["state"]) == ["lost", "running"]
     assert "killed it for want of memory" in table["message"][0]
+
+
+def test_a_trial_of_another_machine_is_left_alone_while_it_writes(plan, tmp_path, monkeypatch):
+    """Its process cannot be asked; but a folder that was carried to a new machine must not wait for the old one."""
+    searching.open_folder(tmp_path, plan)
+    study = searching.open_study(tmp_path, "search", plan)
+    trial, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    trial.set_user_attr("worker", ["another machine", 1, 0.0])
+    assert searching.is_alive(searching.frozen(trial), tmp_path)
+    monkeypatch.setattr(searching, "SILENCE", 0)
+    assert not searching.is_alive(searching.frozen(trial), tmp_path)
+    (tmp_path / trial.user_attrs["folder"]).mkdir(parents=True)
+    log = tmp_path / trial.user_attrs["folder"] / "log.txt"
+    log.touch()
+    os.utime(log, (time.time() + 60,) * 2)
+    assert searching.is_alive(searching.frozen(trial), tmp_path)
+
+
+def test_a_process_that_dies_while_it_signs_leaves_nothing_behind(plan, tmp_path):
+    """Killed after drawing its numbers, or before: either way the same trial is there for the next."""
+    searching.open_folder(tmp_path, plan)
+    study = searching.open_study(tmp_path, "search", plan)
+    drawn, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    study.tell(drawn, 1.0)
+    study.sampler = searching.load_optuna().samplers.RandomSampler(plan.preset.seed * 100_003 + 1)
+    whole = study.ask(fixed_distributions=plan.space())  # and then it died
+    again, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    assert again.params == whole.params
+    assert {"seed", "folder", "worker"} <= again.user_attrs.keys()
+    study.tell(again, 1.0)
+    study.ask()  # died before its first number
+    third, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    assert set(third.params) == set(HYPER_PARAMETERS)
+    study.tell(third, 1.0)
+    assert len(searching.table_of(study)) == 3
 
 
 # --- failures ---

@@ -45,9 +45,11 @@ if TYPE_CHECKING:
 
 HYPER_PARAMETERS = ("n_heads", "n_layers", "peak_rate", "max_tokens", "dropout", "label_smoothing")
 SAMPLERS = ("random", "tpe")
-HELD_OUT = 300  # captions to validate on: enough to tell trials apart, and quickly translated
+WORDS = 8  # of the longest German caption in a search on `captions`: a small model learns such in seconds
+HELD_OUT = 200  # captions to validate on: enough to tell trials apart, and quickly translated
 STARTUP_TRIALS = 5  # trials that are trained to their end before any other is pruned
 LOCK_SECONDS = 120  # the longest that processes wait for each other; they hold the lock for milliseconds
+SILENCE = 900  # seconds in which a trial on another machine must have written something
 LIVES = 3  # a trial whose process has died so often is not tried again: it may be what kills them
 
 
@@ -70,12 +72,12 @@ def load_optuna() -> ModuleType:
 def base_preset(corpus: str = "captions") -> Preset:
     """What a trial is trained with, but for the six numbers that are searched.
 
-    On `captions` a trial takes seconds: 5,000 sentences, a model of width 64. On any other corpus it is the preset
+    On `captions` a trial takes seconds: 3,000 short sentences, a model of width 64. On any other corpus it is the preset
     `laptop` for 6 instead of 18 epochs, so that a search takes hours.
     """
     if corpus == "captions":
-        small = {"train_limit": 5000, "vocab_size": 1000, "d_model": 64, "d_ff": 256, "epochs": 5}
-        return replace(find_preset("tour"), name="search", **small, max_tokens=1024, warmup_steps=50)
+        small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 6}
+        return replace(find_preset("tour"), name="search", **small, max_tokens=512, warmup_steps=50)
     short = {"epochs": 6, "validate_every": 1, "average": 1, "beam_size": 1}
     return replace(find_preset("laptop"), name="search", corpus=corpus, **short)
 
@@ -314,12 +316,16 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
         if name == "finalists":
             with only_one(folder):
                 line_up_finalists(studies["search"], study, plan)
+        told = False
         while True:
             with only_one(folder):
-                trial, others = next_trial(study, plan, draw=name == "search")
+                trial, others = next_trial(study, plan, folder, draw=name == "search")
             if trial is None and not others:
                 break
             if trial is None:
+                if on_trial and not told:
+                    on_trial("waiting for other processes to end their trials")
+                told = True
                 time.sleep(0.5)  # another process may die, and leave its trial to this one
                 continue
             said = run_trial(trial, study, plan, folder, device)
@@ -328,17 +334,22 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
 
 
 def own_corpus(folder: Path, plan: Plan) -> None:
-    """Write the captions that all trials learn from: to make them takes as long as a small training."""
+    """Write the short captions that all trials learn from: to make them takes as long as a small training."""
     target = folder / "corpus"
     if plan.preset.corpus != "captions" or target.exists():
         return
-    from transformer_lab.data.captions import caption_splits
+    from transformer_lab.data.captions import generate_captions
 
-    splits = caption_splits(plan.preset.train_limit or 48_000, HELD_OUT, HELD_OUT)
+    needed = 2 * HELD_OUT + (plan.preset.train_limit or 48_000)
+    drawn, short = 2 * needed, []
+    while len(short) < needed:  # the first captions are the same however many are drawn
+        drawn *= 2
+        short = [caption for caption in generate_captions(drawn) if len(caption.german_tokens) <= WORDS]
+    splits = {"test": short[:HELD_OUT], "val": short[HELD_OUT : 2 * HELD_OUT], "train": short[2 * HELD_OUT : needed]}
     unfinished = folder / "corpus.part"
     with writing(unfinished):
         unfinished.mkdir(exist_ok=True)
-        for name, captions in (("train", splits.train), ("val", splits.validation), ("test", splits.test)):
+        for name, captions in splits.items():
             for code, side in (("de", "german"), ("en", "english")):
                 text = "".join(f"{getattr(caption, side)}\n" for caption in captions)
                 (unfinished / f"{name}.{code}").write_text(text, encoding="utf-8")
@@ -353,15 +364,20 @@ def this_process() -> list[Any]:
     return [platform.node(), process.pid, process.create_time()]
 
 
-def is_alive(process: list[Any] | None) -> bool:
-    """Whether a process of `this_process` still runs. One of another machine is taken to be."""
+def is_alive(trial: "FrozenTrial", folder: Path) -> bool:
+    """Whether the process that has signed a trial is still at work on it.
+
+    Of another machine, its processes cannot be asked. There a trial lives while it writes: it does at every step.
+    """
     import psutil
 
-    if process is None:  # it died between the drawing of its trial and signing it
+    if "worker" not in trial.user_attrs:  # it died between the drawing of its trial and signing it
         return False
-    node, number, created = process
+    node, number, created = trial.user_attrs["worker"]
     if node != platform.node():
-        return True
+        where = folder / trial.user_attrs["folder"]
+        written = [path.stat().st_mtime for path in where.glob("*")]
+        return time.time() - max([trial.datetime_start.timestamp(), *written]) < SILENCE
     try:
         found = psutil.Process(number)
         return abs(found.create_time() - created) < 1 and found.status() != psutil.STATUS_ZOMBIE
@@ -369,7 +385,7 @@ def is_alive(process: list[Any] | None) -> bool:
         return False
 
 
-def next_trial(study: "Study", plan: Plan, draw: bool) -> tuple["Trial | None", bool]:
+def next_trial(study: "Study", plan: Plan, folder: Path, draw: bool) -> tuple["Trial | None", bool]:
     """A trial for this process, signed by it, and whether other processes are at work on some. Call under the lock.
 
     Args:
@@ -378,7 +394,7 @@ def next_trial(study: "Study", plan: Plan, draw: bool) -> tuple["Trial | None", 
     optuna = load_optuna()
     states = optuna.trial.TrialState
     for trial in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-        if not is_alive(trial.user_attrs.get("worker")):
+        if not is_alive(trial, folder):
             put_back(study, trial, died=True)
     trials = study.get_trials(deepcopy=False)
     counted = [trial for trial in trials if not trial.user_attrs.get("put_back")]
@@ -392,11 +408,11 @@ def next_trial(study: "Study", plan: Plan, draw: bool) -> tuple["Trial | None", 
             optuna.samplers.RandomSampler(seed) if plan.sampler == "random" else optuna.samplers.TPESampler(seed=seed)
         )
         trial = study.ask(fixed_distributions=plan.space())
-        trial.set_user_attr("seed", plan.preset.seed)
     else:
         return None, any(trial.state == states.RUNNING for trial in trials)
-    if "folder" not in trial.user_attrs:
-        trial.set_user_attr("folder", f"{'trials' if draw else 'finalists'}/{trial.number:03}")
+    own = {"seed": plan.preset.seed, "folder": f"{'trials' if draw else 'finalists'}/{trial.number:03}"}
+    for name in own.keys() - trial.user_attrs.keys():  # a finalist has its seed, what was put back has both
+        trial.set_user_attr(name, own[name])
     trial.set_user_attr("worker", this_process())
     return trial, True
 
@@ -414,10 +430,10 @@ def put_back(study: "Study", trial: "FrozenTrial", died: bool) -> None:
     kept["deaths"] = kept.get("deaths", 0) + died
     identity = trial._trial_id
     # A trial is not complete if its process died while the numbers were drawn. They will be drawn again.
-    complete = set(trial.params) == set(HYPER_PARAMETERS) and "folder" in kept
-    waiting = (optuna.trial.TrialState.WAITING,)
-    there = {other.user_attrs.get("folder") for other in study.get_trials(deepcopy=False, states=waiting)}
-    if kept["deaths"] < LIVES and complete and kept["folder"] not in there:
+    complete = set(trial.params) == set(HYPER_PARAMETERS)
+    waiting = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.WAITING,))
+    there = "folder" in kept and any(other.user_attrs.get("folder") == kept["folder"] for other in waiting)
+    if kept["deaths"] < LIVES and complete and not there:
         again = optuna.trial.create_trial(
             state=optuna.trial.TrialState.WAITING,
             params=trial.params,
