@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import asdict, dataclass, replace
@@ -48,7 +49,8 @@ SAMPLERS = ("random", "tpe")
 WORDS = 8  # of the longest German caption in a search on `captions`: a small model learns such in seconds
 HELD_OUT = 200  # captions to validate on: enough to tell trials apart, and quickly translated
 STARTUP_TRIALS = 5  # trials that are trained to their end before any other is pruned
-LOCK_SECONDS = 120  # the longest that processes wait for each other; they hold the lock for milliseconds
+BEST_SHARE = 0.25  # of the trials: where do they lie, compared with all?
+LOCK_SECONDS = 300  # the longest that processes wait for each other; they hold the lock for milliseconds
 SILENCE = 900  # seconds in which a trial on another machine must have written something
 LIVES = 3  # a trial whose process has died so often is not tried again: it may be what kills them
 
@@ -72,11 +74,11 @@ def load_optuna() -> ModuleType:
 def base_preset(corpus: str = "captions") -> Preset:
     """What a trial is trained with, but for the six numbers that are searched.
 
-    On `captions` a trial takes seconds: 3,000 short sentences, a model of width 64. On any other corpus it is the preset
-    `laptop` for 6 instead of 18 epochs, so that a search takes hours.
+    On `captions` a trial takes seconds: 3,000 captions of at most 8 words, a model of width 64. On any other corpus it
+    is the preset `laptop` for 6 instead of 18 epochs, so that a search takes hours.
     """
     if corpus == "captions":
-        small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 6}
+        small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 4, "max_length": 32}
         return replace(find_preset("tour"), name="search", **small, max_tokens=512, warmup_steps=50)
     short = {"epochs": 6, "validate_every": 1, "average": 1, "beam_size": 1}
     return replace(find_preset("laptop"), name="search", corpus=corpus, **short)
@@ -285,7 +287,9 @@ def open_study(folder: Path, name: str, plan: Plan) -> "Study":
     path = folder / "search.db"
     pruner = optuna.pruners.NopPruner()
     if plan.prune and name == "search":
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=plan.preset.epochs // 3)
+        pruner = optuna.pruners.MedianPruner(
+            n_startup_trials=STARTUP_TRIALS, n_warmup_steps=-(-plan.preset.epochs // 3)
+        )
     try:
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}}
@@ -753,6 +757,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
 
 def pedanova(trials: "DataFrame", bleu: Any) -> dict[str, float]:
+    """The importances if the trials had these BLEUs. The space is what the trials cover."""
     optuna = load_optuna()
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -771,8 +776,10 @@ def pedanova(trials: "DataFrame", bleu: Any) -> dict[str, float]:
     for (_, row), value in zip(trials.iterrows(), bleu, strict=True):
         params = {name: int(row[name]) if name in whole else float(row[name]) for name in kinds}
         study.add_trial(optuna.trial.create_trial(params=params, distributions=kinds, value=float(value)))
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.25)
-    return optuna.importance.get_param_importances(study, evaluator=evaluator, normalize=False)
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of `normalize`
+        return optuna.importance.get_param_importances(study, evaluator=evaluator, normalize=False)
 
 
 def main() -> None:
