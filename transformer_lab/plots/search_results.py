@@ -79,7 +79,8 @@ def draw_parallel(trials: "DataFrame") -> "Figure":
         axes.axvline(place, color="0.4", linewidth=0.8, zorder=0)
         low, high, _ = ends[name]
         for height, end, side in ((0, low, "top"), (1, high, "bottom")):
-            axes.text(place, height + (0.04 if height else -0.04), f"{end:.3g}", ha="center", va=side, fontsize=9)
+            written = f"{end:.3g}" if end < 1000 else f"{end:.0f}"
+            axes.text(place, height + (0.04 if height else -0.04), written, ha="center", va=side, fontsize=9)
     axes.set_xticks(range(len(columns)), [NAMES.get(name, "BLEU") for name in columns])
     axes.tick_params(axis="x", length=0, pad=12)
     axes.set(ylim=(-0.15, 1.15), yticks=[], title="A line is a trial; dotted: pruned, or diverged")
@@ -122,7 +123,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
         )
         _scale(axes, found, name)
         axes.set(xlabel=NAMES[name], ylabel="BLEU")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=-0.04 * max(found["bleu"].max(), 1))  # a mark at 0 is drawn whole
         _tidy(axes)
         if index == 2:
             axes.legend(frameon=False, fontsize=9, title=None)
@@ -348,7 +349,7 @@ def draw_intervals(
     for place, (middle, low, high) in enumerate(found):
         holds = low <= correlation <= high
         axes.plot([place, place], [low, high], color="#6baed6" if holds else ORANGE, linewidth=3 if holds else 4)
-        axes.plot(place, middle, "o" if holds else "X", color=DARK if holds else ORANGE, markersize=4 if holds else 8)
+        axes.plot(place, middle, "o" if holds else "X", color=DARK if holds else "black", markersize=4 if holds else 7)
     axes.axhline(correlation, color="black", linewidth=1.2)
     axes.set(
         ylim=(-1.05, 1.05),
