@@ -140,7 +140,7 @@ def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp
     parent = threading.Thread(target=lambda: found.append(search(tmp_path, workers=2)))
     parent.start()
     until(lambda: len(list(tmp_path.glob("trials/*/metrics.jsonl"))) >= 2)
-    study = searching.open_study(tmp_path, "search", plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
     running = [trial for trial in study.trials if trial.state.name == "RUNNING"]
     killed = running[0].user_attrs["worker"][1]
     os.kill(killed, signal.SIGKILL)
@@ -167,7 +167,7 @@ def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path, monkeypatc
     """Otherwise a model too large for the machine would be tried for ever, and nothing else."""
     monkeypatch.setattr(searching, "is_alive", lambda trial, folder: False)
     searching.open_folder(tmp_path, plan)
-    study = searching.open_study(tmp_path, "search", plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
     drawn = [searching.next_trial(study, plan, tmp_path, draw=True)[0] for _ in range(searching.LIVES + 1)]
     assert all(trial.params == drawn[0].params for trial in drawn[:-1])
     assert drawn[-1].params != drawn[0].params
@@ -179,7 +179,7 @@ def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path, monkeypatc
 def test_a_trial_of_another_machine_is_left_alone_while_it_writes(plan, tmp_path, monkeypatch):
     """Its process cannot be asked; but a folder that was carried to a new machine must not wait for the old one."""
     searching.open_folder(tmp_path, plan)
-    study = searching.open_study(tmp_path, "search", plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
     trial, _ = searching.next_trial(study, plan, tmp_path, draw=True)
     trial.set_user_attr("worker", ["another machine", 1, 0.0])
     assert searching.is_alive(searching.frozen(trial), tmp_path)
@@ -195,7 +195,7 @@ def test_a_trial_of_another_machine_is_left_alone_while_it_writes(plan, tmp_path
 def test_a_process_that_dies_while_it_signs_leaves_nothing_behind(plan, tmp_path):
     """Killed after drawing its numbers, or before: either way the same trial is there for the next."""
     searching.open_folder(tmp_path, plan)
-    study = searching.open_study(tmp_path, "search", plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
     drawn, _ = searching.next_trial(study, plan, tmp_path, draw=True)
     study.tell(drawn, 1.0)
     study.sampler = searching.load_optuna().samplers.RandomSampler(plan.preset.seed * 100_003 + 1)
@@ -246,7 +246,7 @@ def test_what_is_no_result_stops_the_search_and_the_trial_waits(plan, tmp_path, 
     trainer(fails_in_turn(error))
     with pytest.raises(type(error)):
         search(tmp_path, plan)
-    (stopped,) = searching.open_study(tmp_path, "search", plan).trials[:1]
+    (stopped,) = searching.open_studies(tmp_path, plan)["search"].trials[:1]
     results = search(tmp_path)
     assert list(results.trials["state"]) == ["complete"] * 4
     assert {name: results.trials[name][0] for name in HYPER_PARAMETERS} == stopped.params

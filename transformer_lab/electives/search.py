@@ -195,10 +195,11 @@ def search(
             work(folder, device, on_trial)
         else:
             keep_working(folder, workers, device)
-    finally:
-        with suppress(InputError):
+    except BaseException:
+        with suppress(Exception):  # what has stopped the search is to be heard, not what that has led to
             write_tables(folder)
-    return read_search(folder)
+        raise
+    return write_tables(folder)
 
 
 def open_folder(folder: Path, plan: Plan | None) -> Plan:
@@ -275,8 +276,8 @@ def only_one(folder: Path) -> "Iterator[None]":
         ) from None
 
 
-def open_study(folder: Path, name: str, plan: Plan) -> "Study":
-    """The trials of the folder by that name, `search` or `finalists`.
+def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
+    """The trials of the folder, as `search` and as `finalists`. To open them takes a good part of a second.
 
     Raises:
         InputError: the file is no database of Optuna, or cannot be written.
@@ -286,17 +287,21 @@ def open_study(folder: Path, name: str, plan: Plan) -> "Study":
 
     path = folder / "search.db"
     pruner = optuna.pruners.NopPruner()
-    if plan.prune and name == "search":
-        pruner = optuna.pruners.MedianPruner(
-            n_startup_trials=STARTUP_TRIALS, n_warmup_steps=-(-plan.preset.epochs // 3)
-        )
+    median = optuna.pruners.MedianPruner(STARTUP_TRIALS, n_warmup_steps=-(-plan.preset.epochs // 3))
     try:
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}}
         )
-        return optuna.create_study(
-            storage=storage, study_name=name, direction="maximize", pruner=pruner, load_if_exists=True
-        )
+        return {
+            name: optuna.create_study(
+                storage=storage,
+                study_name=name,
+                direction="maximize",
+                pruner=median if plan.prune and name == "search" else pruner,
+                load_if_exists=True,
+            )
+            for name in ("search", "finalists")
+        }
     except DatabaseError as error:
         reason = " ".join(str(error.orig).split())
         raise InputError(f"{path} cannot be used ({reason}): mend or remove it, or give a new folder") from None
@@ -314,7 +319,7 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
     folder = Path(folder)
     plan = read_plan(folder)
     with only_one(folder):  # tables are made by one process
-        studies = {name: open_study(folder, name, plan) for name in ("search", "finalists")}
+        studies = open_studies(folder, plan)
         own_corpus(folder, plan)
     for name, study in studies.items():
         if name == "finalists":
@@ -671,7 +676,9 @@ def read_search(folder: str | Path) -> Results:
     plan = read_plan(folder)
     circumstances = read_json(folder / "search.json")["circumstances"]
     if (folder / "search.db").exists():
-        found = [table_of(open_study(folder, name, plan)) for name in ("search", "finalists")]
+        with only_one(folder):  # a worker may just be making the tables
+            studies = open_studies(folder, plan)
+        found = [table_of(study) for study in studies.values()]
     else:
         found = [read_table(folder / f"{name}.csv") for name in ("trials", "finalists")]
     return Results(plan, circumstances, found[0], found[1])
@@ -701,12 +708,14 @@ def table_of(study: "Study") -> "DataFrame":
     return pd.DataFrame(rows, columns=columns).astype({"bleu": float, "seconds": float})
 
 
-def write_tables(folder: Path) -> None:
+def write_tables(folder: Path) -> Results:
+    """Write what the search has found so far as tables for people and other programs, and give it back."""
     results = read_search(folder)
     for name, table in (("trials", results.trials), ("finalists", results.finalists)):
         written = table.assign(curve=[" ".join(f"{bleu:.2f}" for bleu in curve) for curve in table["curve"]])
         with replacing(folder / f"{name}.csv") as unfinished:
             written.to_csv(unfinished, index=False, float_format="%.6g")
+    return results
 
 
 def read_table(path: Path) -> "DataFrame":
