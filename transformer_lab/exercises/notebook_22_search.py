@@ -190,8 +190,8 @@ EXPECTED_BEST = Exercise(
         Misconception(
             "expected_worst",
             best_with(right_shares, order=lambda values: sorted(values, reverse=True)),
-            "The values are sorted from the greatest down, so that the weights meet the wrong ones: this is the "
-            "expected *worst* of `n`. (i / N) ** n belongs to the i-th *smallest*.",
+            "The weights meet the values the wrong way round: this is the expected *worst* of `n`. (i / N) ** n is the "
+            "share of the draws that stay among the i *smallest*, so sort from the smallest up, and count from there.",
         ),
         Misconception(
             "not_sorted",
