@@ -125,6 +125,21 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
     assert epochs == [1, 2, 3]  # in the folder where it was begun, none twice
 
 
+def test_a_worker_that_is_told_to_stop_puts_its_trial_back(plan, tmp_path):
+    """Its parent, or a cluster, ends it with SIGTERM, also where Ctrl-C is ignored, as in the background of a shell."""
+    long = replace(plan, preset=replace(plan.preset, epochs=1000), trials=1)
+    searching.open_folder(tmp_path, long)
+    command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path)]
+    worker = subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    until(lambda: (tmp_path / "trials" / "000" / "metrics.jsonl").exists(), worker)
+    worker.terminate()
+    assert worker.wait(timeout=900) == 130
+    stopped, waiting = searching.open_studies(tmp_path, long)["search"].trials
+    assert stopped.user_attrs["put_back"]
+    assert waiting.params == stopped.params
+    assert waiting.user_attrs["deaths"] == 0
+
+
 def until(happened, process=None, seconds=900):
     start = time.monotonic()
     while not happened():

@@ -797,7 +797,10 @@ def main() -> None:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # the trial is put back, not lost
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt  # the trial is put back, not lost
+
+    signal.signal(signal.SIGTERM, stop)
     try:
         work(sys.argv[1], *sys.argv[2:3], on_trial=say)
     except InputError as error:
