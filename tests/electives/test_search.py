@@ -287,7 +287,7 @@ def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
     assert pruned["peak_rate"].max() < table.loc[table["state"] == "complete", "peak_rate"].max()
     assert len(used.presets) == 12
 
-    count = pruned["number"].min() + 1  # so many, and the first that was pruned is trained to its end
+    count = int(pruned["number"].min()) + 1  # so many, and the first that was pruned is trained to its end
     results = search(tmp_path / "not", replace(plan, trials=count, prune=False))
     assert set(results.trials["state"]) == {"complete"}
     pd.testing.assert_frame_equal(results.trials[[*HYPER_PARAMETERS]], table[[*HYPER_PARAMETERS]].head(count))
