@@ -196,6 +196,74 @@ def train(
         print(f"{output}: {result['chosen']}, validation BLEU {result['validation_bleu']:.2f}")
 
 
+@app.command()
+@with_preset_options
+def search(
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FOLDER", help="A new folder, or a search to go on with or to join.")
+    ] = Path("runs/search"),
+    trials: Annotated[int, typer.Option("--trials", metavar="N", help="Trainings to compare.")] = 20,
+    workers: Annotated[int, typer.Option("--workers", metavar="N", help="Processes that train at once.")] = 1,
+    sampler: Annotated[
+        str, typer.Option("--sampler", metavar="random|tpe", help="Draw evenly, or where it has been good so far.")
+    ] = "random",
+    prune: Annotated[
+        bool, typer.Option("--prune/--no-prune", help="Stop trials that are below the median after the same epoch.")
+    ] = True,
+    finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="The best so many are trained again.")] = 3,
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="So often, each time with another seed.")] = 3,
+    preset: Annotated[
+        str | None, typer.Option("--preset", metavar="PRESET", help="What to start from, if not a short training.")
+    ] = None,
+    data_dir: DataDir = None,
+    source: Annotated[str, typer.Option("--source", metavar="CODE", help="Language to translate from.")] = "de",
+    target: Annotated[str, typer.Option("--target", metavar="CODE", help="Language to translate into.")] = "en",
+    **fields: str | None,
+) -> None:
+    """Search for heads, layers, learning rate, batch size, dropout and smoothing, and say how sure the result is.
+
+    The same command again goes on after an interruption; in another terminal it joins in. Learning rate, batch size and
+    layers are looked for around those of the preset. Without --corpus it is captions, which takes minutes.
+
+    \b
+    Examples:
+      transformer-lab search --corpus captions --trials 20
+      transformer-lab search --corpus multi30k --trials 40 --workers 2 --output runs/search-multi30k
+    """
+    given = {name: text for name, text in fields.items() if text is not None}
+    for name in ("n_heads", "dropout", "label_smoothing", "validate_every"):
+        if name in given:
+            says = "trials are compared after every epoch" if name == "validate_every" else "it is searched"
+            raise InputError(f"--{name.replace('_', '-')} cannot be given to a search: {says}; leave it out")
+
+    from transformer_lab.electives.search import Plan, base_preset
+    from transformer_lab.electives.search import search as search_for
+    from transformer_lab.training import find_preset, override
+
+    base = find_preset(preset) if preset else base_preset(given.get("corpus", "captions"))
+    plan = Plan(
+        override(base, given | {"validate_every": "1"}),
+        trials=trials,
+        sampler=sampler,
+        prune=prune,
+        finalists=finalists,
+        seeds=seeds,
+        source=source,
+        target=target,
+        data_dir=str(data_dir) if data_dir else None,
+    )
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    try:
+        found = search_for(output, plan, workers, on_trial=say)
+    except KeyboardInterrupt:
+        command = shlex.join(["transformer-lab", *sys.argv[1:]])
+        raise KeyboardInterrupt(f"interrupted; what is done is kept, go on with: {command}") from None
+    print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
+
+
 @contextmanager
 def telling_how_to_go_on(output: Path, *option: str) -> Iterator[None]:
     """Say with an interruption which command takes up what was trained so far."""

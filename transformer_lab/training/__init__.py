@@ -6,10 +6,11 @@ from transformer_lab.training.presets import PRESETS, Preset, find_preset, overr
 from transformer_lab.training.records import read_metrics
 from transformer_lab.training.schedule import linear_rate, warmup_rate
 from transformer_lab.training.steps import evaluate, train_step
-from transformer_lab.training.trainer import train
+from transformer_lab.training.trainer import DivergedError, train
 
 __all__ = [
     "PRESETS",
+    "DivergedError",
     "Preset",
     "average_checkpoints",
     "consistency_loss",

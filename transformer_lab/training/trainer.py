@@ -42,6 +42,10 @@ from transformer_lab.training.records import (
 from transformer_lab.training.steps import build_optimizer, computing_precision, evaluate, learning_rate, update_weights
 
 
+class DivergedError(InputError):
+    """A loss or a gradient was not finite. With other numbers, a lower rate above all, the training may go well."""
+
+
 def train(
     preset: Preset | str,
     output: str | Path,
@@ -78,7 +82,8 @@ def train(
         What `training.json` says, or in a process that is not the first, nothing.
 
     Raises:
-        InputError: something that was given cannot work, the folder cannot be written, or the loss is not finite.
+        InputError: something that was given cannot work, or the folder cannot be written.
+        DivergedError: an InputError too: the loss or the gradient is not finite.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
@@ -255,7 +260,8 @@ class Run:
         """Go through the training pairs once, in an order of this epoch's own, then validate and save.
 
         Raises:
-            InputError: a loss or a gradient is not finite, or a file cannot be written.
+            InputError: a file cannot be written.
+            DivergedError: a loss or a gradient is not finite.
         """
         preset, progress = self.preset, self.progress
         # Seeds of its own make the epoch the same whether or not the run was interrupted before it.
@@ -278,7 +284,7 @@ class Run:
                 )
                 loss, tokens = sum(losses), sum(batch.target_tokens for batch in group)
                 if not (math.isfinite(loss) and math.isfinite(norm)):
-                    raise InputError(self.not_finite(epoch, step, group, losses, norm))
+                    raise DivergedError(self.not_finite(epoch, step, group, losses, norm))
                 progress.step = step
                 total_loss += loss * tokens
                 total_tokens += tokens

@@ -1,0 +1,87 @@
+"""The command `search`: what it prints, how it goes on, and what it says where it cannot work."""
+
+import json
+import shutil
+
+import pytest
+
+SMALL = ["--vocab-size", 540, "--d-model", 8, "--d-ff", 8, "--n-layers", 1, "--epochs", 1, "--max-tokens", 200]
+
+
+@pytest.fixture
+def search(lab, corpus_folder, tmp_path):
+    """`search("--trials", 2)` is a search of a second or two in `tmp_path / "search"`."""
+
+    def run(*options):
+        return lab("search", "--corpus", corpus_folder, *SMALL, "--output", tmp_path / "search", *options)
+
+    return run
+
+
+def test_search_says_what_it_has_found_and_goes_on(search, tmp_path):
+    """The same command with more trials adds those that are missing, and keeps the rest."""
+    first = search("--trials", 1, "--finalists", 0)
+    assert first.status == 0
+    assert first.stdout.startswith("1 trials: 1 complete\n")
+    whole = search("--trials", 4, "--finalists", 1, "--seeds", 1)
+    assert whole.status == 0
+    assert [line.split(":")[0] for line in whole.stderr.splitlines()] == ["trial 1", "trial 2", "trial 3", "finalist 0"]
+    assert whole.stdout.startswith("4 trials: 4 complete\nrank correlation with BLEU over 4 of them")
+    assert "found with" in whole.stdout
+    for name, rows in (("trials", 4), ("finalists", 1)):
+        table = (tmp_path / "search" / f"{name}.csv").read_text()
+        assert len(table.splitlines()) == rows + 1
+        assert str(tmp_path / "search" / f"{name}.csv") in whole.stdout
+    record = json.loads((tmp_path / "search" / "search.json").read_text())
+    assert "--trials 4" in record["circumstances"]["command"]
+    assert "sampler was random, now tpe" in search("--trials", 4, "--sampler", "tpe").complaint
+
+
+def test_an_interruption_says_how_to_go_on(search, monkeypatch):
+    import transformer_lab.electives.search as searching
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(searching, "train", interrupted)
+    stopped = search("--trials", 2)
+    assert stopped.status == 130
+    (line,) = stopped.stderr.splitlines()
+    assert "what is done is kept, go on with: transformer-lab search --corpus" in line
+
+
+def test_help_shows_an_example(lab):
+    shown = lab("search", "--help")
+    assert "transformer-lab search --corpus captions --trials 20" in shown.stdout.partition("Examples")[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--trials", 0], "trials is 0"),
+        (["--workers", 0], "workers is 0"),
+        (["--sampler", "grid"], "random, tpe"),
+        (["--seeds", 0], "seeds is 0"),
+        (["--dropout", "0.1"], "--dropout cannot be given to a search: it is searched"),
+        (["--n-heads", 4], "--n-heads cannot be given"),
+        (["--validate-every", 2], "compared after every epoch"),
+        (["--preset", "desktop"], "'desktop'"),
+        (["--schedule", "paper"], "which the schedule paper does not have"),
+        (["--epochs", "many"], "a whole number"),
+        (["--source", "fr"], "no train.fr"),
+        (["--corpus", "multi31k"], "captions, multi30k"),
+    ],
+)
+def test_what_cannot_be_searched(search, tmp_path, options, says):
+    """In one line, and before anything is written that a mended command would stumble over."""
+    assert says in search(*options).complaint
+    assert not (tmp_path / "search" / "search.json").exists()
+
+
+def test_a_folder_that_is_something_else(search, tmp_path, model_folder):
+    shutil.copytree(model_folder, tmp_path / "search")
+    assert "something else than a search" in search().complaint
+
+
+def test_captions_are_german_and_english(lab, tmp_path):
+    assert "its languages are de and en" in lab("search", "--source", "fr", "--output", tmp_path / "s").complaint

@@ -1,0 +1,452 @@
+"""Without these, a kill could cost a search, two processes could draw the same trials, and failures could get lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+
+import transformer_lab.electives.search as searching
+from transformer_lab.electives.search import HYPER_PARAMETERS, Plan, base_preset, importance, read_search, search
+from transformer_lab.errors import InputError
+from transformer_lab.training import DivergedError
+
+NOUNS = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Ball": "ball", "Baum": "tree"}
+VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    pairs = [
+        (f"Der {one} {verb} den {other}.", f"The {NOUNS[one]} {VERBS[verb]} the {NOUNS[other]}.")
+        for one in NOUNS
+        for other in NOUNS
+        for verb in VERBS
+    ]
+    folder = tmp_path_factory.mktemp("corpus")
+    for split, chosen in {"train": pairs[::2], "val": pairs[1::8], "test": pairs[3::8]}.items():
+        for side, code in enumerate(("de", "en")):
+            (folder / f"{split}.{code}").write_text("".join(pair[side] + "\n" for pair in chosen), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def plan(corpus):
+    """Four trials of which each takes a second or less."""
+    small = {
+        "vocab_size": 540,
+        "d_model": 8,
+        "d_ff": 8,
+        "n_layers": 1,
+        "epochs": 3,
+        "max_tokens": 100,
+        "max_length": 25,
+    }
+    return Plan(replace(base_preset(), corpus=str(corpus), **small), trials=4, finalists=0, seeds=2)
+
+
+class Trainer:
+    """Stands for `train`: each epoch has the BLEU that `bleu(preset, epoch)` says, or fails with what it raises."""
+
+    def __init__(self, bleu):
+        self.bleu, self.presets = bleu, []
+
+    def __call__(self, preset, output, resume=False, on_log=None, **_):
+        self.presets.append(preset)
+        (output / "training.json").write_text("{}")
+        with open(output / "metrics.jsonl", "a") as file:
+            for epoch in range(1, preset.epochs + 1):
+                record = {"kind": "epoch", "epoch": epoch, "validation_bleu": self.bleu(preset, epoch)}
+                file.write(json.dumps(record) + "\n")
+                on_log(record)
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Puts a `Trainer` in the place of the real one: `trainer(lambda preset, epoch: ...)`."""
+
+    def put(bleu):
+        monkeypatch.setattr(searching, "train", Trainer(bleu))
+        return searching.train
+
+    return put
+
+
+def of_rate(preset, epoch):
+    """A BLEU that grows with every epoch, and is greater for greater rates."""
+    return 10 * epoch + 1000 * preset.peak_rate
+
+
+def fails_in_turn(*errors):
+    """A BLEU of 5, after the errors were raised one after the other."""
+    left = list(errors)
+
+    def bleu(preset, epoch):
+        if left:
+            error = left.pop(0)
+            if callable(error):
+                error()
+            raise error
+        return 5.0
+
+    return bleu
+
+
+# --- kills and processes ---
+
+
+def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
+    """kill -9 in the middle of the second trial: the next search takes it up after its last finished epoch, draws the
+    trials that the first would have drawn, and every curve is the same to the last digit."""
+    plan = replace(plan, trials=3, prune=False)
+    searching.open_folder(tmp_path / "killed", plan)
+    command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path / "killed")]
+    worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "killed" / "trials" / "001" / "metrics.jsonl"
+    until(lambda: metrics.exists() and '"kind": "epoch"' in metrics.read_text(), worker)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    assert [trial.state for trial in read_search(tmp_path / "killed").trials.itertuples()] == ["complete", "running"]
+
+    resumed, whole = search(tmp_path / "killed"), search(tmp_path / "whole", plan)
+    assert list(resumed.trials["state"]) == ["complete"] * 3
+    columns = [*HYPER_PARAMETERS, "bleu", "curve", "epochs"]
+    pd.testing.assert_frame_equal(resumed.trials[columns], whole.trials[columns])
+    assert resumed.trials["number"].tolist() == [0, 2, 3]  # the killed one is there once, as what became of it
+    assert len(resumed.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 3
+    epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines() if '"kind": "epoch"' in line]
+    assert epochs == [1, 2, 3]  # in the folder where it was begun, none twice
+
+
+def test_a_worker_that_is_told_to_stop_puts_its_trial_back(plan, tmp_path):
+    """Its parent, or a cluster, ends it with SIGTERM, also where Ctrl-C is ignored, as in the background of a shell."""
+    long = replace(plan, preset=replace(plan.preset, epochs=1000), trials=1)
+    searching.open_folder(tmp_path, long)
+    command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path)]
+    worker = subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    until(lambda: (tmp_path / "trials" / "000" / "metrics.jsonl").exists(), worker)
+    worker.terminate()
+    assert worker.wait(timeout=900) == 130
+    stopped, waiting = searching.open_studies(tmp_path, long)["search"].trials
+    assert stopped.user_attrs["put_back"]
+    assert waiting.params == stopped.params
+    assert waiting.user_attrs["deaths"] == 0
+
+
+def until(happened, process=None, seconds=900):
+    start = time.monotonic()
+    while not happened():
+        assert time.monotonic() - start < seconds, "it never happened"
+        assert process is None or process.poll() is None, "the process has ended"
+        time.sleep(0.02)
+
+
+def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp_path):
+    """Each trial is trained by one of them, no two are the same, and there are as many as were asked for."""
+    plan, found = replace(plan, trials=5, prune=False), []
+    searching.open_folder(tmp_path, plan)
+    parent = threading.Thread(target=lambda: found.append(search(tmp_path, workers=2)))
+    parent.start()
+    until(lambda: len(list(tmp_path.glob("trials/*/metrics.jsonl"))) >= 2)
+    study = searching.open_studies(tmp_path, plan)["search"]
+    running = [trial for trial in study.trials if trial.state.name == "RUNNING"]
+    killed = running[0].user_attrs["worker"][1]
+    os.kill(killed, signal.SIGKILL)
+    parent.join(timeout=900)
+    (results,) = found
+    assert list(results.trials["state"]) == ["complete"] * 5
+    assert len(results.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 5
+    workers = {trial.user_attrs["worker"][1] for trial in study.trials}
+    assert len(workers) >= 2
+    assert killed in workers
+    assert (tmp_path / "trials.csv").exists()
+
+
+def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
+    """It is not started again and again; its line is on stderr."""
+    searching.open_folder(tmp_path, plan)
+    (tmp_path / "search.db").write_text("this is no database " * 300)
+    with pytest.raises(InputError, match="a worker of the search"):
+        searching.keep_working(tmp_path, 2, None)
+    assert "search.db cannot be used (file is not a database)" in capfd.readouterr().err
+
+
+def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path, monkeypatch):
+    """Otherwise a model too large for the machine would be tried for ever, and nothing else."""
+    monkeypatch.setattr(searching, "is_alive", lambda trial, folder: False)
+    searching.open_folder(tmp_path, plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
+    drawn = [searching.next_trial(study, plan, tmp_path, draw=True)[0] for _ in range(searching.LIVES + 1)]
+    assert all(trial.params == drawn[0].params for trial in drawn[:-1])
+    assert drawn[-1].params != drawn[0].params
+    table = searching.table_of(study)
+    assert list(table["state"]) == ["lost", "running"]
+    assert "killed it for want of memory" in table["message"][0]
+
+
+def test_a_trial_of_another_machine_is_left_alone_while_it_writes(plan, tmp_path, monkeypatch):
+    """Its process cannot be asked; but a folder that was carried to a new machine must not wait for the old one."""
+    searching.open_folder(tmp_path, plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
+    trial, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    trial.set_user_attr("worker", ["another machine", 1, 0.0])
+    assert searching.is_alive(searching.frozen(trial), tmp_path)
+    monkeypatch.setattr(searching, "SILENCE", 0)
+    assert not searching.is_alive(searching.frozen(trial), tmp_path)
+    (tmp_path / trial.user_attrs["folder"]).mkdir(parents=True)
+    log = tmp_path / trial.user_attrs["folder"] / "log.txt"
+    log.touch()
+    os.utime(log, (time.time() + 60,) * 2)
+    assert searching.is_alive(searching.frozen(trial), tmp_path)
+
+
+def test_a_process_that_dies_while_it_signs_leaves_nothing_behind(plan, tmp_path):
+    """Killed after drawing its numbers, or before: either way the same trial is there for the next."""
+    searching.open_folder(tmp_path, plan)
+    study = searching.open_studies(tmp_path, plan)["search"]
+    drawn, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    study.tell(drawn, 1.0)
+    study.sampler = searching.load_optuna().samplers.RandomSampler(plan.preset.seed * 100_003 + 1)
+    whole = study.ask(fixed_distributions=plan.space())  # and then it died
+    again, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    assert again.params == whole.params
+    assert {"seed", "folder", "worker"} <= again.user_attrs.keys()
+    study.tell(again, 1.0)
+    study.ask()  # died before its first number
+    third, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    assert set(third.params) == set(HYPER_PARAMETERS)
+    study.tell(third, 1.0)
+    assert len(searching.table_of(study)) == 3
+
+
+# --- failures ---
+
+
+def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
+    """The second one is real: torch is asked for more memory than there is."""
+    errors = (DivergedError("the loss is nan at step 3"), lambda: torch.empty(2**50), MemoryError())
+    trainer(fails_in_turn(*errors, torch.OutOfMemoryError("CUDA out of memory")))
+    said = []
+    results = search(tmp_path, replace(plan, trials=6, finalists=1), on_trial=said.append)
+    states = ["diverged", "out of memory", "out of memory", "out of memory", "complete", "complete"]
+    assert list(results.trials["state"]) == states
+    assert results.trials["bleu"].fillna(-1).tolist() == [0, -1, -1, -1, 5, 5]
+    assert results.trials["message"][0] == "the loss is nan at step 3"
+    assert "can't allocate memory" in results.trials["message"][1]
+    assert said[0].startswith("trial 0: diverged (the loss is nan at step 3); n_heads ")
+    assert "6 trials: 3 out of memory, 2 complete, 1 diverged" in results.conclusion()
+    assert list(results.finalists["bleu"]) == [5, 5]
+
+
+def test_a_training_that_really_diverges(plan, tmp_path):
+    """No finite number is left after a few steps at this rate, and nothing clips the gradient."""
+    wild = replace(plan.preset, peak_rate=1e12, clip_norm=0.0, warmup_steps=1, precision="float32", fast=False)
+    results = search(tmp_path, replace(plan, preset=wild, trials=1, finalists=1))
+    assert list(results.trials["state"]) == ["diverged"]
+    assert "at step" in results.trials["message"][0]
+    assert results.finalists.empty  # there is none to train again
+    assert not (tmp_path / "trials" / "000" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), InputError("the disk is full"), KeyError("a bug")])
+def test_what_is_no_result_stops_the_search_and_the_trial_waits(plan, tmp_path, trainer, error):
+    """A bug or a full disk would fail every trial; an interruption is not the trial's fault."""
+    trainer(fails_in_turn(error))
+    with pytest.raises(type(error)):
+        search(tmp_path, plan)
+    (stopped,) = searching.open_studies(tmp_path, plan)["search"].trials[:1]
+    results = search(tmp_path)
+    assert list(results.trials["state"]) == ["complete"] * 4
+    assert {name: results.trials[name][0] for name in HYPER_PARAMETERS} == stopped.params
+
+
+def test_an_error_of_another_kind_is_no_want_of_memory():
+    assert not searching.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+# --- pruning, finalists ---
+
+
+def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
+    """Of the first five none is; later on, those that are worse after an epoch than half of the finished ones."""
+    used = trainer(of_rate)
+    results = search(tmp_path / "pruned", replace(plan, trials=12))
+    table = results.trials
+    pruned = table[table["state"] == "pruned"]
+    assert len(pruned)
+    assert pruned["number"].min() >= searching.STARTUP_TRIALS
+    assert (pruned["epochs"] < 3).all()
+    assert [curve[-1] for curve in pruned["curve"]] == list(pruned["bleu"])
+    assert pruned["peak_rate"].max() < table.loc[table["state"] == "complete", "peak_rate"].max()
+    assert len(used.presets) == 12
+
+    count = int(pruned["number"].min()) + 1  # so many, and the first that was pruned is trained to its end
+    results = search(tmp_path / "not", replace(plan, trials=count, prune=False))
+    assert set(results.trials["state"]) == {"complete"}
+    pd.testing.assert_frame_equal(results.trials[[*HYPER_PARAMETERS]], table[[*HYPER_PARAMETERS]].head(count))
+
+
+def test_the_best_are_trained_again_with_other_seeds(plan, tmp_path, trainer):
+    """The seed with which a trial was chosen is no evidence for it."""
+    used = trainer(lambda preset, epoch: of_rate(preset, epoch) + preset.seed)
+    results = search(tmp_path, replace(plan, trials=5, finalists=2, seeds=3))
+    best = results.trials.nlargest(2, "bleu")
+    assert results.finalists["of"].tolist() == [number for number in best["number"] for _ in range(3)]
+    assert results.finalists["seed"].tolist() == [2, 3, 4] * 2
+    for run in results.finalists.itertuples():
+        (trial,) = best[best["number"] == run.of].itertuples()
+        assert run.bleu == pytest.approx(trial.bleu - 1 + run.seed)
+        assert all(getattr(run, name) == getattr(trial, name) for name in HYPER_PARAMETERS)
+    assert [preset.seed for preset in used.presets] == [1] * 5 + [2, 3, 4] * 2
+    assert all(preset.peak_rate in set(best["peak_rate"]) for preset in used.presets[5:])
+
+    again = search(tmp_path, replace(plan, trials=8, finalists=2, seeds=3))
+    assert len(used.presets) == 11 + 3 + 3 * len(set(again.trials.nlargest(2, "bleu")["number"]) - set(best["number"]))
+
+
+def test_the_warm_up_is_as_long_in_sentences_for_every_size_of_batches(plan):
+    numbers = {"n_heads": 2, "n_layers": 1, "peak_rate": 0.01, "dropout": 0.0, "label_smoothing": 0.0}
+    for tokens in (25, 50, 100, 200):
+        chosen = plan.preset_of(numbers | {"max_tokens": tokens}, seed=9)
+        assert chosen.warmup_steps * tokens == plan.preset.warmup_steps * plan.preset.max_tokens
+        assert (chosen.max_tokens, chosen.seed, chosen.peak_rate) == (tokens, 9, 0.01)
+
+
+def test_trials_are_drawn_from_the_whole_space(plan):
+    optuna = searching.load_optuna()
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    table = pd.DataFrame([study.ask(plan.space()).params for _ in range(60)])
+    assert set(table["n_heads"]) == {1, 2, 4, 8}
+    assert set(table["n_layers"]) == {1, 2}
+    assert set(table["max_tokens"]) == {25, 50, 100, 200}
+    rate = plan.preset.peak_rate
+    assert rate / 10 <= table["peak_rate"].min() < rate / 4
+    assert 4 * rate < table["peak_rate"].max() <= 10 * rate
+    assert 0.3 < (table["peak_rate"] < rate).mean() < 0.7  # by factors: as many below as above
+    for name in ("dropout", "label_smoothing"):
+        assert 0 <= table[name].min() < 0.05
+        assert 0.25 < table[name].max() <= 0.3
+
+
+def test_tpe_draws_where_it_was_good(plan, tmp_path, trainer):
+    """Its later trials are better in the mean than its first ten, which are drawn at random."""
+    trainer(of_rate)
+    table = search(tmp_path, replace(plan, trials=16, sampler="tpe", prune=False)).trials
+    assert table["bleu"][10:].mean() > table["bleu"][:10].mean()
+
+
+# --- the folder ---
+
+
+def test_captions_are_written_once(tmp_path, trainer):
+    used = trainer(lambda preset, epoch: 1.0)
+    preset = replace(base_preset(), train_limit=20, epochs=1)
+    search(tmp_path, Plan(preset, trials=2, finalists=0))
+    lines = (tmp_path / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 20
+    assert len((tmp_path / "corpus" / "val.en").read_text(encoding="utf-8").splitlines()) == searching.HELD_OUT
+    assert {preset.corpus for preset in used.presets} == {str(tmp_path / "corpus")}
+
+
+def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):
+    """A record of a search is its tables and its plan, without the database."""
+    trainer(fails_in_turn(DivergedError("the loss is nan"), MemoryError("no room")))
+    from_database = search(tmp_path, replace(plan, finalists=1))
+    (tmp_path / "search.db").unlink()
+    from_tables = read_search(tmp_path)
+    assert from_tables.plan == from_database.plan
+    for name in ("trials", "finalists"):
+        before, after = getattr(from_database, name), getattr(from_tables, name)
+        assert list(before.columns) == list(after.columns)
+        assert before["curve"].tolist() == after["curve"].tolist()
+        for column in [*HYPER_PARAMETERS, "bleu", "number", "seed"]:
+            assert before[column].astype(float).fillna(-1).tolist() == pytest.approx(
+                after[column].fillna(-1).tolist(), rel=1e-5
+            )
+    assert from_tables.conclusion() == from_database.conclusion()
+
+
+def test_another_plan_is_refused_with_what_differs(plan, tmp_path, trainer):
+    trainer(lambda preset, epoch: 1.0)
+    search(tmp_path, replace(plan, trials=1))
+    for other, says in (
+        (replace(plan, sampler="tpe"), "sampler was random, now tpe"),
+        (replace(plan, preset=replace(plan.preset, epochs=5)), "epochs was 3, now 5"),
+    ):
+        with pytest.raises(InputError, match=says):
+            search(tmp_path, other)
+    assert len(search(tmp_path, replace(plan, trials=2)).trials) == 2  # more trials are welcome
+
+
+def test_what_is_no_search_is_left_alone(plan, tmp_path):
+    with pytest.raises(InputError, match="holds no search"):
+        read_search(tmp_path)
+    (tmp_path / "training.json").write_text("{}")
+    with pytest.raises(InputError, match="something else than a search"):
+        search(tmp_path, plan)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "search.json").write_text('{"plan": {"trials": 3}}')
+    with pytest.raises(InputError, match="not the plan of a search"):
+        search(tmp_path / "broken")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"trials": 0}, "trials is 0"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"finalists": -1}, "finalists is -1"),
+        ({"sampler": "grid"}, "random, tpe"),
+    ],
+)
+def test_a_plan_that_cannot_be(plan, change, says):
+    with pytest.raises(InputError, match=says):
+        replace(plan, **change)
+
+
+def test_without_optuna_there_is_one_line(plan, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match=r"Optuna does not load .* run python -m pip install optuna"):
+        search(tmp_path / "search", plan)
+    assert not (tmp_path / "search").exists()
+
+
+# --- importance ---
+
+
+def drawn_at_random(plan, count, seed):
+    optuna = searching.load_optuna()
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
+    return pd.DataFrame([study.ask(plan.space()).params for _ in range(count)])
+
+
+def test_what_decides_is_important_beyond_chance(plan):
+    table = drawn_at_random(plan, 40, seed=0)
+    found = importance(table.assign(bleu=table["peak_rate"] * 1000), shuffles=20).set_index("name")
+    assert found.index[0] == "peak_rate"
+    assert found["importance"]["peak_rate"] > 2 * found["by_chance"]["peak_rate"]
+
+
+def test_what_decides_nothing_is_seldom_beyond_chance(plan):
+    """Of 24 numbers that have nothing to do with BLEU, one or two; without the shuffles all look important."""
+    beyond = 0
+    for seed in range(4):
+        table = drawn_at_random(plan, 24, seed)
+        bleu = drawn_at_random(plan, 24, seed + 100)["dropout"]
+        found = importance(table.assign(bleu=bleu), shuffles=20, seed=seed)
+        assert (found["importance"] > 0).all()
+        beyond += (found["importance"] > found["by_chance"]).sum()
+    assert beyond <= 6
+
+
+def test_too_few_trials_have_no_importance(plan):
+    table = drawn_at_random(plan, 8, seed=0).assign(bleu=[1.0] * 7 + [None])
+    with pytest.raises(InputError, match="8 are the least"):
+        importance(table)

@@ -1,0 +1,109 @@
+"""Right answers to notebook 22 in other styles."""
+
+import itertools
+import math
+from statistics import NormalDist, correlation, mean
+
+import numpy as np
+import pandas as pd
+
+# --- expected_best ----------------------------------------------------------------------------------------------------
+
+
+def best_by_all_draws(values, n):
+    """What the formula means: the best of every way to draw n runs. Too slow for many, so the formula beyond."""
+    if not len(values) or n <= 0:
+        raise ValueError("nothing to choose from")
+    if len(values) ** n > 5000:
+        return best_by_numpy(values, n)
+    return mean(max(draw) for draw in itertools.product(values, repeat=n))
+
+
+def best_by_numpy(values, n):
+    if np.size(values) < 1 or n < 1:
+        raise ValueError("no runs")
+    at_most = (np.arange(np.size(values) + 1) / np.size(values)) ** n
+    return float(np.dot(np.diff(at_most), np.sort(values)))
+
+
+def best_by_steps(values, n):
+    """The best is the smallest, plus each step to the next value times the probability to get beyond it."""
+    ordered = sorted(values)
+    if not ordered or n < 1:
+        raise ValueError("no runs")
+    best = ordered[0]
+    for place, (below, above) in enumerate(itertools.pairwise(ordered), start=1):
+        best += (above - below) * (1 - (place / len(ordered)) ** n)
+    return best
+
+
+def best_by_shares_of_each_value(runs, n):
+    """By the distribution function of each value, with equal ones together."""
+    count = len(runs)
+    if count == 0 or n < 1:
+        raise ValueError("no runs")
+    total = 0.0
+    for value in set(runs):
+        at_most = sum(other <= value for other in runs) / count
+        below = sum(other < value for other in runs) / count
+        total += value * (at_most**n - below**n)
+    return total
+
+
+# --- correlation_interval ---------------------------------------------------------------------------------------------
+
+
+def interval_by_pandas(x, y, confidence=0.95):
+    if len(x) != len(y) or len(x) <= 3:
+        raise ValueError("lengths")
+    r = pd.Series(x).rank().corr(pd.Series(y).rank())
+    if math.isnan(r):
+        raise ValueError("no variance")
+    with np.errstate(divide="ignore"):
+        z = np.arctanh(np.clip(r, -1, 1))
+    half = NormalDist().inv_cdf(1 - (1 - confidence) / 2) * np.sqrt((1 + r * r / 2) / (len(x) - 3))
+    return r, np.tanh(z - half), np.tanh(z + half)
+
+
+def interval_in_plain_python(x, y, confidence=0.95):
+    def ranks(side):
+        ordered = sorted(side)
+        return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in side]
+
+    n = len(x)
+    if n < 4 or n != len(y):
+        raise ValueError("lengths")
+    r = correlation(ranks(list(x)), ranks(list(y)))  # StatisticsError, a ValueError, where nothing changes
+    if 1 - abs(r) < 1e-9:
+        return (float(round(r)),) * 3
+    z = 0.5 * math.log((1 + r) / (1 - r))
+    bounds = []
+    for sign in (-1, 1):
+        moved = z + sign * NormalDist(0, 1).inv_cdf(0.5 + confidence / 2) * ((2 + r**2) / (2 * (n - 3))) ** 0.5
+        bounds.append((math.exp(2 * moved) - 1) / (math.exp(2 * moved) + 1))
+    return (r, *bounds)
+
+
+def interval_by_numpy(x, y, confidence=0.95):
+    x, y = np.array(x), np.array(y)
+    if x.shape != y.shape:
+        raise ValueError("shapes")
+    if x.size < 4:
+        raise ValueError("too few")
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        raise ValueError("constant")
+
+    def ranks(side):
+        _, inverse, counts = np.unique(side, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+    r = float(np.clip(np.corrcoef(ranks(x), ranks(y))[0, 1], -1 + 1e-15, 1 - 1e-15))
+    distribution = NormalDist(np.arctanh(r), np.sqrt((1 + r**2 / 2) / (x.size - 3)))
+    outside = (1 - confidence) / 2
+    return [r, np.tanh(distribution.inv_cdf(outside)), np.tanh(distribution.inv_cdf(1 - outside))]
+
+
+VARIANTS = {
+    "expected_best": [best_by_all_draws, best_by_numpy, best_by_steps, best_by_shares_of_each_value],
+    "correlation_interval": [interval_by_pandas, interval_in_plain_python, interval_by_numpy],
+}

@@ -1,0 +1,139 @@
+"""Without these, a picture of a search could show other trials than there were, or claim what it does not know."""
+
+import pandas as pd
+import pytest
+
+from transformer_lab.electives.search import HYPER_PARAMETERS
+from transformer_lab.electives.search_statistics import correlation_interval, expected_best
+from transformer_lab.errors import InputError
+from transformer_lab.plots.search_results import (
+    draw_correlations,
+    draw_expected_best,
+    draw_finalists,
+    draw_importance,
+    draw_intervals,
+    draw_parallel,
+    draw_pruning,
+    draw_slices,
+    explore_intervals,
+)
+
+
+@pytest.fixture
+def trials() -> pd.DataFrame:
+    """Twelve trials: BLEU rises with the rate, falls with dropout, and two of them failed."""
+    rows = []
+    for number in range(12):
+        state = {3: "diverged", 5: "out of memory", 7: "pruned"}.get(number, "complete")
+        bleu = {"diverged": 0.0, "out of memory": None, "pruned": 4.0}.get(state, 10.0 + 3 * number)
+        curve = {"diverged": [], "out of memory": [], "pruned": [4.0]}.get(state, [5.0, 10.0 + 3 * number])
+        numbers = (
+            2 ** (number % 4),
+            1 + number % 3,
+            0.001 * 1.3**number,
+            256 * 2 ** (number % 2),
+            0.3 - 0.02 * number,
+            0.1,
+        )
+        rows.append(
+            dict(zip(HYPER_PARAMETERS, numbers, strict=True))
+            | {"number": number, "state": state, "bleu": bleu, "curve": curve, "epochs": len(curve)}
+        )
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def finalists() -> pd.DataFrame:
+    return pd.DataFrame({"of": [11, 11, 10, 10], "seed": [2, 3, 2, 3], "bleu": [40.0, 42.0, 41.0, None]})
+
+
+def test_every_trial_with_a_bleu_is_a_line(trials, cut_off):
+    figure = draw_parallel(trials)
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 7]
+    assert len(lines) == 11  # all but the one that was out of memory
+    heights = sorted(line.get_ydata()[-1] for line in lines)
+    assert (heights[0], heights[-1]) == (0, 1)
+    assert sum(line.get_linestyle() == ":" for line in lines) == 2
+    assert "The best, with BLEU 43.0, has heads 8, layers 3" in figure.get_label()
+    assert cut_off(figure) == []
+
+
+def test_a_slice_has_a_point_for_each_trial(trials, cut_off):
+    figure = draw_slices(trials)
+    assert len(figure.axes) == 6
+    for name, axes in zip(HYPER_PARAMETERS, figure.axes, strict=True):
+        points = sorted(map(tuple, axes.collections[0].get_offsets().tolist()))
+        assert points == sorted((row[name], row["bleu"]) for _, row in trials.dropna(subset="bleu").iterrows())
+    assert "9 complete, 1 diverged, 1 pruned" in figure.get_label()
+    assert cut_off(figure) == []
+
+
+def test_importance_stands_beside_chance(trials, cut_off):
+    figure = draw_importance(trials, shuffles=10)
+    assert "by chance up to" in figure.get_label()
+    assert "Beyond chance: " in figure.get_label()
+    assert len(figure.axes[0].patches) == 12
+    assert cut_off(figure) == []
+
+
+def test_an_interval_over_zero_is_grey_and_the_intervals_are_yours(trials, cut_off):
+    asked = []
+
+    def interval(x, y):
+        asked.append((x, y))
+        return correlation_interval(x, y)
+
+    figure = draw_correlations(trials, interval)
+    assert len(asked) == 6
+    bars = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2][:5]  # smoothing never changed
+    judged = trials.dropna(subset="bleu")
+    for name, bar in zip(HYPER_PARAMETERS, bars, strict=False):
+        _, low, high = correlation_interval(judged[name], judged["bleu"])
+        assert list(bar.get_xdata()) == [low, high]
+        assert (bar.get_color() == "0.6") == (low < 0 < high)
+    assert cut_off(figure) == []
+
+
+def test_pruning_counts_what_was_spared(trials, cut_off):
+    figure = draw_pruning(trials)
+    assert "10 trials. 1 were pruned, which has spared 1 of 20 epochs" in figure.get_label()
+    assert cut_off(figure) == []
+
+
+def test_finalists_stand_beside_what_they_were_chosen_for(trials, finalists, cut_off):
+    figure = draw_finalists(trials, finalists)
+    assert "trial 11 was found with 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
+    assert "trial 10 was found with 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
+    assert cut_off(figure) == []
+
+
+def test_the_expected_best_is_yours(cut_off):
+    runs = {"one": [30.0, 32.0, 34.0], "other": [31.0, 31.5]}
+    figure = draw_expected_best(runs, lambda values, n: expected_best(values, n) + 100)
+    (one, other) = figure.axes[0].lines
+    assert one.get_ydata() == pytest.approx([expected_best(runs["one"], n) + 100 for n in (1, 2, 3)])
+    assert len(other.get_ydata()) == 3
+    assert cut_off(figure) == []
+
+
+def test_intervals_that_miss_the_truth_are_counted(cut_off):
+    figure = draw_intervals(20, 0.3, lambda x, y: (0.5, 0.4, 0.6))
+    assert "40 of the intervals miss the truth" in figure.get_label()
+    assert "0 of the intervals miss" in draw_intervals(20, 0.3, lambda x, y: (0.5, 0.2, 0.6)).get_label()
+    assert cut_off(figure) == []
+    with pytest.raises(InputError, match="cannot be drawn"):
+        draw_intervals(3)
+
+
+def test_the_explorer_draws_what_its_sliders_say():
+    explorer = explore_intervals()
+    before = explorer.picture.value
+    explorer.controls["correlation"].value = 0.5
+    assert "true rank correlation is 0.5" in explorer.picture.value
+    assert explorer.picture.value != before
+
+
+@pytest.mark.parametrize("draw", [draw_parallel, draw_slices, draw_correlations, draw_pruning])
+def test_nothing_to_draw_is_said_in_a_line(trials, draw):
+    with pytest.raises(InputError, match="nothing to draw"):
+        draw(trials.iloc[:0])

@@ -1,0 +1,407 @@
+"""What a search for hyper-parameters has found: its trials side by side, one number at a time, and how sure it is."""
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from transformer_lab.electives.search import HYPER_PARAMETERS, importance
+from transformer_lab.electives.search_statistics import correlation_interval, expected_best
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from transformer_lab.plots.explorer import Explorer
+
+DARK, ORANGE, PALE, GREY = "#08519c", "#d95f02", "#c6dbef", "0.6"
+NAMES = {
+    "n_heads": "heads",
+    "n_layers": "layers",
+    "peak_rate": "peak rate",
+    "max_tokens": "tokens a batch",
+    "dropout": "dropout",
+    "label_smoothing": "smoothing",
+}
+BY_FACTORS = {"n_heads", "peak_rate", "max_tokens"}  # drawn on a logarithmic scale
+MARKS = {"complete": "o", "pruned": "v", "diverged": "X"}
+
+Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float, float]]
+
+
+def judged(trials: "DataFrame") -> "DataFrame":
+    """The trials that have a BLEU, as whose rows the pictures here are drawn.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = trials.dropna(subset="bleu")
+    if found.empty:
+        raise InputError("no trial has a BLEU yet: there is nothing to draw")
+    return found
+
+
+def draw_parallel(trials: "DataFrame") -> "Figure":
+    """Parallel coordinates: one line a trial, through its six numbers to its BLEU.
+
+    Args:
+        trials: The table of a search (`transformer_lab.electives.search.Results.trials`).
+
+    Raises:
+        InputError: No trial has a BLEU.
+    """
+    import seaborn as sns
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    found = judged(trials).sort_values("bleu")  # the best are drawn last, on top
+    best = found.iloc[-1]
+    described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
+    figure = new_picture(
+        f"{len(found)} trials, each a line through its heads, layers, peak rate, tokens a batch, dropout and smoothing "
+        f"to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
+        10.5,
+        3.8,
+    )
+    axes = figure.subplots()
+    columns = [*HYPER_PARAMETERS, "bleu"]
+    ends = {name: _ends(found, name) for name in columns}
+    colours = ScalarMappable(Normalize(0, max(found["bleu"].max(), 1)), sns.color_palette("cividis_r", as_cmap=True))
+    for _, trial in found.iterrows():
+        heights = [_height(trial[name], *ends[name]) for name in columns]
+        finished = trial["state"] == "complete"
+        look = {"linestyle": "-" if finished else ":", "linewidth": 1.6 if finished else 1.0}
+        axes.plot(range(len(columns)), heights, color=colours.to_rgba(trial["bleu"]), **look)
+    for place, name in enumerate(columns):
+        axes.axvline(place, color="0.4", linewidth=0.8, zorder=0)
+        low, high, _ = ends[name]
+        for height, end, side in ((0, low, "top"), (1, high, "bottom")):
+            written = f"{end:.3g}" if end < 1000 else f"{end:.0f}"
+            axes.text(place, height + (0.04 if height else -0.04), written, ha="center", va=side, fontsize=9)
+    axes.set_xticks(range(len(columns)), [NAMES.get(name, "BLEU") for name in columns])
+    axes.tick_params(axis="x", length=0, pad=12)
+    axes.set(ylim=(-0.15, 1.15), yticks=[], title="A line is a trial; dotted: pruned, or diverged")
+    axes.spines[["top", "right", "bottom", "left"]].set_visible(False)
+    figure.colorbar(colours, ax=axes, label="BLEU", fraction=0.03)
+    return figure
+
+
+def draw_slices(trials: "DataFrame") -> "Figure":
+    """BLEU against each of the six numbers.
+
+    Raises:
+        InputError: No trial has a BLEU.
+    """
+    import seaborn as sns
+
+    found = judged(trials)
+    counts = ", ".join(f"{count} {state}" for state, count in found["state"].value_counts().items())
+    figure = new_picture(
+        f"BLEU of {len(found)} trials ({counts}) against each of heads, layers, peak rate, tokens a batch, dropout and "
+        f"smoothing. It goes from {found['bleu'].min():.1f} to {found['bleu'].max():.1f}.",
+        10.5,
+        5,
+    )
+    colours = {"complete": DARK, "pruned": "#6baed6", "diverged": ORANGE}
+    for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
+        sns.scatterplot(
+            found,
+            x=name,
+            y="bleu",
+            hue="state",
+            style="state",
+            hue_order=list(MARKS),
+            style_order=list(MARKS),
+            palette=colours,
+            markers=MARKS,
+            s=55,
+            ax=axes,
+            legend=index == 2,
+        )
+        _scale(axes, found, name)
+        axes.set(xlabel=NAMES[name], ylabel="BLEU")
+        axes.set_ylim(bottom=-0.04 * max(found["bleu"].max(), 1))  # a mark at 0 is drawn whole
+        _tidy(axes)
+        if index == 2:
+            axes.legend(frameon=False, fontsize=9, title=None)
+    return figure
+
+
+def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
+    """How much each number decides whether a trial is among the best quarter (PED-ANOVA), beside mere chance.
+
+    Args:
+        trials: The table of a search, with at least 8 trials that have a BLEU.
+        shuffles: How often the BLEUs are dealt out anew, for the grey bars.
+
+    Raises:
+        InputError: There are fewer than 8 trials.
+    """
+    import seaborn as sns
+
+    table = importance(trials, shuffles)
+    table["label"] = table["name"].map(NAMES)
+    beyond = list(table.loc[table["importance"] > table["by_chance"], "label"])
+    figure = new_picture(
+        "The importance of each number, greatest first: "
+        + ", ".join(
+            f"{row.label} {row.importance:.2f} (by chance up to {row.by_chance:.2f})" for row in table.itertuples()
+        )
+        + f". Beyond chance: {', '.join(beyond) or 'none'}.",
+        8,
+        3,
+    )
+    axes = figure.subplots()
+    sns.barplot(table, x="by_chance", y="label", color="0.85", width=0.8, ax=axes, label="by chance: 95 % of shuffles")
+    sns.barplot(table, x="importance", y="label", color=DARK, width=0.35, ax=axes, label="as measured")
+    axes.set(xlabel="importance for being among the best quarter (PED-ANOVA)", ylabel="")
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    _tidy(axes, "x")
+    return figure
+
+
+def draw_correlations(trials: "DataFrame", interval: Interval = correlation_interval) -> "Figure":
+    """How each number goes with BLEU: rank correlations with their 95 % intervals.
+
+    Args:
+        trials: The table of a search.
+        interval: As `correlation_interval`: yours, to see what it gives.
+
+    Raises:
+        InputError: No trial has a BLEU.
+    """
+    found = judged(trials)
+    rows = []
+    for name in HYPER_PARAMETERS:
+        try:
+            rows.append((NAMES[name], *interval(list(found[name]), list(found["bleu"]))))
+        except ValueError:  # it never changed
+            rows.append((NAMES[name], math.nan, math.nan, math.nan))
+    figure = new_picture(
+        f"Rank correlations with BLEU over {len(found)} trials, and 95 % intervals: "
+        + ", ".join(f"{label} {r:+.2f} from {low:+.2f} to {high:+.2f}" for label, r, low, high in rows)
+        + ".",
+        8,
+        3.2,
+    )
+    axes = figure.subplots()
+    for place, (_, correlation, low, high) in enumerate(rows):
+        sure = low * high > 0
+        axes.plot([low, high], [place, place], color=DARK if sure else GREY, linewidth=3, solid_capstyle="round")
+        axes.plot(correlation, place, "o" if sure else "D", color=DARK if sure else GREY, markersize=8)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [row[0] for row in rows])
+    axes.invert_yaxis()
+    axes.set(
+        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(found)} trials, 95 % interval; grey: could be none"
+    )
+    _tidy(axes, "x")
+    return figure
+
+
+def draw_pruning(trials: "DataFrame") -> "Figure":
+    """The BLEU of each trial after each epoch, and where trials were stopped.
+
+    Raises:
+        InputError: No trial has finished an epoch.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    begun = trials[trials["curve"].map(len) > 0]
+    if begun.empty:
+        raise InputError("no trial has finished an epoch yet: there is nothing to draw")
+    pruned = begun[begun["state"] == "pruned"]
+    spared = sum(begun["epochs"].max() - pruned["epochs"])
+    figure = new_picture(
+        f"The BLEU after each epoch of {len(begun)} trials. {len(pruned)} were pruned, which has spared {spared} of "
+        f"{begun['epochs'].max() * len(begun)} epochs.",
+        7.5,
+        3.4,
+    )
+    axes = figure.subplots()
+    for _, trial in begun.iterrows():
+        stopped = trial["state"] == "pruned"
+        epochs = range(1, len(trial["curve"]) + 1)
+        look = {"color": "#6baed6", "linestyle": ":"} if stopped else {"color": DARK, "linewidth": 1.2}
+        axes.plot(epochs, trial["curve"], **look)
+        axes.plot(epochs[-1], trial["curve"][-1], "v" if stopped else "o", color=look["color"], markersize=6)
+    axes.plot([], [], "-o", color=DARK, label="to the end")
+    axes.plot([], [], ":v", color="#6baed6", label=f"pruned: {spared} epochs spared")
+    axes.set(xlabel="epoch", ylabel="validation BLEU")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False)
+    _tidy(axes)
+    return figure
+
+
+def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
+    """The finalists with new seeds, beside the BLEU for which they were chosen.
+
+    Args:
+        trials: The table of a search.
+        finalists: The table of its finalists.
+
+    Raises:
+        InputError: No finalist has been trained.
+    """
+    runs = finalists.dropna(subset="bleu")
+    if runs.empty:
+        raise InputError("no finalist has been trained yet: there is nothing to draw")
+    found = trials.set_index("number")["bleu"]
+    groups = {number: list(group["bleu"]) for number, group in runs.groupby("of", sort=False)}
+    words = [
+        f"trial {number} was found with {found[number]:.1f} and has a mean of {sum(bleu) / len(bleu):.1f} over "
+        f"{len(bleu)} other seeds"
+        for number, bleu in groups.items()
+    ]
+    figure = new_picture(f"The finalists: {'; '.join(words)}.", 7, 3)
+    axes = figure.subplots()
+    for place, (number, bleu) in enumerate(groups.items()):
+        axes.plot(
+            place, found[number], "*", color=ORANGE, markersize=15, label="when it was chosen" if not place else None
+        )
+        axes.plot(
+            [place + 0.15] * len(bleu),
+            bleu,
+            "o",
+            color=DARK,
+            alpha=0.8,
+            label="with other seeds" if not place else None,
+        )
+        mean = sum(bleu) / len(bleu)
+        axes.plot([place + 0.08, place + 0.22], [mean, mean], color="black", label="their mean" if not place else None)
+    axes.set_xticks([place + 0.08 for place in range(len(groups))], [f"trial {number}" for number in groups])
+    axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups)))
+    axes.legend(frameon=False, fontsize=9, loc="center right")
+    _tidy(axes)
+    return figure
+
+
+def draw_expected_best(
+    runs: Mapping[str, Sequence[float]], best: Callable[[Sequence[float], int], float] = expected_best
+) -> "Figure":
+    """What the best of n runs may be expected to reach, for n from 1 on.
+
+    Args:
+        runs: What each run has reached, by the name of the series.
+        best: As `expected_best`: yours, to see what it gives.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    longest = max(map(len, runs.values()))
+    curves = {name: [best(values, n) for n in range(1, longest + 1)] for name, values in runs.items()}
+    figure = new_picture(
+        "The expected best of n runs. "
+        + " ".join(
+            f"{name}: {curve[0]:.1f} for one run, {curve[-1]:.1f} for {longest}." for name, curve in curves.items()
+        ),
+        7,
+        3.2,
+    )
+    axes = figure.subplots()
+    for (name, curve), (colour, line) in zip(
+        curves.items(), [(DARK, "-o"), (ORANGE, "--s"), ("black", ":^")], strict=False
+    ):
+        axes.plot(range(1, longest + 1), curve, line, color=colour, markersize=4, label=name)
+    axes.set(xlabel="n runs, of which the best is reported", ylabel="expected BLEU of it")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False)
+    _tidy(axes)
+    return figure
+
+
+def draw_intervals(
+    trials: int = 20, correlation: float = 0.0, interval: Interval = correlation_interval, searches: int = 40
+) -> "Figure":
+    """Many searches in a world where we know the truth: what each of them would have reported.
+
+    Args:
+        trials: How many trials each search has, from 4.
+        correlation: The true correlation of a number with the score, between -0.95 and 0.95.
+        interval: As `correlation_interval`: yours.
+        searches: How many searches there are.
+
+    Raises:
+        InputError: One of the numbers is out of its range.
+    """
+    if trials < 4 or abs(correlation) > 0.95 or searches < 1:
+        raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
+    # Two normal variables with this Pearson correlation have the rank correlation that is asked for (Pearson 1907).
+    straight = 2 * math.sin(math.pi * correlation / 6)
+    draw, found = random.Random(trials), []
+    for _ in range(searches):
+        x = [draw.gauss(0, 1) for _ in range(trials)]
+        y = [straight * one + math.sqrt(1 - straight**2) * draw.gauss(0, 1) for one in x]
+        found.append(interval(x, y))
+    found.sort(key=lambda one: one[0])
+    missed = sum(not low <= correlation <= high for _, low, high in found)
+    figure = new_picture(
+        f"{searches} searches of {trials} trials each, where the true rank correlation is {correlation:g}. They find "
+        f"correlations from {found[0][0]:.2f} to {found[-1][0]:.2f}; {missed} of the intervals miss the truth.",
+        8,
+        3.4,
+    )
+    axes = figure.subplots()
+    for place, (middle, low, high) in enumerate(found):
+        holds = low <= correlation <= high
+        axes.plot([place, place], [low, high], color="#6baed6" if holds else ORANGE, linewidth=3 if holds else 4)
+        axes.plot(place, middle, "o" if holds else "X", color=DARK if holds else "black", markersize=4 if holds else 7)
+    axes.axhline(correlation, color="black", linewidth=1.2)
+    axes.set(
+        ylim=(-1.05, 1.05),
+        xticks=[],
+        xlabel=f"{searches} searches of {trials} trials, by what they found",
+        ylabel="rank correlation",
+        title=f"{missed} of {searches} intervals miss the truth (line)",
+    )
+    _tidy(axes)
+    return figure
+
+
+def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
+    """`draw_intervals` with sliders for the number of trials and the truth. A cell that ends in it shows it."""
+    from ipywidgets import FloatSlider, SelectionSlider
+
+    from transformer_lab.plots.explorer import Explorer
+
+    controls = {
+        "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80], value=20, description="Trials"),
+        "correlation": FloatSlider(0.0, min=-0.9, max=0.9, step=0.1, description="Truth"),
+    }
+    return Explorer(controls, lambda **chosen: draw_intervals(**chosen, interval=interval))
+
+
+def _ends(trials: "DataFrame", name: str) -> tuple[float, float, bool]:
+    """The least and the greatest value, and whether the axis between them is logarithmic."""
+    low = 0.0 if name in ("bleu", "dropout", "label_smoothing") else trials[name].min()
+    return low, trials[name].max(), name in BY_FACTORS
+
+
+def _height(value: float, low: float, high: float, by_factors: bool) -> float:
+    """Where on its axis, from 0 to 1, a value lies."""
+    if high == low:
+        return 0.5
+    if by_factors:
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return (value - low) / (high - low)
+
+
+def _scale(axes: "Axes", trials: "DataFrame", name: str) -> None:
+    if name == "peak_rate":
+        axes.set_xscale("log")
+    elif name in BY_FACTORS:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(sorted(trials[name].unique()), [f"{value:g}" for value in sorted(trials[name].unique())])
+        axes.minorticks_off()
+    elif name == "n_layers":
+        axes.set_xticks(sorted(trials[name].unique()))
+
+
+def _tidy(axes: "Axes", grid: str = "y") -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color="0.92")
+    axes.set_axisbelow(True)
