@@ -1,7 +1,7 @@
 """What attention replaced: a recurrent encoder–decoder, with additive attention (Bahdanau et al. 2015) and without.
 
-Its translator has `config`, `encode`, `decode` and `forward(source, target)` as the Transformer has, so the same trainer,
-tokenizers, decoders and scores serve both.
+Its translator has `config`, `encode`, `decode` and `forward(source, target)` as the Transformer has, so the same
+trainer, tokenizers, decoders and scores serve both.
 """
 
 from collections.abc import Callable
@@ -118,8 +118,8 @@ class RecurrentEncoder(nn.Module):
             source: `(batch, source)`, integers, padded on the right; every sentence has a token.
 
         Returns:
-            The memory, `(batch, source, d_model)`: of each word the forward state, which has read from the first word to
-            this one, and beside it the backward state, which has read from the last. Where padding is, zeros.
+            The memory, `(batch, source, d_model)`: of each word the forward state, which has read from the first word
+            to this one, and beside it the backward state, which has read from the last. Where padding is, zeros.
         """
         lengths = (source != self.pad_id).sum(dim=1)  # (batch,)
         x = self.dropout(self.embedding(source))  # (batch, source, d_model)
@@ -154,8 +154,8 @@ class AttentionDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Read one token of each sentence.
 
-        The state from before it asks the memory; the cell makes the next state of the token's embedding and the context;
-        `w_o` sees the new state, the context and the embedding, in this order.
+        The state from before it asks the memory; the cell makes the next state of the token's embedding and the
+        context, side by side; `w_o` sees the new state, the context and the embedding, in this order.
 
         Args:
             token: `(batch,)`, integers.
@@ -249,9 +249,14 @@ class IncrementalRecurrentDecoder:
         self.states = self.decoder.first_state(self.memory)[:, None]  # (sentences, hypotheses, d_model)
 
     def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Feed the next token of each hypothesis, `(sentences, hypotheses)`; `(sentences, hypotheses, d_model)` comes out.
+        """Feed the next token of each hypothesis, and get what the output layer takes.
 
-        The mask over earlier tokens has nothing to hide: they are in the state.
+        Args:
+            tokens: `(sentences, hypotheses)`, integers.
+            mask: over earlier tokens. It has nothing to hide here: they are in the state.
+
+        Returns:
+            `(sentences, hypotheses, d_model)`.
         """
         n = tokens.size(1)
         memory, source_mask, keys = (x.repeat_interleave(n, dim=0) for x in (self.memory, self.mask, self.keys))

@@ -44,8 +44,8 @@ def full_preset(epochs: int) -> Preset:
     The recurrent models have no bfloat16 here, so nobody has.
     """
     return replace(
-        find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32", validate_every=epochs,
-        average=1, beam_size=1,
+        find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32",
+        validate_every=epochs, average=1, beam_size=1,
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ class ScriptedModel(nn.Module):
         training: the mode it starts in.
     """
 
-    def __init__(self, scripts: dict[int, list[int]], lost: int, after: int, vocab: int, pad_id: int = 0, bos_id: int = 1,
-                 eos_id: int = 2, training: bool = False) -> None:  # fmt: skip
+    def __init__(self, scripts: dict[int, list[int]], lost: int, after: int, vocab: int, pad_id: int = 0,
+                 bos_id: int = 1, eos_id: int = 2, training: bool = False) -> None:  # fmt: skip
         super().__init__()
         self.config = SimpleNamespace(pad_id=pad_id, bos_id=bos_id, eos_id=eos_id, target_vocab=vocab, max_length=64)
         self.scripts, self.lost, self.after = scripts, lost, after

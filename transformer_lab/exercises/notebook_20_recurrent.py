@@ -112,8 +112,8 @@ def zero(weights, mask):
     return weights.masked_fill(~mask, 0.0)
 
 
-def additive_with(combine=lambda q, k: q + k, squash=torch.tanh, score=lambda layer, hidden: layer.v(hidden).squeeze(-1),
-                  axis=-1, mask_scores=lowest, mask_weights=zero, summed=lambda memory, keys: memory,
+def additive_with(combine=lambda q, k: q + k, squash=torch.tanh,
+                  score=lambda layer, hidden: layer.v(hidden).squeeze(-1), axis=-1, mask_scores=lowest, mask_weights=zero, summed=lambda memory, keys: memory,
                   give=lambda context, weights: (context, weights), project=lambda layer, memory, keys:
                   layer.w_k(memory) if keys is None else keys):  # fmt: skip
     """Additive attention with one thing done in another way."""
@@ -492,8 +492,8 @@ RECURRENT_ENCODER = Exercise(
         Misconception(
             "padding_read",
             encoder_by(encoder_reading_padding),
-            "The GRU reads the padding as if it were words. The backward direction begins there, so the states of every "
-            "real word depend on how far the sentence was padded. Pack the batch by its lengths: "
+            "The GRU reads the padding as if it were words. The backward direction begins there, so the states of "
+            "every real word depend on how far the sentence was padded. Pack the batch by its lengths: "
             "`pack_padded_sequence`.",
         ),
         Misconception(
@@ -554,8 +554,8 @@ RECURRENT_ENCODER = Exercise(
         Misconception(
             "full_width",
             EncoderOfFullWidth,
-            "The states of the GRU have the full width d_model. Two directions side by side would then have twice that, "
-            "and one alone knows nothing of the words to come (section 3.2): `nn.GRU(d_model, d_model // 2, …, "
+            "The states of the GRU have the full width d_model. Two directions side by side would then have twice "
+            "that, and one alone knows nothing of the words to come (section 3.2): `nn.GRU(d_model, d_model // 2, …, "
             "bidirectional=True)`.",
         ),
         Misconception(

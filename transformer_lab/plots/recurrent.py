@@ -1,6 +1,7 @@
 """Pictures of a recurrent translator: how its parts hang together, what it looks at, how it fares with length."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +38,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
         _box(axes, place, f"$h_{number}$", "#deebf7")
         axes.text(place[0], -0.75, word, ha="center", fontsize=11)
         axes.annotate("", place, (place[0], -0.6), arrowprops={"arrowstyle": "-|>", "color": "0.45", "shrinkB": 11})
-    for left, right in zip(encoder, encoder[1:], strict=False):
+    for left, right in pairwise(encoder):
         axes.annotate("", (right[0], 0.1), (left[0], 0.1), arrowprops=arrow)
         axes.annotate("", (left[0], -0.1), (right[0], -0.1), arrowprops=arrow)
     for number, place in enumerate(decoder):
@@ -45,7 +46,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
         if number:
             axes.text(place[0], 3.75, target[number - 1], ha="center", fontsize=11)
             axes.annotate("", (place[0], 3.7), place, arrowprops={"arrowstyle": "-|>", "color": "0.45", "shrinkA": 11})
-    for left, right in zip(decoder, decoder[1:], strict=False):
+    for left, right in pairwise(decoder):
         axes.annotate("", right, left, arrowprops=arrow)
     axes.annotate("", decoder[0], encoder[0], arrowprops=arrow | {"linestyle": ":"})
     context = ((decoder[1][0] + decoder[2][0]) / 2, 1.9)

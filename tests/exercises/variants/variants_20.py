@@ -1,7 +1,5 @@
 """Right answers to notebook 20 in other styles."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -237,10 +235,9 @@ def decode_with_padding(model, source, max_length):
     memory, mask = model.encode(source)
     state, token = model.decoder.first_state(memory), source.new_full((len(source),), config.bos_id)
     tokens, finished = [], torch.zeros(len(source), dtype=torch.bool)
-    scores = torch.full((len(source),), -math.inf)
     for _ in range(max_length):
         output, state = model.decoder.step(token, state, memory, mask[:, 0])
-        scores, best = model.output(output).max(dim=-1)
+        best = model.output(output).max(dim=-1).indices
         token = torch.where(finished, config.pad_id, best)
         finished = finished | (token == config.eos_id)
         tokens.append(token)
