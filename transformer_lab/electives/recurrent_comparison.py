@@ -1,5 +1,6 @@
 """A recurrent translator and a Transformer side by side: the same tokens, the same updates, the same scores."""
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
@@ -119,6 +120,12 @@ def train_and_measure(
         "bleu_on_training_sentences": round(seen.bleu, 2),
         "examples": list(zip(sources[:5], translations[:5], references[:5], strict=True)),
     }
+
+
+def recorded_comparison() -> dict[str, Any] | None:
+    """What `benchmarks/recurrent.py` has written into this copy of the course, or nothing if it was never run."""
+    path = Path(__file__).resolve().parents[2] / "results" / "recurrent.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:

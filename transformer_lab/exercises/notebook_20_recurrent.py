@@ -113,9 +113,10 @@ def zero(weights, mask):
 
 
 def additive_with(combine=lambda q, k: q + k, squash=torch.tanh,
-                  score=lambda layer, hidden: layer.v(hidden).squeeze(-1), axis=-1, mask_scores=lowest, mask_weights=zero, summed=lambda memory, keys: memory,
-                  give=lambda context, weights: (context, weights), project=lambda layer, memory, keys:
-                  layer.w_k(memory) if keys is None else keys):  # fmt: skip
+                  score=lambda layer, hidden: layer.v(hidden).squeeze(-1), axis=-1, mask_scores=lowest,
+                  mask_weights=zero, summed=lambda memory, keys: memory,
+                  give=lambda context, weights: (context, weights),
+                  project=lambda layer, memory, keys: layer.w_k(memory) if keys is None else keys):  # fmt: skip
     """Additive attention with one thing done in another way."""
 
     class Attention(AdditiveAttention):
