@@ -186,13 +186,13 @@ ADDITIVE_ATTENTION = Exercise(
     misconceptions=[
         Misconception(
             "query_ignored",
-            additive_with(combine=lambda q, k: k + 0 * q),
+            additive_with(combine=lambda q, k: k.expand(-1, q.size(1), -1, -1)),
             "The scores are made of the memory alone: the encoder's words attend to themselves, and whoever asks gets "
             "the same context at every step. The query has to be in the sum, inside the tanh: `w_q(query) + keys`.",
         ),
         Misconception(
             "query_alone",
-            additive_with(combine=lambda q, k: q + 0 * k),
+            additive_with(combine=lambda q, k: q.expand(-1, -1, k.size(2), -1)),
             "The scores are made of the query alone, so every word of the source gets the same. Both have to be in the "
             "sum, inside the tanh: `w_q(query) + keys`.",
         ),
