@@ -75,7 +75,15 @@ class ScriptedDecoder(nn.Module):
     def step(
         self, token: Tensor, state: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As `AttentionDecoder.step`; the output is the logits."""
+        """As `AttentionDecoder.step`; the output is the logits.
+
+        Raises:
+            ValueError: the token or the mask has another shape than a real decoder takes.
+        """
+        if token.dim() != 1:
+            raise ValueError(f"the tokens have shape {tuple(token.shape)}, but must be (batch,): one for each sentence")
+        if mask is not None and mask.dim() != 3:
+            raise ValueError(f"the mask has shape {tuple(mask.shape)}, but must be (batch, 1, source)")
         (model,) = self.model
         model.steps += 1
         model.with_gradients |= torch.is_grad_enabled()

@@ -134,6 +134,14 @@ def additive_with(combine=lambda q, k: q + k, squash=torch.tanh,
     return Attention
 
 
+class AttentionWithBiases(AdditiveAttention):
+    def __init__(self, d_query, d_memory, d_attention):
+        super().__init__(d_query, d_memory, d_attention)
+        self.w_q = nn.Linear(d_query, d_attention)
+        self.w_k = nn.Linear(d_memory, d_attention)
+        self.v = nn.Linear(d_attention, 1, bias=False)
+
+
 class AttentionThroughNumpy(AdditiveAttention):
     def forward(self, query, memory, mask=None, keys=None):
         context, weights = super().forward(query, memory, mask, keys)
@@ -285,6 +293,12 @@ ADDITIVE_ATTENTION = Exercise(
             additive_with(mask_scores=lambda scores, mask: scores.masked_fill(~mask, float("-inf")), mask_weights=None),
             "Where a query may attend to nothing, all its scores are minus infinity and the softmax divides 0 by 0: "
             "NaN. Fill with `torch.finfo(scores.dtype).min`, then set hidden weights to 0.",
+        ),
+        Misconception(
+            "bias_of_the_keys",
+            AttentionWithBiases,
+            "`w_k` has a bias. It is added to that of `w_q`, so one of the two is enough, and the paper has none here: "
+            "`nn.Linear(d_memory, d_attention, bias=False)`.",
         ),
         Misconception(
             "no_gradient",
