@@ -227,8 +227,7 @@ class RecurrentTranslator(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """`(batch, source)` and `(batch, target)` to `(batch, target, vocab)`. The caller shifts the target."""
-        memory, source_mask = self.encode(source)
-        return self.decode(target, memory, source_mask)
+        return self.decode(target, *self.encode(source))
 
     def incremental_decoder(self, source: Tensor) -> "IncrementalRecurrentDecoder":
         """What the package's decoders go forward with: no cache, because the state is all that there is to keep."""

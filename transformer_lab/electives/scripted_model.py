@@ -39,8 +39,15 @@ class ScriptedModel(nn.Module):
         return source[:, :, None].double(), (source != self.config.pad_id)[:, None, None]
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """`(batch, target)` to `(batch, target, vocab)`."""
-        return self.decoder(target, memory, source_mask[:, 0])
+        """`(batch, target)` to `(batch, target, vocab)`: the whole prefix at every position, and it counts as steps."""
+        self.steps += target.size(1)
+        self.with_gradients |= torch.is_grad_enabled()
+        words = memory[:, :, 0].long()  # (batch, source)
+        answers = [
+            [self.answer(row[: end + 1], one[mask[0, 0]].tolist()) for end in range(len(row))]
+            for row, one, mask in zip(target.tolist(), words, source_mask, strict=True)
+        ]
+        return nn.functional.one_hot(torch.tensor(answers), self.config.target_vocab).double()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return self.decode(target, *self.encode(source))
@@ -98,10 +105,3 @@ class ScriptedDecoder(nn.Module):
             in_sight = [word for word, visible in zip(words, seen, strict=True) if visible]
             answers.append(model.answer(read, in_sight) if count < self.room else model.after)
         return nn.functional.one_hot(torch.tensor(answers), model.config.target_vocab).double(), state
-
-    def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
-        state, outputs = self.first_state(memory), []
-        for token in target.unbind(dim=1):
-            output, state = self.step(token, state, memory, mask)
-            outputs.append(output)
-        return torch.stack(outputs, dim=1)
