@@ -24,6 +24,7 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "scaled_dot_product_attention": (
         ("model/seam.py", "fused_attention", ()),
         ("training/fast.py", "short_attention", ()),
+        ("electives/recurrent.py", "AdditiveAttention", ("forward",)),
     ),
     "MultiHeadAttention": (
         ("decoding/incremental.py", "CachedAttention", ("step",)),
@@ -41,7 +42,10 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("training/fast.py", "FastGradients", ("backward",)),
         ("training/steps.py", "update_weights", ()),
     ),
-    "greedy_decode": (("decoding/incremental.py", "cached_greedy_decode", ()),),
+    "greedy_decode": (
+        ("decoding/incremental.py", "cached_greedy_decode", ()),
+        ("electives/recurrent.py", "recurrent_greedy_decode", ()),
+    ),
     "beam_search": (("decoding/incremental.py", "cached_beam_search", ()),),
     "CachedAttention": (
         ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),

@@ -6,6 +6,7 @@ paper's; this file reads its parts from outside, by their names.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -182,12 +183,24 @@ class IncrementalDecoder:
         final_norm = getattr(model.decoder, "norm", None)
         return x if final_norm is None else normalize(final_norm, x)
 
+    def follow(self, parents: Tensor) -> None:
+        """Hypotheses have changed places: hypothesis i goes on from `parents[:, i]`. Here the mask alone says so."""
+
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, `(sentences,)` integers."""
         self.source_mask = self.source_mask[sentences]
         for layer in self.layers:
             layer.self_attention.reorder(sentences)
             layer.cross_attention.reorder(sentences)
+
+
+def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
+    """An `IncrementalDecoder` for the model, or what the model's own `incremental_decoder(source)` gives if it has one.
+
+    Other architectures keep other things from step to step. Theirs has `step`, `follow` and `keep`, as here.
+    """
+    own = getattr(model, "incremental_decoder", None)
+    return IncrementalDecoder(model, source) if own is None else own(source)
 
 
 def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | Tensor) -> list[list[int]]:
@@ -204,7 +217,7 @@ def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | T
     config = model.config
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
-        decoder = IncrementalDecoder(model, source)
+        decoder = incremental_decoder(model, source)
         sentences = torch.arange(len(source), device=source.device)  # those that go on, by their place in the batch
         limits = torch.as_tensor(max_length, device=source.device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, 1)
@@ -246,7 +259,7 @@ def cached_beam_search(
     config, device = model.config, source.device
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
-        decoder = IncrementalDecoder(model, source)
+        decoder = incremental_decoder(model, source)
         sentences = torch.arange(len(source), device=device)  # those that go on, by their place in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
@@ -274,6 +287,7 @@ def cached_beam_search(
             scores, chosen = candidates.topk(min(beam_size, candidates.size(1)))  # (sentences, beam)
             newest = children.flatten(1).gather(1, chosen)
             parents = chosen // n_children
+            decoder.follow(parents)
             lengths = torch.where(finished.gather(1, parents), lengths.gather(1, parents), step)
             finished = (newest == config.eos_id) | (scores == -torch.inf)
             rows = torch.arange(len(newest), device=device)[:, None]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from transformer_lab.data.batches import Batch
-from transformer_lab.model import LayerNorm, attending_modules
+from transformer_lab.model import LayerNorm
 from transformer_lab.training.loss import shift_target
 
 
@@ -153,8 +153,9 @@ class FastGradients:
         modules_at_home = {type(module).__module__.rpartition(".")[0] for module in model.modules()}
         self.has_foreign_parts = not modules_at_home <= {"torch.nn.modules", "transformer_lab.model"}
         replace_modules(self.copy)
-        for module in attending_modules(self.copy).values():
-            module.attend = short_attention
+        for module in self.copy.modules():
+            if hasattr(module, "attend"):
+                module.attend = short_attention
         self.copy.train()
 
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:

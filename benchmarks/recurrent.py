@@ -1,0 +1,119 @@
+"""GRU with attention, GRU without, and a Transformer of the same size, on the same tokens with the same updates.
+
+    python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
+
+The number of epochs is the greatest for which all trainings together take about so many minutes on this machine; it is
+measured before they begin, or given. Every model is trained by the course's trainer in float32 and translates the test
+sentences of 2016 greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training sentences, seconds of
+training per epoch, and the heat maps of two sentence pairs. `--corpus captions` is a run of seconds, to try it out.
+"""
+
+import argparse
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from environment import describe_machine
+
+from transformer_lab.data import Corpus, load_corpus
+from transformer_lab.data.batches import bucketed_batches
+from transformer_lab.data.tokenizers import train_tokenizer
+from transformer_lab.electives.recurrent_comparison import (
+    ATTENTION,
+    TRANSFORMER,
+    Contender,
+    contenders,
+    full_preset,
+    heat_maps,
+    train_and_measure,
+)
+from transformer_lab.training.distributed import Processes
+from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.steps import build_optimizer, update_weights
+from transformer_lab.training.trainer import encode_pairs, new_model
+
+RESULT = Path(__file__).resolve().parent.parent / "results" / "recurrent.json"
+SHOWN = (0, 7)  # test pairs whose heat maps are kept
+BESIDES = 1.25  # validation, saving and translating, beside the updates
+
+
+def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12) -> float:
+    """What an epoch's updates take, from some of its batches."""
+    preset = contender.preset
+    pairs = corpus.train[: preset.train_limit]
+    tokenizer = train_tokenizer(preset.tokenizer, pairs, vocab_size=preset.vocab_size)
+    encoded = encode_pairs(tokenizer, pairs, "training", preset)
+    shuffle = torch.Generator().manual_seed(0)
+    batches = bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
+    model = new_model(preset, tokenizer, contender.build_model)
+    optimizer, fast = build_optimizer(model, preset), FastGradients(model, torch.float32)
+    for number, batch in enumerate(batches[: updates + 2]):
+        if number == 2:  # the first two touch memory
+            start = time.perf_counter()
+        update_weights(model, [batch], optimizer, preset, torch.float32, Processes(), fast)
+    return (time.perf_counter() - start) / updates * len(batches)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--corpus", default="multi30k")
+    parser.add_argument("--minutes", type=float, default=20, help="of all trainings together")
+    parser.add_argument("--epochs", type=int, help="of each model, in the place of --minutes")
+    parser.add_argument("--train-limit", type=int, help="take only the first so many training pairs")
+    parser.add_argument("--width", type=int, default=192, help="d_model of the recurrent models")
+    parser.add_argument("--peak-rate", type=float, default=2e-3, help="of the recurrent models")
+    parser.add_argument("--output", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+
+    corpus = load_corpus(arguments.corpus, data_dir=arguments.data_dir)
+
+    def lined_up(epochs: int) -> list[Contender]:
+        preset = replace(full_preset(epochs), corpus=arguments.corpus, train_limit=arguments.train_limit)
+        return contenders(preset, arguments.width, arguments.peak_rate)
+
+    epochs = arguments.epochs
+    if epochs is None:
+        seconds = {contender.name: seconds_of_an_epoch(contender, corpus) for contender in lined_up(1)}
+        epochs = max(1, int(60 * arguments.minutes / (BESIDES * sum(seconds.values()))))
+        print(f"an epoch of all takes about {sum(seconds.values()):.0f} s: {epochs} epochs", flush=True)
+    results, translators = {}, {}
+    with TemporaryDirectory() as scratch:
+        for number, contender in enumerate(lined_up(epochs)):
+            name, folder = contender.name, Path(scratch, str(number))
+            translators[name], results[name] = train_and_measure(
+                contender, folder, corpus, 1000, arguments.data_dir, quiet=False
+            )
+            one = results[name]
+            print(
+                f"{name:24} {one['parameters']:>9,} parameters, {one['seconds_per_epoch']:6.1f} s an epoch, "
+                f"BLEU {one['bleu']:5.2f} on test, {one['bleu_on_training_sentences']:5.2f} on training sentences",
+                flush=True,
+            )
+    maps = [heat_maps(translators[ATTENTION], translators[TRANSFORMER], *corpus.test[index]) for index in SHOWN]
+    last = lined_up(epochs)
+    command = "python benchmarks/recurrent.py " + (
+        f"--epochs {arguments.epochs}" if arguments.epochs else f"--minutes {arguments.minutes:g}"
+    )
+    result = {
+        "what": "three recurrent translators and a Transformer of about the same size on the same tokens and updates, "
+        "float32, greedy, test sentences of 2016",
+        "command": command,
+        "corpus": arguments.corpus,
+        "epochs": epochs,
+        "models": results,
+        "heat_maps": maps,
+        "preset_of_the_transformer": asdict(last[-1].preset),
+        "preset_of_the_recurrent_models": asdict(last[0].preset),
+        "machine": describe_machine(),
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"written: {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()
