@@ -2,7 +2,7 @@
 
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch, token_batches
 from transformer_lab.data.byte_pairs import apply_bpe, learn_bpe
-from transformer_lab.data.corpora import Corpus, find_multi30k, load_corpus
+from transformer_lab.data.corpora import Corpus, TextCorpus, find_multi30k, load_corpus, load_text
 from transformer_lab.data.tokenizers import BpeTokenizer, SpacyTokenizer, Tokenizer, load_tokenizer, train_tokenizer
 from transformer_lab.data.vocabulary import build_vocabulary
 
@@ -11,6 +11,7 @@ __all__ = [
     "BpeTokenizer",
     "Corpus",
     "SpacyTokenizer",
+    "TextCorpus",
     "Tokenizer",
     "apply_bpe",
     "bucketed_batches",
@@ -18,6 +19,7 @@ __all__ = [
     "find_multi30k",
     "learn_bpe",
     "load_corpus",
+    "load_text",
     "load_tokenizer",
     "pad_batch",
     "token_batches",
