@@ -55,6 +55,8 @@ class LanguageModel(nn.Module):
         for weight in self.encoder.parameters():  # nn.TransformerEncoder copies the layer: all begin with its values
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
+        for table in (self.embedding, self.positions):
+            nn.init.normal_(table.weight, std=0.02)  # as Radford et al.; torch's own 1.0 learns far more slowly
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """The logits of the token that follows each position.

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.electives.language_model import (

@@ -25,7 +25,7 @@ def pairs_by_lists(tokens, length):
 
 
 def pairs_by_index(tokens, length):
-    starts = torch.arange(0, len(tokens) - length, length)
+    starts = torch.arange(0, max(len(tokens) - length, 0), length)
     if len(starts) == 0:
         raise ValueError("no window")
     places = starts[:, None] + torch.arange(length)
