@@ -1052,11 +1052,25 @@ def writes_greedily(subject, table, prompt, count):
 
 
 def reader_inputs(draw: Draw, max_length: int, prompt: int, count: int) -> dict:
-    """A `LanguageModel` of two layers, which reads all that stands before, and a prompt."""
+    """A `LanguageModel` of two layers and a prompt, for which each mistake in reading writes a text of its own."""
     arguments = {"vocab_size": 9, "d_model": 4, "n_heads": 2, "n_layers": 2, "d_ff": 6, "max_length": max_length}
-    weights = draw.weights(LanguageModel(*arguments.values()), scale=2.0)
-    prompt = draw.integers(prompt, low=0, high=8)
-    return {"arguments": arguments, "weights": weights, "prompt": prompt, "count": count}
+    mistakes = [{"mask": mask_without_hiding}, {"mask": mask_of_this_course}, {"reads": the_newest}, {"position": 0}]
+    if prompt + count > max_length + 1:
+        mistakes.append({"reads": the_first})
+    while True:
+        inputs = {
+            "arguments": arguments,
+            "weights": draw.weights(LanguageModel(*arguments.values()), scale=2.0),
+            "prompt": draw.integers(prompt, low=0, high=8),
+            "count": count,
+        }
+        texts = {tuple(reader_writes(write, **inputs).tolist()) for write in (sample, *wrong_writers(mistakes))}
+        if len(texts) == 1 + len(mistakes):
+            return inputs
+
+
+def wrong_writers(mistakes: list[dict]) -> list:
+    return [sample_with(**mistake) for mistake in mistakes]
 
 
 def reader_writes(subject, arguments, weights, prompt, count):
@@ -1210,6 +1224,22 @@ def of_all_written(written, max_length):
     return written[-max_length:]
 
 
+def the_newest(written, max_length):
+    return written[-1:]
+
+
+def the_first(written, max_length):
+    return written[:max_length]
+
+
+def mask_without_hiding(length):
+    return None
+
+
+def mask_of_this_course(length):
+    return causal_mask(length)[0, 0]
+
+
 def sample_with(mask=lambda length: ~causal_mask(length)[0, 0], reads=of_all_written, position=-1, prepare=in_order,
                 mode=evaluation_mode, generator_of=lambda given: given, appended=True, returned=None,
                 chooses=None, greedy_at_zero=True, refuses=True):  # fmt: skip
@@ -1304,12 +1334,12 @@ SAMPLE = Exercise(
     misconceptions=[
         Misconception(
             "no_mask",
-            sample_with(mask=lambda length: None),
+            sample_with(mask=mask_without_hiding),
             "There is no mask. Only the last position is read, and it may see all; but in the layers below the earlier "
             "positions now see what comes after them, which they never did in training. Hide the future when writing "
             "too.",
         ),
-        Misconception("true_for_visible", sample_with(mask=lambda length: causal_mask(length)[0, 0]), SAYS_OURS),
+        Misconception("true_for_visible", sample_with(mask=mask_of_this_course), SAYS_OURS),
         Misconception(
             "first_position",
             sample_with(position=0),
@@ -1365,7 +1395,7 @@ SAMPLE = Exercise(
         ),
         Misconception(
             "no_history",
-            sample_with(reads=lambda written, max_length: written[-1:]),
+            sample_with(reads=the_newest),
             "The model reads the newest token alone. It has no memory of its own: give it everything that stands there, "
             "up to `max_length` tokens.",
         ),
@@ -1377,7 +1407,7 @@ SAMPLE = Exercise(
         ),
         Misconception(
             "first_tokens_kept",
-            sample_with(reads=lambda written, max_length: written[:max_length]),
+            sample_with(reads=the_first),
             "The *first* `max_length` tokens are read. From then on the model sees always the same and says always the "
             "same: keep the last ones.",
         ),
