@@ -119,30 +119,35 @@ def explore_next_token(
     def ids(text: str) -> Tensor:
         return tokenizer.encode("\n" + text).to(device)[-model.max_length :]
 
-    def draw(text: str, temperature: float, top_k: int | None, top_p: float | None) -> "Figure":
+    def draw(text: str, temperature: float, top_k: int, top_p: float) -> "Figure":
         seen = ids(text)
         with evaluation_mode(model):
             logits = model(seen[None], ~causal_mask(len(seen), device)[0, 0])[0, -1]
-        return draw_next_token(logits, names, temperature, top_k, top_p, filters)
+        return draw_next_token(logits, names, temperature, *asked_for(top_k, top_p), filters)
+
+    def asked_for(top_k: int, top_p: float) -> tuple[int | None, float | None]:
+        """A slider has no place for None: there, all tokens are a k of 0 and a p of 1."""
+        return top_k or None, None if top_p == 1 else top_p
 
     controls = {
         "text": Text(text, description="Text", continuous_update=False, layout=Layout(width="98%")),
         "temperature": FloatSlider(1.0, min=0.0, max=3.0, step=0.1, description="Temperature"),
         "top_k": SelectionSlider(
-            options=[("all", None), *((str(k), k) for k in (50, 20, 10, 5, 3, 2, 1))], value=None, description="Top-k"
+            options=[("all", 0), *((str(k), k) for k in (50, 20, 10, 5, 3, 2, 1))], value=0, description="Top-k"
         ),
         "top_p": SelectionSlider(
-            options=[("all", None), *((f"{p:g}", p) for p in (0.99, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2))],
-            value=None,
+            options=[("all", 1.0), *((f"{p:g}", p) for p in (0.99, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2))],
+            value=1.0,
             description="Top-p",
         ),
     }
-    settings = [controls[name] for name in ("temperature", "top_k", "top_p")]
+    temperature, top_k, top_p = (controls[name] for name in ("temperature", "top_k", "top_p"))
 
     def button(label: str, count: int) -> Button:
         def clicked(_: Any) -> None:
             written = controls["text"].value
-            new = write(model, ids(written), count, *(setting.value for setting in settings), generator=generator)
+            settings = temperature.value, *asked_for(top_k.value, top_p.value)
+            new = write(model, ids(written), count, *settings, generator=generator)
             # A field holds one line: what comes behind a line break is a new text.
             controls["text"].value = (written + tokenizer.decode(new)).split("\n")[-1]
 
@@ -151,4 +156,4 @@ def explore_next_token(
         return made
 
     buttons = HBox([button("Draw a token", 1), button("Draw ten", 10)])
-    return Explorer(controls, draw, rows=[controls["text"], HBox(settings), buttons])
+    return Explorer(controls, draw, rows=[controls["text"], HBox([temperature, top_k, top_p]), buttons])
