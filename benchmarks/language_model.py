@@ -64,14 +64,18 @@ def train(kind: str, train_text: str, steps: int, averaged: bool = False):
     tokens, start = tokenizer.encode(train_text), time.process_time()
     records = list(train_language_model(model, tokens, steps, batch_size=16, loss=loss))
     seconds = time.process_time() - start
-    return tokenizer, model, {
-        "steps": steps,
-        "vocabulary": len(tokenizer),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "train_tokens": len(tokens),
-        "processor_seconds": round(seconds, 1),
-        "losses": [[record["step"], round(record["loss"], 4)] for record in records if record["step"] % 5 == 1],
-    }
+    return (
+        tokenizer,
+        model,
+        {
+            "steps": steps,
+            "vocabulary": len(tokenizer),
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "train_tokens": len(tokens),
+            "processor_seconds": round(seconds, 1),
+            "losses": [[record["step"], round(record["loss"], 4)] for record in records if record["step"] % 5 == 1],
+        },
+    )
 
 
 def main() -> None:

@@ -175,8 +175,8 @@ NEXT_TOKEN_PAIRS = Exercise(
         Misconception(
             "shifted_within_windows",
             pairs_by(pairs_within_windows),
-            "The windows are cut first and shifted inside, so that each has one place less, and the step from one window "
-            "to the next is never learnt. Shift the whole text first, then cut both the same way.",
+            "The windows are cut first and shifted inside, so that each has one place less, and the step from one "
+            "window to the next is never learnt. Shift the whole text first, then cut both the same way.",
         ),
         Misconception(
             "windows_of_one_more",
@@ -200,20 +200,20 @@ NEXT_TOKEN_PAIRS = Exercise(
         Misconception(
             "sliding",
             pairs_by(pairs_sliding),
-            "The windows begin at every token, so that each prediction is made `length` times over, and one pass through "
-            "the text takes `length` times as long. Here they stand one behind the other.",
+            "The windows begin at every token, so that each prediction is made `length` times over, and one pass "
+            "through the text takes `length` times as long. Here they stand one behind the other.",
         ),
         Misconception(
             "in_columns",
             pairs_by(pairs_in_columns),
-            "The text runs down the columns, not along the rows: `view(length, windows)` and a transpose put tokens side "
-            "by side that are far apart in the text. `view(windows, length)` keeps neighbours together.",
+            "The text runs down the columns, not along the rows: `view(length, windows)` and a transpose put tokens "
+            "side by side that are far apart in the text. `view(windows, length)` keeps neighbours together.",
         ),
         Misconception(
             "one_label",
             pairs_by(pairs_with_one_label),
-            "There is one label a window, the token behind it. A causal model predicts at every position, so a window of "
-            "`length` tokens asks `length` questions; with one, it learns that much more slowly.",
+            "There is one label a window, the token behind it. A causal model predicts at every position, so a window "
+            "of `length` tokens asks `length` questions; with one, it learns that much more slowly.",
         ),
         Misconception(
             "swapped",
@@ -228,14 +228,14 @@ NEXT_TOKEN_PAIRS = Exercise(
         Misconception(
             "rest_padded",
             pairs_by(pairs_with_padded_rest),
-            "The rest of the text is filled up with zeros to a whole window. Zero is a token like any other here, so the "
-            "model would learn to write it. Leave the rest out.",
+            "The rest of the text is filled up with zeros to a whole window. Zero is a token like any other here, so "
+            "the model would learn to write it. Leave the rest out.",
         ),
         Misconception(
             "a_window_too_many",
             pairs_by(pairs_with_a_window_too_many),
-            "The windows are counted from all tokens. The last one needs a token behind it as its last label: there are "
-            "`(n - 1) // length`.",
+            "The windows are counted from all tokens. The last one needs a token behind it as its last label: there "
+            "are `(n - 1) // length`.",
         ),
         Misconception(
             "no_error",
@@ -247,8 +247,8 @@ NEXT_TOKEN_PAIRS = Exercise(
     hints=[
         "Write eight tokens down in a row, and cut off windows of three. What does the last token of each window ask "
         "for? And has the last window an answer to all its questions?",
-        "n tokens have n - 1 questions, so there are `(n - 1) // length` windows. The labels are cut in the same way as "
-        "the inputs, from a text that begins one token later.",
+        "n tokens have n - 1 questions, so there are `(n - 1) // length` windows. The labels are cut in the same way "
+        "as the inputs, from a text that begins one token later.",
         "`used = windows * length`; then `tokens[:used].view(windows, length)` and "
         "`tokens[1 : used + 1].view(windows, length)`.",
     ],
@@ -388,8 +388,9 @@ def loss_that_evaluates(model, inputs, labels):
 
 
 SAYS_OURS = (
-    "The mask says True for what may be seen, as in this course. PyTorch's classes mean the opposite: there True *hides*. "
-    "So each position sees the future alone, the answer in it, and the last one sees nothing. Turn it round: `~mask`."
+    "The mask says True for what may be seen, as in this course. PyTorch's classes mean the opposite: there True "
+    "*hides*. So each position sees the future alone, the answer in it, and the last one sees nothing. Turn it "
+    "round: `~mask`."
 )
 
 
@@ -438,8 +439,8 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Misconception(
             "no_mask",
             loss_with(lambda inputs: None),
-            "There is no mask. `nn.TransformerEncoder` looks both ways, so each position sees its answer standing beside "
-            "it: the loss falls to nearly nothing, and the model cannot write a word. Hide the future.",
+            "There is no mask. `nn.TransformerEncoder` looks both ways, so each position sees its answer standing "
+            "beside it: the loss falls to nearly nothing, and the model cannot write a word. Hide the future.",
         ),
         Misconception(
             "itself_hidden",
@@ -469,8 +470,8 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Misconception(
             "last_position",
             loss_with(measure=lambda logits, labels: F.cross_entropy(logits[:, -1], labels[:, -1])),
-            "Only the last position is asked. That is how a text is continued, but in training the causal mask makes all "
-            "positions honest at once: ask each of them.",
+            "Only the last position is asked. That is how a text is continued, but in training the causal mask makes "
+            "all positions honest at once: ask each of them.",
         ),
         Misconception(
             "view_for_transpose",
@@ -492,8 +493,8 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Misconception(
             "softmax_first",
             loss_with(measure=lambda logits, labels: every_prediction(logits.softmax(dim=-1), labels)),
-            "`cross_entropy` gets probabilities. It takes logits, and applies its own softmax: with two of them the loss "
-            "can never come near 0.",
+            "`cross_entropy` gets probabilities. It takes logits, and applies its own softmax: with two of them the "
+            "loss can never come near 0.",
         ),
         Misconception(
             "summed",
@@ -548,9 +549,9 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
     hints=[
         "Three lines: a mask, the logits, one loss over all of them. What does True mean in a mask for "
         "`nn.TransformerEncoder`?",
-        "The mask is `(length, length)` and True above the diagonal: the reverse of this course's `causal_mask(length)`, "
-        "without its first two axes. `model(inputs, mask)` gives `(batch, length, vocab)`, and each of these positions "
-        "has a label.",
+        "The mask is `(length, length)` and True above the diagonal: the reverse of this course's "
+        "`causal_mask(length)`, without its first two axes. `model(inputs, mask)` gives `(batch, length, vocab)`, and "
+        "each of these positions has a label.",
         "`hidden = ~causal_mask(inputs.size(1), inputs.device)[0, 0]`, and "
         "`F.cross_entropy(logits.flatten(0, 1), labels.flatten())`.",
     ],
@@ -633,8 +634,8 @@ def top_k_of_the_first_row(logits, k):
 
 
 SAYS_ZEROS = (
-    "The logits of removed tokens are set to 0. A logit of 0 is no probability of 0: it can even be the greatest. Minus "
-    "infinity is, since e to it is 0."
+    "The logits of removed tokens are set to 0. A logit of 0 is no probability of 0: it can even be the greatest. "
+    "Minus infinity is, since e to it is 0."
 )
 SAYS_FINITE = (
     "Removed tokens get a great negative number. The docstring asks for minus infinity: its probability is exactly 0 "
@@ -920,9 +921,9 @@ TOP_P_FILTER = Exercise(
         Misconception(
             "last_one_missing",
             nucleus(lambda weights, sums, p: sums > p),
-            "The token with which the sum passes p is removed, so that less than p is left, and nothing at all where the "
-            "likeliest token alone has more than p. The nucleus is the smallest set that *reaches* p (Holtzman et al. "
-            "2020): ask what the likelier ones have together, without the token itself.",
+            "The token with which the sum passes p is removed, so that less than p is left, and nothing at all where "
+            "the likeliest token alone has more than p. The nucleus is the smallest set that *reaches* p (Holtzman et "
+            "al. 2020): ask what the likelier ones have together, without the token itself.",
         ),
         Misconception(
             "last_one_missing_but_the_first",
@@ -933,14 +934,15 @@ TOP_P_FILTER = Exercise(
         Misconception(
             "one_too_many",
             nucleus(one_more_kept),
-            "One token more than needed is kept: the mask is shifted by two places. The token with which the sum reaches "
-            "p is the last.",
+            "One token more than needed is kept: the mask is shifted by two places. The token with which the sum "
+            "reaches p is the last.",
         ),
         Misconception(
             "not_put_back",
             refusing_p(top_p_not_put_back),
-            "The mask is in the order of the sorted probabilities, the logits are in that of the tokens, and the two are "
-            "put together. Bring the mask back: `mask.scatter(-1, order, mask)`, or sort the order itself (`argsort`).",
+            "The mask is in the order of the sorted probabilities, the logits are in that of the tokens, and the two "
+            "are put together. Bring the mask back: `mask.scatter(-1, order, mask)`, or sort the order itself "
+            "(`argsort`).",
         ),
         Misconception(
             "put_back_wrongly",
@@ -951,24 +953,26 @@ TOP_P_FILTER = Exercise(
         Misconception(
             "unsorted",
             refusing_p(top_p_unsorted),
-            "The probabilities are added up in the order of the tokens. Which ones are kept then depends on how they are "
-            "numbered: sort first, likeliest in front.",
+            "The probabilities are added up in the order of the tokens. Which ones are kept then depends on how they "
+            "are numbered: sort first, likeliest in front.",
         ),
         Misconception(
             "unlikely_first",
             nucleus(right_removed, descending=False),
-            "The probabilities are added up from the smallest on, so that the unlikely tokens are kept and the likeliest "
-            "go: `descending=True`.",
+            "The probabilities are added up from the smallest on, so that the unlikely tokens are kept and the "
+            "likeliest go: `descending=True`.",
         ),
         Misconception(
             "sums_of_logits",
             nucleus(right_removed, weigh=lambda logits: logits),
-            "Logits are added up, not probabilities. They can be negative, and their sum means nothing: `softmax` first.",
+            "Logits are added up, not probabilities. They can be negative, and their sum means nothing: "
+            "`softmax` first.",
         ),
         Misconception(
             "each_against_p",
             refusing_p(lambda logits, p: logits.masked_fill(logits.softmax(dim=-1) < p, -math.inf)),
-            "Each probability by itself is compared with p. It is their sum, from the likeliest on, that has to reach p.",
+            "Each probability by itself is compared with p. It is their sum, from the likeliest on, that has "
+            "to reach p.",
         ),
         Misconception(
             "share_of_the_greatest",
@@ -1001,14 +1005,14 @@ TOP_P_FILTER = Exercise(
         Misconception(
             "one_row_only",
             refusing_p(top_p_of_one_row),
-            "`logits[order[removed]]` is right for one row. With several, the numbers of tokens are taken for numbers of "
-            "rows: use `scatter` along the last axis.",
+            "`logits[order[removed]]` is right for one row. With several, the numbers of tokens are taken for numbers "
+            "of rows: use `scatter` along the last axis.",
         ),
         Misconception(
             "first_rows_order",
             refusing_p(top_p_with_the_first_rows_order),
-            "The order of the first row is used for all. Each row has its own: `scatter(-1, order, ...)` with the whole "
-            "of it.",
+            "The order of the first row is used for all. Each row has its own: `scatter(-1, order, ...)` with the "
+            "whole of it.",
         ),
         Misconception(
             "no_error",
@@ -1019,8 +1023,8 @@ TOP_P_FILTER = Exercise(
     hints=[
         "Sort the probabilities, likeliest first, and write beside each what all *before* it have together. When is a "
         "token not needed any more?",
-        "`softmax`, `sort(descending=True)`, `cumsum`; a token goes if the sum of those before it is p already. The mask "
-        "is in sorted order then: `scatter` brings it back to the tokens.",
+        "`softmax`, `sort(descending=True)`, `cumsum`; a token goes if the sum of those before it is p already. The "
+        "mask is in sorted order then: `scatter` brings it back to the tokens.",
         "`before = probabilities.cumsum(dim=-1) - probabilities`; `removed = before >= p`; "
         "`torch.zeros_like(removed).scatter(-1, order, removed)` is the mask for `logits.masked_fill(..., -math.inf)`.",
     ],
@@ -1269,8 +1273,8 @@ def sample_with(mask=lambda length: ~causal_mask(length)[0, 0], reads=of_all_wri
 
 
 SAYS_EVAL = (
-    "The model writes in the mode it is in. In training mode dropout is on, and what it says is not what it has learnt: "
-    "`model.eval()`, or `with evaluation_mode(model):`."
+    "The model writes in the mode it is in. In training mode dropout is on, and what it says is not what it has "
+    "learnt: `model.eval()`, or `with evaluation_mode(model):`."
 )
 
 
@@ -1366,8 +1370,8 @@ SAMPLE = Exercise(
         Misconception(
             "temperature_last",
             sample_with(prepare=temperature_last),
-            "The filters come before the temperature. Then the nucleus is that of temperature 1, whatever is asked for: "
-            "divide first.",
+            "The filters come before the temperature. Then the nucleus is that of temperature 1, whatever is asked "
+            "for: divide first.",
         ),
         Misconception(
             "top_p_first",
@@ -1390,20 +1394,20 @@ SAMPLE = Exercise(
         Misconception(
             "always_greedy",
             sample_with(chooses=lambda logits: logits.argmax(keepdim=True)),
-            "The likeliest token is taken every time. That is what temperature 0 asks for; else a token is *drawn* with "
-            "its probability: `torch.multinomial`.",
+            "The likeliest token is taken every time. That is what temperature 0 asks for; else a token is *drawn* "
+            "with its probability: `torch.multinomial`.",
         ),
         Misconception(
             "no_history",
             sample_with(reads=the_newest),
-            "The model reads the newest token alone. It has no memory of its own: give it everything that stands there, "
-            "up to `max_length` tokens.",
+            "The model reads the newest token alone. It has no memory of its own: give it everything that stands "
+            "there, up to `max_length` tokens.",
         ),
         Misconception(
             "never_cut",
             sample_with(reads=lambda written, max_length: written),
-            "The text grows longer than the model can read. It has a position for `max_length` tokens: give it the last "
-            "ones, `written[-model.max_length:]`.",
+            "The text grows longer than the model can read. It has a position for `max_length` tokens: give it the "
+            "last ones, `written[-model.max_length:]`.",
         ),
         Misconception(
             "first_tokens_kept",
@@ -1425,13 +1429,14 @@ SAMPLE = Exercise(
         Misconception(
             "own_generator",
             sample_with(generator_of=lambda given: torch.Generator().manual_seed(0)),
-            "A generator of its own is made, always with the same seed: every call writes the same text. Use the one that "
-            "is given.",
+            "A generator of its own is made, always with the same seed: every call writes the same text. Use the one "
+            "that is given.",
         ),
         Misconception(
             "divides_by_zero",
             sample_with(greedy_at_zero=False),
-            "Temperature 0 divides by zero. It stands for the limit: the likeliest token, `argmax`, and nothing is drawn.",
+            "Temperature 0 divides by zero. It stands for the limit: the likeliest token, `argmax`, and "
+            "nothing is drawn.",
         ),
         Misconception(
             "list_returned",
@@ -1460,13 +1465,13 @@ SAMPLE = Exercise(
         Misconception(
             "no_error",
             sample_with(refuses=False),
-            "An empty prompt or a negative temperature is accepted. A negative temperature turns the order round, so that "
-            "the unlikeliest token comes most: raise a `ValueError`.",
+            "An empty prompt or a negative temperature is accepted. A negative temperature turns the order round, so "
+            "that the unlikeliest token comes most: raise a `ValueError`.",
         ),
     ],
     hints=[
-        "Go round `count` times: read what stands there, look at the logits of the last position, make a distribution of "
-        "them, draw a token, write it behind. What does the model need so that it computes what it did in training?",
+        "Go round `count` times: read what stands there, look at the logits of the last position, make a distribution "
+        "of them, draw a token, write it behind. What does the model need so that it computes what it did in training?",
         "`seen = written[-model.max_length:]` and the mask of the loss give `model(seen[None], hidden)[0, -1]`. "
         "Temperature 0 is `argmax`; else divide, filter, filter, `softmax`, `torch.multinomial`. All of it in "
         "`with evaluation_mode(model):`.",

@@ -61,17 +61,15 @@ def draw_next_token(
     settings += "" if top_p is None else f", top-p {top_p:g}"
     likeliest = ", ".join(f"{names[token]} {drawn_from[token]:.2f}" for token in order[:3].tolist())
     figure = new_picture(
-        f"Bars of the {len(order)} likeliest next tokens, as the model says them and as they are drawn with {settings}: "
-        f"{kept} of {len(names)} can come; the first three are {likeliest}.",
+        f"Bars of the {len(order)} likeliest next tokens, as the model says them and as they are drawn with "
+        f"{settings}: {kept} of {len(names)} can come; the first three are {likeliest}.",
         9.5,
         3.4,
     )
     axes = figure.subplots()
     places = list(range(len(order)))
     axes.bar(places, drawn_from[order].tolist(), color=DARK, label="drawn from")
-    axes.bar(
-        places, said[order].tolist(), fill=False, edgecolor=ORANGE, linewidth=1.5, label="what the model says"
-    )
+    axes.bar(places, said[order].tolist(), fill=False, edgecolor=ORANGE, linewidth=1.5, label="what the model says")
     for place, token in enumerate(order.tolist()):
         if drawn_from[token] == 0:
             axes.text(place, said[token] + 0.01, "×", ha="center", va="bottom", color="0.4")
