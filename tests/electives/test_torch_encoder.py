@@ -1,4 +1,4 @@
-"""The names of two encoders, mapped onto each other: a wrong pair would give other logits, and nobody would know why."""
+"""Two encoders' names, mapped onto each other: a wrong pair would give other logits, and nobody would know why."""
 
 import pytest
 import torch

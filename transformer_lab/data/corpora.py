@@ -141,7 +141,8 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
         raise InputError(f"{path} is a folder: give one text file, or captions")
     if not path.exists():
         raise InputError(f"no text {str(name_or_file)!r}: give captions, or an existing file")
-    text = unicodedata.normalize("NFC", _read_text(path).replace("\r\n", "\n").replace("\r", "\n")).strip("\n") + "\n"
+    text = _read_text(path).replace("\r\n", "\n").replace("\r", "\n")
+    text = unicodedata.normalize("NFC", text).strip("\n") + "\n"
     if not text.strip():
         raise InputError(f"{path} is empty: give a file with some text in it")
     if len(text) < SHORTEST_TEXT:

@@ -226,8 +226,8 @@ def train_language_model(
 ) -> Iterator[dict[str, float]]:
     """Train for `steps` batches of whole windows. Each time through the text, the windows begin elsewhere.
 
-    The rate climbs for a tenth of the steps and falls to zero; gradients are clipped at 1. The model is in training mode
-    at every step; between two of them it may be used.
+    The rate climbs for a tenth of the steps and falls to zero; gradients are clipped at 1. The model is in training
+    mode at every step; between two of them it may be used.
 
     Args:
         model: is trained in place.

@@ -12,7 +12,7 @@ from transformer_lab.errors import InputError
 
 
 class TextTokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) of a text with its white space. Without merges its tokens are characters.
+    """Byte-pair encoding (Sennrich et al. 2016) of a text with its white space. Without merges, tokens are characters.
 
     A character that was rare in the training text, or was not in it, is spelled in its UTF-8 bytes (`<0xF0>` ...): no
     token stands for "unknown", so every character has its price, and two tokenizers can be compared. A word carries its

@@ -34,7 +34,7 @@ def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
 def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
     """The weights of this course's encoder under PyTorch's names: what `nn.TransformerEncoder.load_state_dict` takes.
 
-    A last norm, which only a pre-norm encoder has, needs one there: `nn.TransformerEncoder(..., norm=nn.LayerNorm(...))`.
+    A last norm, which only a pre-norm encoder has, needs one there: `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
     """
     named, weights = dict(ours.named_parameters()), {}
     for layer in range(len(ours.layers)):
