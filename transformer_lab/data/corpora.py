@@ -147,7 +147,8 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
         raise InputError(f"{path} is empty: give a file with some text in it")
     if len(text) < SHORTEST_TEXT:
         raise InputError(
-            f"{path} has {len(text):,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, better 100,000"
+            f"{path} has {len(text):,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, "
+            "better 100,000"
         )
     cut = len(text) * 9 // 10
     cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # one endless line is cut where the tenth begins

@@ -474,6 +474,13 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             "all positions honest at once: ask each of them.",
         ),
         Misconception(
+            "not_flattened",
+            loss_with(measure=F.cross_entropy),
+            "`cross_entropy` gets `(batch, length, vocab)` as it is, and takes the second axis for the vocabulary. Put "
+            "all predictions in one column, `logits.flatten(0, 1)` and `labels.flatten()`, or the vocabulary second, "
+            "`logits.transpose(1, 2)`.",
+        ),
+        Misconception(
             "view_for_transpose",
             loss_with(
                 measure=lambda logits, labels: F.cross_entropy(
@@ -733,6 +740,12 @@ TOP_K_FILTER = Exercise(
                 lambda logits, k: top_k_filter(logits.sort(dim=-1, descending=True).values, k),
             ),
             SAYS_SORTED,
+        ),
+        Misconception(
+            "axis_lost",
+            refusing(lambda logits, k: logits.masked_fill(logits < threshold_of(logits, k)[..., 0], -math.inf)),
+            "The k-th greatest of each row is compared with the wrong logits, or with none: `[..., -1]` drops the axis "
+            "of the vocabulary. Keep it, `[..., -1:]`, so that each row has its own.",
         ),
         Misconception(
             "over_all_rows",
