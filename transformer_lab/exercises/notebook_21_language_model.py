@@ -1069,31 +1069,26 @@ def writes_greedily(subject, table, prompt, count):
 
 
 def reader_inputs(draw: Draw, max_length: int, prompt: int, count: int) -> dict:
-    """A `LanguageModel` of two layers and a prompt, for which each mistake in reading writes a text of its own."""
-    arguments = {"vocab_size": 9, "d_model": 4, "n_heads": 2, "n_layers": 2, "d_ff": 6, "max_length": max_length}
+    """A model that reads everything, and a prompt for which each mistake in reading writes a text of its own."""
     mistakes = [{"mask": mask_without_hiding}, {"mask": mask_of_this_course}, {"reads": the_newest}, {"position": 0}]
     if prompt + count > max_length + 1:
         mistakes.append({"reads": the_first})
+    writers = [sample, *(sample_with(**mistake) for mistake in mistakes)]
     while True:
         inputs = {
-            "arguments": arguments,
-            "weights": draw.weights(LanguageModel(*arguments.values()), scale=2.0),
-            "prompt": draw.integers(prompt, low=0, high=8),
+            "vocab": 7,
+            "max_length": max_length,
+            "prompt": draw.integers(prompt, low=0, high=6),
             "count": count,
         }
-        texts = {tuple(reader_writes(write, **inputs).tolist()) for write in (sample, *wrong_writers(mistakes))}
-        if len(texts) == 1 + len(mistakes):
+        if len({tuple(reader_writes(write, **inputs).tolist()) for write in writers}) == len(writers):
             return inputs
 
 
-def wrong_writers(mistakes: list[dict]) -> list:
-    return [sample_with(**mistake) for mistake in mistakes]
+def reader_writes(subject, vocab, max_length, prompt, count):
+    from transformer_lab.electives.table_language_model import CountingLanguageModel
 
-
-def reader_writes(subject, arguments, weights, prompt, count):
-    from transformer_lab.electives.language_model import LanguageModel
-
-    return subject(build(LanguageModel, arguments, weights), prompt, count, temperature=0)
+    return subject(CountingLanguageModel(vocab, max_length), prompt, count, temperature=0)
 
 
 def table_inputs(draw: Draw, probabilities: list[float], count: int, **settings) -> dict:
@@ -1300,12 +1295,12 @@ SAMPLE = Exercise(
     builds_on=("causal_mask", "top_k_filter", "top_p_filter"),
     probes=[
         Probe("the likeliest token each time, temperature 0", chain_inputs, writes_greedily),
-        Probe("a model of two layers", lambda draw: reader_inputs(draw, 9, 3, 6), reader_writes),
+        Probe("a model that reads everything", lambda draw: reader_inputs(draw, 9, 3, 6), reader_writes),
         Probe(
             "more text than the model can read",
             lambda draw: reader_inputs(draw, 4, 3, 6),
             reader_writes,
-            needs=("a model of two layers",),
+            needs=("a model that reads everything",),
         ),
         Probe(
             "as often as the model says",
