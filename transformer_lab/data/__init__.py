@@ -3,7 +3,7 @@
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch, token_batches
 from transformer_lab.data.byte_pairs import apply_bpe, learn_bpe
 from transformer_lab.data.chinese import is_chinese
-from transformer_lab.data.corpora import Corpus, find_multi30k, load_corpus
+from transformer_lab.data.corpora import Corpus, TextCorpus, find_multi30k, load_corpus, load_text
 from transformer_lab.data.tokenizers import (
     BpeTokenizer,
     SeparateBpeTokenizer,
@@ -20,6 +20,7 @@ __all__ = [
     "Corpus",
     "SeparateBpeTokenizer",
     "SpacyTokenizer",
+    "TextCorpus",
     "Tokenizer",
     "apply_bpe",
     "bucketed_batches",
@@ -28,6 +29,7 @@ __all__ = [
     "is_chinese",
     "learn_bpe",
     "load_corpus",
+    "load_text",
     "load_tokenizer",
     "pad_batch",
     "token_batches",

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import re
+import unicodedata
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable
@@ -44,6 +45,15 @@ HELD_OUT = 1000  # pairs of a table for validation, and as many for test, but at
 LANGUAGE_NAMES = {"de": "german", "en": "english", "es": "spanish", "fr": "french", "it": "italian", "zh": "chinese"}
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TextCorpus:
+    """A running text in one language, in two parts. Lines end in one line break; Unicode is NFC."""
+
+    name: str
+    train: str
+    validation: str
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,47 @@ def _load_captions(source: str, target: str) -> Corpus:
         for split in (splits.train, splits.validation, splits.test)
     )
     return Corpus("captions", source, target, train, validation, {"test": test})
+
+
+# --- a running text, for a language model ---
+
+SHORTEST_TEXT = 2000  # characters
+
+
+def load_text(name_or_file: str | Path) -> TextCorpus:
+    """Reads a text to learn from and a text to be measured on.
+
+    - `captions`: the English sentences of `load_corpus("captions")`, one a line. No sentence is in both parts.
+    - a text file in UTF-8, plain or `.gz`: the last tenth, from the beginning of a line on if there is one, is the
+      validation part.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read, is empty, is not UTF-8, or has fewer than 2,000
+            characters: which file, and what to do.
+    """
+    if name_or_file == "captions":
+        corpus = _load_captions("en", "de")
+        train, validation = (
+            "".join(f"{english}\n" for english, _ in part) for part in (corpus.train, corpus.validation)
+        )
+        return TextCorpus("captions", train, validation)
+    path = Path(name_or_file)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give one text file, or captions")
+    if not path.exists():
+        raise InputError(f"no text {str(name_or_file)!r}: give captions, or an existing file")
+    text = _read_text(path).replace("\r\n", "\n").replace("\r", "\n")
+    text = unicodedata.normalize("NFC", text).strip("\n") + "\n"
+    if not text.strip():
+        raise InputError(f"{path} is empty: give a file with some text in it")
+    if len(text) < SHORTEST_TEXT:
+        raise InputError(
+            f"{path} has {len(text):,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, "
+            "better 100,000"
+        )
+    cut = len(text) * 9 // 10
+    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # one endless line is cut where the tenth begins
+    return TextCorpus(path.name.split(".")[0], text[:cut], text[cut:])
 
 
 # --- a folder with one file for each split and language ---

@@ -9,6 +9,7 @@ from transformer_lab.plots.figures import new_picture, save_figure
 from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
 from transformer_lab.plots.mask_explorer import draw_masks, explore_masks
+from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
 from transformer_lab.plots.training_explorers import (
@@ -29,6 +30,7 @@ __all__ = [
     "draw_byte_pairs",
     "draw_label_smoothing",
     "draw_masks",
+    "draw_next_token",
     "draw_positions",
     "draw_scores",
     "draw_tree",
@@ -41,6 +43,7 @@ __all__ = [
     "explore_heads",
     "explore_label_smoothing",
     "explore_masks",
+    "explore_next_token",
     "explore_positions",
     "explore_scores",
     "explore_training",

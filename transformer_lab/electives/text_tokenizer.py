@@ -1,0 +1,90 @@
+"""Characters, or byte pairs, of a running text: every text comes back as it was, spaces and line breaks included."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from transformer_lab.errors import InputError
+
+
+class TextTokenizer:
+    """Byte-pair encoding (Sennrich et al. 2016) of a text with its white space. Without merges, tokens are characters.
+
+    A character that was rare in the training text, or was not in it, is spelled in its UTF-8 bytes (`<0xF0>` ...): no
+    token stands for "unknown", so every character has its price, and two tokenizers can be compared. A word carries its
+    leading space. A line break is a token of its own.
+    """
+
+    # Words, numbers and signs with the space before them; a line break; other white space. Nothing is left out.
+    _pieces = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\n|[^\S\n]+(?= \S)|[^\S\n]+"
+    _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]] = ()) -> None:
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+        self.tokens = list(tokens)  # the token of each id
+        self.merges = [(left, right) for left, right in merges]
+        ids = {token: index for index, token in enumerate(self.tokens)}
+        self._tokenizer = Tokenizer(models.BPE(ids, self.merges, byte_fallback=True))
+        self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces), "isolated")
+        self._tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+
+    @classmethod
+    def train(cls, text: str, n_merges: int = 0, rare: int = 3) -> Self:
+        """Learns the characters of a text, and up to `n_merges` merges of them.
+
+        Args:
+            text: what to learn from, and nothing of what is measured later.
+            n_merges: 0 gives a tokenizer of characters.
+            rare: characters that occur less often are spelled in bytes.
+
+        Raises:
+            InputError: `n_merges` is negative.
+        """
+        import json
+
+        from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+        if n_merges < 0:
+            raise InputError(f"n_merges is {n_merges}, but must be 0, for characters, or more")
+        counts = Counter(text)
+        alphabet = sorted(character for character, count in counts.items() if count >= rare or character == "\n")
+        if "\n" not in counts:
+            alphabet = ["\n", *alphabet]  # what a text begins behind
+        if not n_merges:
+            return cls([*cls._bytes, *alphabet])
+        learner = Tokenizer(models.BPE())
+        learner.pre_tokenizer = pre_tokenizers.Split(Regex(cls._pieces), "isolated")
+        trainer = trainers.BpeTrainer(
+            vocab_size=len(cls._bytes) + len(alphabet) + n_merges,
+            special_tokens=list(cls._bytes),
+            initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
+            show_progress=False,
+        )
+        learner.train_from_iterator(text.splitlines(keepends=True), trainer)
+        learnt = json.loads(learner.to_str())["model"]
+        return cls(sorted(learnt["vocab"], key=learnt["vocab"].get), learnt["merges"])
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, text: str) -> Tensor:
+        """The ids of a text, `(n,)`."""
+        # Line by line: no piece reaches over a line break, and the library is slow with one endless string.
+        lines = [line + "\n" for line in text.split("\n")]
+        lines[-1] = lines[-1][:-1]
+        encoded = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+        return torch.tensor(list(chain.from_iterable(line.ids for line in encoded)), dtype=torch.int64)
+
+    def decode(self, ids: Tensor | Sequence[int]) -> str:
+        """The text that the ids spell. Bytes that are no character, as a model may write them, become `�`."""
+        return self._tokenizer.decode([int(index) for index in ids], skip_special_tokens=False)
+
+    def names(self, ids: Tensor | Sequence[int]) -> list[str]:
+        """One readable string for each id: `▁` is a space and `⏎` a line break."""
+        return [self.tokens[int(index)].replace(" ", "▁").replace("\n", "⏎") for index in ids]

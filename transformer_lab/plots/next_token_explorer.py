@@ -1,0 +1,157 @@
+"""What may come next: the distribution of a language model, and what temperature, top-k and top-p leave of it."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from transformer_lab.electives.language_model import LanguageModel, sample, top_k_filter, top_p_filter
+from transformer_lab.electives.text_tokenizer import TextTokenizer
+from transformer_lab.errors import InputError
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DARK, ORANGE = "#08519c", "#d95f02"
+SHOWN = 20  # tokens in the picture, likeliest first
+
+Filter = Callable[[Tensor, Any], Tensor]
+
+
+def draw_next_token(
+    logits: Tensor,
+    names: Sequence[str],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
+) -> "Figure":
+    """The likeliest next tokens: what the model says, and what is drawn from.
+
+    Args:
+        logits: `(vocab,)`, as the model gives them.
+        names: a readable string for each token.
+        temperature: divides the logits; 0 leaves the likeliest alone.
+        top_k: of the first of `filters`; None leaves it out.
+        top_p: of the second; None leaves it out.
+        filters: of top-k and of top-p: yours, to see what they do.
+
+    Raises:
+        InputError: `temperature` is negative, or a name is missing.
+    """
+    if temperature < 0:
+        raise InputError(f"temperature is {temperature}, but must not be negative")
+    if logits.shape != (len(names),):
+        raise InputError(f"logits of shape {tuple(logits.shape)}, but {len(names)} names: give one row, and all names")
+    logits = logits.detach().cpu()
+    said = logits.softmax(dim=-1)
+    if temperature == 0:
+        drawn_from = torch.zeros_like(said).scatter(-1, logits.argmax(keepdim=True), 1.0)
+    else:
+        filtered = logits / temperature
+        filtered = filtered if top_k is None else filters[0](filtered, top_k)
+        filtered = filtered if top_p is None else filters[1](filtered, top_p)
+        drawn_from = filtered.softmax(dim=-1)
+    order = said.argsort(descending=True, stable=True)[:SHOWN]
+    kept = int((drawn_from > 0).sum())
+    settings = f"temperature {temperature:g}"
+    settings += "" if top_k is None else f", top-k {top_k}"
+    settings += "" if top_p is None else f", top-p {top_p:g}"
+    likeliest = ", ".join(f"{names[token]} {drawn_from[token]:.2f}" for token in order[:3].tolist())
+    figure = new_picture(
+        f"Bars of the {len(order)} likeliest next tokens, as the model says them and as they are drawn with "
+        f"{settings}: {kept} of {len(names)} can come; the first three are {likeliest}.",
+        9.5,
+        3.4,
+    )
+    axes = figure.subplots()
+    places = list(range(len(order)))
+    axes.bar(places, drawn_from[order].tolist(), color=DARK, label="drawn from")
+    axes.bar(places, said[order].tolist(), fill=False, edgecolor=ORANGE, linewidth=1.5, label="what the model says")
+    for place, token in enumerate(order.tolist()):
+        if drawn_from[token] == 0:
+            axes.text(place, said[token] + 0.01, "×", ha="center", va="bottom", color="0.4")
+    # A dollar sign would begin a formula.
+    labels = [names[token].replace("$", r"\$") for token in order.tolist()]
+    axes.set_xticks(places, labels, rotation=90 if max(map(len, labels)) > 2 else 0, fontsize=10)
+    axes.set(ylabel="probability", ylim=(0, 1.05 * max(float(drawn_from.max()), float(said.max())) + 0.02))
+    axes.set_title(f"{settings}: {kept:,} of {len(names):,} tokens can come", fontsize=11)
+    axes.legend(frameon=False, loc="upper right")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def explore_next_token(
+    model: LanguageModel,
+    tokenizer: TextTokenizer,
+    text: str,
+    filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
+    write: Callable[..., Tensor] = sample,
+    seed: int = 0,
+) -> Any:
+    """`draw_next_token` with a field for the text, sliders for all three settings, and buttons that write on.
+
+    Args:
+        model: says what comes next.
+        tokenizer: the model's.
+        text: what has been written; the model reads it behind a line break.
+        filters: of top-k and of top-p.
+        write: as `sample`: draws the tokens that the buttons write.
+        seed: of what the buttons draw.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+    """
+    from ipywidgets import Button, FloatSlider, HBox, Layout, SelectionSlider, Text
+
+    from transformer_lab.decoding.greedy import evaluation_mode
+    from transformer_lab.model import causal_mask
+    from transformer_lab.plots.explorer import Explorer
+
+    names = tokenizer.names(range(len(tokenizer)))
+    generator = torch.Generator().manual_seed(seed)
+    device = model.output.weight.device
+
+    def ids(text: str) -> Tensor:
+        return tokenizer.encode("\n" + text).to(device)[-model.max_length :]
+
+    def draw(text: str, temperature: float, top_k: int, top_p: float) -> "Figure":
+        seen = ids(text)
+        with evaluation_mode(model):
+            logits = model(seen[None], ~causal_mask(len(seen), device)[0, 0])[0, -1]
+        return draw_next_token(logits, names, temperature, *asked_for(top_k, top_p), filters)
+
+    def asked_for(top_k: int, top_p: float) -> tuple[int | None, float | None]:
+        """A slider has no place for None: there, all tokens are a k of 0 and a p of 1."""
+        return top_k or None, None if top_p == 1 else top_p
+
+    controls = {
+        "text": Text(text, description="Text", continuous_update=False, layout=Layout(width="98%")),
+        "temperature": FloatSlider(1.0, min=0.0, max=3.0, step=0.1, description="Temperature"),
+        "top_k": SelectionSlider(
+            options=[("all", 0), *((str(k), k) for k in (50, 20, 10, 5, 3, 2, 1))], value=0, description="Top-k"
+        ),
+        "top_p": SelectionSlider(
+            options=[("all", 1.0), *((f"{p:g}", p) for p in (0.99, 0.95, 0.9, 0.8, 0.6, 0.4, 0.2))],
+            value=1.0,
+            description="Top-p",
+        ),
+    }
+    temperature, top_k, top_p = (controls[name] for name in ("temperature", "top_k", "top_p"))
+
+    def button(label: str, count: int) -> Button:
+        def clicked(_: Any) -> None:
+            written = controls["text"].value
+            settings = temperature.value, *asked_for(top_k.value, top_p.value)
+            new = write(model, ids(written), count, *settings, generator=generator)
+            # A field holds one line: what comes behind a line break is a new text.
+            controls["text"].value = (written + tokenizer.decode(new)).split("\n")[-1]
+
+        made = Button(description=label)
+        made.on_click(clicked)
+        return made
+
+    buttons = HBox([button("Draw a token", 1), button("Draw ten", 10)])
+    return Explorer(controls, draw, rows=[controls["text"], HBox([temperature, top_k, top_p]), buttons])
