@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -43,9 +44,22 @@ def test_a_solution_shows_its_pictures_with_words_and_no_error(path):
     assert all('<img alt="' in image and '<img alt=""' not in image for image in images)
 
 
-@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_a_solution_runs_and_its_checks_print_what_is_stored(path):
-    environment = os.environ | {"TRANSFORMER_LAB_MINE": "off"}
+def run_with_nbval(path: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"TRANSFORMER_LAB_MINE": "off", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", str(path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def runs(request):
+    """Of every solution that is asked for: as many at a time as there are cores, in the order of the tests."""
+    asked = [item for item in request.session.items if item.originalname == test_a_solution_runs_as_stored.__name__]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {path: pool.submit(run_with_nbval, path) for path in (item.callspec.params["path"] for item in asked)}
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
+def test_a_solution_runs_as_stored(runs, path):
+    """Every cell, and what the checks print is what they printed when it was built."""
+    done = runs[path].result()
     assert done.returncode == 0, done.stdout[-4000:]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -12,14 +13,30 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.i
 WITH_EXERCISES = [path for path in NOTEBOOKS if '"exercise-' in path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("path", WITH_EXERCISES, ids=lambda path: path.stem)
-def test_only_unwritten_answers_fail(path, tmp_path):
+def run_all_cells(path: Path, folder: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
-    environment = os.environ | {"IPYTHONDIR": str(tmp_path), "TRANSFORMER_LAB_MINE": "off"}
+    environment = os.environ | {"IPYTHONDIR": str(folder), "TRANSFORMER_LAB_MINE": "off", "OMP_NUM_THREADS": "1"}
     client = NotebookClient(
-        notebook, timeout=300, iopub_timeout=300, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}
+        notebook, timeout=300, iopub_timeout=300, allow_errors=True, resources={"metadata": {"path": str(folder)}}
     )
     client.execute(env=environment)
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def executed(request, tmp_path_factory):
+    """Every notebook that is asked for: as many at a time as there are cores, in the order of the tests."""
+    asked = [item for item in request.session.items if item.originalname == test_only_unwritten_answers_fail.__name__]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {
+            path: pool.submit(run_all_cells, path, tmp_path_factory.mktemp(path.stem))
+            for path in (item.callspec.params["path"] for item in asked)
+        }
+
+
+@pytest.mark.parametrize("path", WITH_EXERCISES, ids=lambda path: path.stem)
+def test_only_unwritten_answers_fail(executed, path):
+    notebook = executed[path].result()
     unwritten = 0
     for cell in notebook.cells:
         if cell.cell_type != "code":
