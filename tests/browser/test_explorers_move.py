@@ -12,6 +12,8 @@ from collections import Counter
 
 from transformer_lab.data import learn_bpe
 from transformer_lab.decoding import load_pretrained
+from transformer_lab.electives.language_model import LanguageModel
+from transformer_lab.electives.text_tokenizer import TextTokenizer
 from transformer_lab.plots import *
 
 translator = load_pretrained()
@@ -21,6 +23,8 @@ counts = {
     "German": Counter("ein hund rennt und ein hund spielt".split()), "English": Counter("a dog runs and plays".split())
 }
 merges = learn_bpe(counts["German"] + counts["English"], 20)
+letters = TextTokenizer.train("a dog runs and plays\\n" * 10)
+language_model = LanguageModel(len(letters), d_model=8, n_heads=2, n_layers=1, d_ff=8)
 
 
 def run(on_log):
@@ -37,6 +41,7 @@ CALLS = {
     "explore_heads": "explore_heads(translator, sentence, pairs)",
     "explore_label_smoothing": "explore_label_smoothing()",
     "explore_masks": "explore_masks()",
+    "explore_next_token": 'explore_next_token(language_model, letters, "a dog")',
     "explore_positions": "explore_positions()",
     "explore_scores": "explore_scores()",
     "explore_training": "explore_training(run, seconds=0.5)",

@@ -191,7 +191,9 @@ def _encode_tensor(tensor: Tensor) -> list:
         return ["foreign", f"a tensor of another kind ({name}, {tensor.layout})"]
     if tensor.numel() * tensor.element_size() > MOST_BYTES:
         return ["foreign", f"a tensor of shape {shape}"[:200]]
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    # `contiguous` leaves a single number as it is, with whatever stride it has, and that cannot be viewed as bytes
+    plain = plain.clone(memory_format=torch.contiguous_format).reshape(-1)
     return ["tensor", name, list(shape), _text(plain.view(torch.uint8).numpy().tobytes())]
 
 
