@@ -68,7 +68,7 @@ def test_help_shows_an_example(lab):
         (["--preset", "desktop"], "'desktop'"),
         (["--schedule", "paper"], "which the schedule paper does not have"),
         (["--epochs", "many"], "a whole number"),
-        (["--source", "fr"], "val.fr or val.fr.gz"),
+        (["--source", "fr"], "no train.fr"),
         (["--corpus", "multi31k"], "captions, multi30k"),
     ],
 )

@@ -175,6 +175,7 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
 
 def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
     present = {path.name.removesuffix(".gz") for path in folder.iterdir()}
+    train = _read_parallel(folder, _training_name(folder, present, source), source, target)
     campaign = _campaign_sets(present, source, target)
     splits = {split: _read_campaign_set(folder, *files) for split, files in sorted(campaign.items())}
     validation = next((split for split in VALIDATION_NAMES if f"{split}.{source}" in present), None)
@@ -191,7 +192,7 @@ def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
         name,
         source,
         target,
-        train=_read_parallel(folder, _training_name(folder, present, source), source, target),
+        train=train,
         validation=validation_pairs,
         tests={split: _read_parallel(folder, split, source, target) for split in plain_tests} | dict(of_campaign),
     )
