@@ -11,6 +11,8 @@ from torch import nn
 from transformer_lab import plots
 from transformer_lab.data import BpeTokenizer, learn_bpe
 from transformer_lab.decoding import Translator
+from transformer_lab.electives.language_model import LanguageModel
+from transformer_lab.electives.text_tokenizer import TextTokenizer
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.plots import (
@@ -22,6 +24,7 @@ from transformer_lab.plots import (
     explore_heads,
     explore_label_smoothing,
     explore_masks,
+    explore_next_token,
     explore_positions,
     explore_scores,
     explore_warmup,
@@ -32,6 +35,7 @@ from transformer_lab.plots.explorers import draw_heads
 PAIRS = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")]
 COUNTS = {"German": {"Hund": 6, "und": 5}, "English": {"hound": 2, "and": 9}}
 MERGES = learn_bpe(COUNTS["German"] | COUNTS["English"], 8)
+LETTERS = TextTokenizer.train("und Hund\n" * 10)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +64,9 @@ READ_SENTENCES = {  # explorers that read a sentence of the reader's, and the co
 }
 MAKE = {name: make for name, (make, _) in READ_SENTENCES.items()} | {
     "explore_label_smoothing": lambda _: explore_label_smoothing(),
+    "explore_next_token": lambda _: explore_next_token(
+        LanguageModel(len(LETTERS), d_model=8, n_heads=2, n_layers=1, d_ff=8), LETTERS, "Hu"
+    ),
     "explore_positions": lambda _: explore_positions(),
     "explore_scores": lambda _: explore_scores(),
     "explore_warmup": lambda _: explore_warmup(),
