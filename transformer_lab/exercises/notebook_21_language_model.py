@@ -590,6 +590,12 @@ def k_are_left(inputs, received):
     return None
 
 
+def nothing_is_removed(inputs, received):
+    if received.shape != inputs["logits"].shape or not torch.allclose(received, inputs["logits"]):
+        return "the logits are not those that were given"
+    return None
+
+
 def kept_as_they_were(inputs, received):
     kept = received.isfinite()
     if not torch.equal(received[kept], inputs["logits"][kept]):
@@ -672,10 +678,14 @@ TOP_K_FILTER = Exercise(
         Probe("one", lambda draw: {"logits": distinct_logits(draw, 4), "k": 1}),
         Probe("several rows", lambda draw: {"logits": distinct_logits(draw, 3, 6), "k": 3}),
         Probe("rows of rows", lambda draw: {"logits": distinct_logits(draw, 2, 3, 5), "k": 2}),
-        Probe("all", lambda draw: {"logits": distinct_logits(draw, 2, 4), "k": 4}),
-        Probe("more than there are", lambda draw: {"logits": distinct_logits(draw, 2, 4), "k": 9}),
     ],
     properties=[
+        Property("all are left", lambda draw: {"logits": distinct_logits(draw, 2, 4), "k": 4}, nothing_is_removed),
+        Property(
+            "k may be more than there are",
+            lambda draw: {"logits": distinct_logits(draw, 2, 4), "k": 9},
+            nothing_is_removed,
+        ),
         Property("k are left in every row", lambda draw: {"logits": distinct_logits(draw, 4, 7), "k": 3}, k_are_left),
         Property(
             "what is left stays as it was",
@@ -895,13 +905,21 @@ TOP_P_FILTER = Exercise(
     probes=[
         Probe("two of four are enough", lambda draw: {"logits": logits_of(draw, FOUR), "p": 0.6}),
         Probe("the likeliest alone is enough", lambda draw: {"logits": logits_of(draw, STEEP), "p": 0.5}),
-        Probe("three are not enough", lambda draw: {"logits": logits_of(draw, FLAT), "p": 0.9}),
         Probe("many tokens", lambda draw: {"logits": logits_of(draw, LONG), "p": 0.72}),
         Probe("each row has its own", lambda draw: {"logits": logits_of(draw, FOUR, STEEP, FLAT), "p": 0.75}),
         Probe("rows of rows", lambda draw: {"logits": logits_of(draw, STEEP, FLAT)[None], "p": 0.5}),
-        Probe("all with p = 1", lambda draw: {"logits": logits_of(draw, FOUR, STEEP), "p": 1.0}),
     ],
     properties=[
+        Property(
+            "where three are not enough, four are left",
+            lambda draw: {"logits": logits_of(draw, FLAT), "p": 0.9},
+            nothing_is_removed,
+        ),
+        Property(
+            "with p = 1 all are left",
+            lambda draw: {"logits": logits_of(draw, FOUR, STEEP), "p": 1.0},
+            nothing_is_removed,
+        ),
         Property(
             "one is always left",
             lambda draw: {"logits": logits_of(draw, FOUR, STEEP, FLAT), "p": 0.001},
@@ -1318,12 +1336,12 @@ SAMPLE = Exercise(
         Probe("top-p", lambda draw: table_inputs(draw, [0.35, 0.3, 0.2, 0.15], 80, top_p=0.6), tokens_that_come),
         Probe(
             "the temperature before top-p",
-            lambda draw: table_inputs(draw, [0.6, 0.25, 0.1, 0.05], 150, temperature=0.5, top_p=0.8),
+            lambda draw: table_inputs(draw, [0.6, 0.25, 0.1, 0.05], 400, temperature=0.5, top_p=0.9),
             tokens_that_come,
         ),
         Probe(
             "top-k before top-p",
-            lambda draw: table_inputs(draw, [0.4, 0.3, 0.2, 0.1], 80, top_k=2, top_p=0.55),
+            lambda draw: table_inputs(draw, [0.3, 0.25, 0.2, 0.15, 0.1], 80, top_k=3, top_p=0.7),
             tokens_that_come,
         ),
     ],
