@@ -1,7 +1,5 @@
 """Notebook 20, what attention replaced: additive attention, and a recurrent encoder and decoder around it."""
 
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +13,9 @@ from transformer_lab.electives.recurrent import (
 )
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
+from transformer_lab.exercises.notebook_01_attention import allowed_weights_sum_to_one
 from transformer_lab.exercises.notebook_06_encoder import has_parameters_of, parameters_and_shared
+from transformer_lab.exercises.notebook_11_decoding import with_eval_left, with_eval_only, with_no_grad_only
 from transformer_lab.exercises.recipes import build, gradients
 
 # --- AdditiveAttention -----------------------------------------------------------------------------------------------
@@ -82,12 +82,6 @@ def hidden_memory_does_not_matter(inputs, received):
     if torch.allclose(name, other, atol=1e-8):
         return None
     return "the result changes with words of the source that the mask hides"
-
-
-def rows_sum_to_one(inputs, received):
-    if not (received[1].sum(-1) - 1).abs().max() < 1e-8:
-        return "there is a row whose weights do not sum to 1"
-    return None
 
 
 def nothing_to_see_is_no_nan(inputs, received):
@@ -181,7 +175,7 @@ ADDITIVE_ATTENTION = Exercise(
             has_parameters_of(AdditiveAttention),
             parameters_and_shared,
         ),
-        Property("every row of weights sums to 1", additive_mask_inputs, rows_sum_to_one),
+        Property("every row of weights sums to 1", additive_mask_inputs, allowed_weights_sum_to_one),
         Property(
             "what is hidden does not matter",
             lambda draw: additive_mask_inputs(draw) | {"other": draw.numbers(2, 4, 3)},
@@ -988,27 +982,6 @@ def no_gradients(inputs, received):
     if received["with gradients"]:
         return "the model computes with gradients switched on, which costs memory for every token and serves nobody"
     return None
-
-
-@contextmanager
-def with_no_grad_only(model):
-    with torch.no_grad():
-        yield
-
-
-@contextmanager
-def with_eval_left(model):
-    model.eval()
-    with torch.no_grad():
-        yield
-
-
-@contextmanager
-def with_eval_only(model):
-    was_training = model.training
-    model.eval()
-    yield
-    model.train(was_training)
 
 
 def everything_dropped_but_words(row, config):
