@@ -63,19 +63,12 @@ def texts(figure) -> list[str]:
 
 
 def scores(figure) -> list[str]:
-    """The numbers in the boxes, row by row: their characters are shapes, each known by its `gid`."""
+    """The numbers in the boxes, row by row: they are shapes, and the `gid` of all together says what they are."""
     from matplotlib.collections import PathCollection
 
-    drawn = [drawn for drawn in figure.findobj(PathCollection) if drawn.get_gid()]
-    signs = sorted((round(y, 3), x, one.get_gid()) for one in drawn for x, y in one.get_offsets())
-    found, before = [], (0.0, 0.0)
-    for y, x, sign in signs:
-        if y == before[0] and x - before[1] < 0.08:
-            found[-1] += sign
-        else:
-            found.append(sign)
-        before = (y, x)
-    return found
+    (drawn,) = (drawn for drawn in figure.findobj(PathCollection) if drawn.get_gid())
+    placed = zip(drawn.get_offsets(), drawn.get_gid().split(), strict=True)
+    return [number for _, _, number in sorted((round(y, 3), x, number) for (x, y), number in placed)]
 
 
 def colour(name) -> str:

@@ -41,7 +41,9 @@ def crossed_out(figure):
     for stack, axes in zip(("encoder", "decoder", "cross"), figure.axes, strict=False):
         assert axes.yaxis_inverted()
         assert [label.get_text() for label in axes.get_yticklabels()] == ["layer 0", "layer 1"]
-        cells = [(int(text.get_position()[1]), int(text.get_position()[0]), text.get_text()) for text in axes.texts]
+        (signs,) = (drawn for drawn in axes.collections if drawn.get_gid())
+        placed = zip(signs.get_offsets(), signs.get_gid().split(), strict=True)
+        cells = [(int(y), int(x), sign) for (x, y), sign in placed]
         assert len(cells) == 6
         assert all(sign in ("×", str(head)) for _, head, sign in cells)
         found += [(stack, layer, head) for layer, head, sign in cells if sign == "×"]

@@ -11,7 +11,8 @@ from transformer_lab.decoding.search_tree import SearchTree, search_tree
 from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.heatmaps import advance, first_words, token_fonts
+from transformer_lab.plots.heatmaps import first_words
+from transformer_lab.plots.lettering import token_fonts, write_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -137,7 +138,7 @@ def draw_tree(
     for (line_colour, width), paths in lines.items():
         drawn = LineCollection(paths, colors=line_colour, linewidths=width, zorder=2 if line_colour == ANSWER else 1)
         axes.add_collection(drawn, autolim=False)
-    _write_numbers(axes, scores)
+    write_numbers(axes, scores, NUMBER, zorder=4)
     return figure
 
 
@@ -153,35 +154,6 @@ def _draw_box(axes: Any, start: float, end: float, y: float, token_y: float, tex
     )  # fmt: skip
     look = {"ha": "center", "va": "center", "color": colour, "zorder": 4, "parse_math": False, "family": token_fonts()}
     axes.text((start + end) / 2, token_y, text, fontsize=9, **look)
-
-
-def _write_numbers(axes: Any, numbers: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write numbers, each centred on a point: every character once as a shape, and that at all its places.
-
-    A tree has hundreds of them, and as texts they would be half of what a reader waits for.
-
-    Args:
-        axes: One unit of data is an inch.
-        numbers: Points, the numbers as text, and their colours.
-    """
-    from matplotlib.collections import PathCollection
-    from matplotlib.textpath import TextPath
-    from matplotlib.transforms import Affine2D
-
-    places: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for x, y, number, colour in numbers:
-        x -= NUMBER / 72 * sum(map(advance, number)) / 2
-        for character in number:
-            places.setdefault((character, colour), []).append((x, y + 0.36 * NUMBER / 72))  # half of a digit's height
-            x += NUMBER / 72 * advance(character)
-    points = Affine2D().scale(1 / 72) + axes.figure.dpi_scale_trans
-    for (character, colour), where in places.items():
-        shape = TextPath((0, 0), character, size=NUMBER)
-        drawn = PathCollection(
-            [shape], offsets=where, offset_transform=axes.transData, facecolors=colour, linewidths=0, zorder=4
-        )
-        drawn.set(transform=points, gid=character)
-        axes.add_collection(drawn, autolim=False)
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:

@@ -14,6 +14,7 @@ from transformer_lab.plots.figures import as_html
 
 SHARPNESS = 1.5  # fewer dots than other pictures have: drawing them is what a reader waits for
 PAUSE = 0.02  # seconds: what a slider sends in that time is drawn once
+REST = 0.1  # seconds of quiet before slow work begins
 
 
 class WithPicture(VBox):
@@ -43,7 +44,9 @@ class Explorer(WithPicture):
 
     Args:
         controls: Widgets with a `value`, by the name under which `draw` gets it.
-        draw: Takes the values by name and returns a figure. It may move controls: that draws no other picture.
+        draw: Takes the values by name and returns a figure. It may move controls: that draws no other picture. It may
+            also return a figure and a function: what takes longer than a reader waits. That is called when the figure
+            has been shown, unless a control has moved by then, and afterwards the picture is drawn once more.
         rows: What stands above the picture, if it is not just the controls one below the other.
         scrolls: A picture wider than the page keeps its size, and can be scrolled.
     """
@@ -57,6 +60,7 @@ class Explorer(WithPicture):
     ) -> None:
         self.controls, self._draw, self._scrolls = dict(controls), draw, scrolls
         self._waiting = self._drawing = False
+        self._rest: asyncio.TimerHandle | None = None
         picture = HTML()
         super().__init__([*(rows if rows is not None else controls.values()), picture], picture)
         self.show()
@@ -64,37 +68,54 @@ class Explorer(WithPicture):
             control.observe(self._changed, "value")
 
     def show(self) -> None:
-        """Draw what the controls say now."""
+        """Draw what the controls say now, to the end."""
+        while rest := self._show():
+            rest()
+
+    def _show(self) -> Callable[[], Any] | None:
+        """Draw, and return what is left to do."""
         self._drawing = True
         try:
             with _undisturbed():
-                self.picture.value = self._picture()
+                self.picture.value, rest = self._picture()
         finally:
             self._drawing = False
+        return rest
 
-    def _picture(self) -> str:
+    def _picture(self) -> tuple[str, Callable[[], Any] | None]:
         """The figure leaves this function as text: its thousands of parts are garbage when collecting is on again."""
-        image = as_html(self._draw(**{name: control.value for name, control in self.controls.items()}), SHARPNESS)
+        drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
+        figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
+        image = as_html(figure, SHARPNESS)
         if self._scrolls:
-            return f'<div style="overflow-x: auto">{image.replace("max-width: 100%", "max-width: none")}</div>'
-        return image
+            image = f'<div style="overflow-x: auto">{image.replace("max-width: 100%", "max-width: none")}</div>'
+        return image, rest
 
     def _changed(self, _: Any) -> None:
         """Wait a moment, so that of a slider that is dragged fast only the last position is drawn."""
         if self._drawing or self._waiting:
             return
+        if self._rest:
+            self._rest.cancel()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # no notebook: a script or a test
-            self._answer()
+            self._answer(self.show)
             return
         self._waiting = True
-        loop.call_later(PAUSE, self._answer)
+        loop.call_later(PAUSE, self._answer, self._show_in_parts)
 
-    def _answer(self) -> None:
+    def _show_in_parts(self, work: Callable[[], Any] | None = None) -> None:
+        """Draw after some work, and come back for the rest when the reader has had time to move something else."""
+        if work:
+            work()
+        if rest := self._show():
+            self._rest = asyncio.get_running_loop().call_later(REST, self._answer, self._show_in_parts, rest)
+
+    def _answer(self, show: Callable[..., None], *arguments: Any) -> None:
         self._waiting = False
         try:
-            self.show()
+            show(*arguments)
         except InputError as error:
             self.picture.value = f"<p>{html.escape(str(error))}</p>"
         except Exception as error:  # the reader's own part may raise anything, and nobody sees what ends a timer
@@ -103,18 +124,18 @@ class Explorer(WithPicture):
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Draw without two things that a reader would wait for.
+    """Draw without three things that a reader would wait for.
 
     Collecting garbage in the middle of a picture keeps the half-finished figure, as if it were to last; after some
     pictures everything there is would be searched for it. And a title need not look for the ticks that it might meet:
-    here no ticks are above.
+    here no ticks are above. And letters need not be fitted to the grid of dots, which is fine enough here.
     """
     import matplotlib
 
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with matplotlib.rc_context({"axes.titley": 1.0}):
+        with matplotlib.rc_context({"axes.titley": 1.0, "text.hinting": "none"}):
             yield
     finally:
         if collecting:

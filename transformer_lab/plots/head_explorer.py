@@ -2,13 +2,14 @@
 
 import functools
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words, token_fonts
+from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
+from transformer_lab.plots.lettering import token_fonts, write_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
 DARK, ORANGE, PALE = "#08519c", "#d95f02", "#c6dbef"
+SIGN = 10  # points
 LINE = 112  # characters of a translation in the picture
 
 
@@ -36,7 +38,10 @@ def draw_without_heads(
     Raises:
         InputError: There is no such head, the test set is empty, or a sentence cannot be translated.
     """
-    return _draw(translator, sentence, len(pairs), frozenset(off), _measurer(translator, pairs))
+    measured = _Measured(translator, pairs)
+    _check_heads(translator, off)
+    measured.score_with_and_without(frozenset(off))
+    return _draw(translator, sentence, frozenset(off), measured)
 
 
 def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> "Explorer":
@@ -45,7 +50,8 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     Args:
         translator: A `Translator`.
         sentence: The first sentence to translate.
-        pairs: The test set. It is translated anew for each switch: a few dozen pairs take less than a second.
+        pairs: The test set. It is translated anew for each switch, when the sentence stands: a few dozen pairs take
+            less than a second.
 
     Raises:
         InputError: The test set is empty.
@@ -55,7 +61,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     from transformer_lab.plots.explorer import Explorer
 
     config = translator.model.config
-    measure = _measurer(translator, pairs)
+    measured = _Measured(translator, pairs)
     field = Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%"))
     switches = {
         (stack, layer, head): ToggleButton(
@@ -76,10 +82,11 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
         for switch in switches.values():
             switch.value = True
 
-    def draw(sentence: str, **on: bool) -> "Figure":
+    def draw(sentence: str, **on: bool) -> Any:
         off = frozenset(head for name, head in named.items() if not on[name])
         kept, said.value = first_words(sentence)
-        return _draw(translator, kept, len(pairs), off, measure)
+        figure = _draw(translator, kept, off, measured)
+        return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
 
     all_on.on_click(switch_all_on)
     grids = [
@@ -97,46 +104,63 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     return Explorer(controls, draw, rows=[field, said, HBox([*grids, VBox([explained, all_on])])])
 
 
-def _measurer(translator: Any, pairs: Sequence[tuple[str, str]]) -> Callable[[str | None, frozenset[Head]], Any]:
-    """Gives a function of a sentence and the heads that are off: its translation, or for None the BLEU of `pairs`.
+class _Measured:
+    """What a model makes of a sentence and of a test set without some of its heads. What was measured once is known.
 
-    What it has measured once, it knows.
+    Args:
+        translator: A `Translator`.
+        pairs: The test set.
     """
-    if not pairs:
-        raise InputError("the test set is empty: give a few dozen pairs of a sentence and its reference")
-    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
 
-    @functools.cache
-    def measure(sentence: str | None, off: frozenset[Head]) -> Any:
+    def __init__(self, translator: Any, pairs: Sequence[tuple[str, str]]) -> None:
+        if not pairs:
+            raise InputError("the test set is empty: give a few dozen pairs of a sentence and its reference")
+        self.translator, self.count = translator, len(pairs)
+        self.sources, self.references = ([pair[side] for pair in pairs] for side in (0, 1))
+        self.scores: dict[frozenset[Head], float] = {}  # BLEU by the heads that are off
+        self.translation = functools.cache(self._translation)
+
+    def _translation(self, sentence: str, off: frozenset[Head]) -> str:
+        return self._translate([sentence], off)[0]
+
+    def score_with_and_without(self, off: frozenset[Head]) -> None:
+        """Measure BLEU with all heads and without some."""
+        for heads in (frozenset(), off):
+            if heads not in self.scores:
+                translations = self._translate(self.sources, heads)
+                language = self.translator.tokenizer.target
+                self.scores[heads] = score_translations(translations, self.references, language).bleu
+
+    def _translate(self, sentences: list[str], off: frozenset[Head]) -> list[str]:
         heads = [(STACKS[stack][1].format(layer), head) for stack, layer, head in sorted(off)]
         try:
-            with without_heads(translator.model, heads):
-                if sentence is not None:
-                    return translator.translate([sentence], beam_size=1)[0]
-                translations = translator.translate(sources, beam_size=1)
-                return score_translations(translations, references, translator.tokenizer.target).bleu
+            with without_heads(self.translator.model, heads):
+                return self.translator.translate(sentences, beam_size=1)
         except ValueError as error:  # of `without_heads`: no module has the seam
             raise InputError(str(error)) from error
 
-    return measure
 
-
-def _draw(translator: Any, sentence: str, count: int, off: frozenset[Head], measure: Callable) -> "Figure":
+def _check_heads(translator: Any, off: Collection[Head]) -> None:
     config = translator.model.config
     for stack, layer, head in off:
         check_stack(stack)
         for what, given, limit in (("layer", layer, config.n_layers), ("head", head, config.n_heads)):
             if not 0 <= given < limit:
                 raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {limit - 1}")
+
+
+def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measured) -> "Figure":
+    config = translator.model.config
     every = frozenset()
-    before, after = (measure(sentence, heads) for heads in (every, off))
-    scores = [measure(None, heads) for heads in (every, off)]
+    before, after = (measured.translation(sentence, heads) for heads in (every, off))
+    scores = [measured.scores.get(heads) for heads in (every, off)]
+    written = ["not measured yet" if score is None else f"{score:.1f}" for score in scores]
 
     number = f"{len(off)} head{'' if len(off) == 1 else 's'}"
     named = ", ".join(f"{stack} layer {layer} head {head}" for stack, layer, head in sorted(off)) or "none"
     figure = new_picture(
-        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {scores[0]:.1f}. Without {number}: {after!r}, "
-        f"BLEU {scores[1]:.1f}.",
+        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {written[0]}. Without {number}: {after!r}, "
+        f"BLEU {written[1]}.",
         max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
         2.45 + 0.27 * config.n_layers,
     )
@@ -149,11 +173,11 @@ def _draw(translator: Any, sentence: str, count: int, off: frozenset[Head], meas
         axes = figure.add_axes(((0.65 + number_of_stack * (each + 0.35)) / width, bottom, (each - 0.35) / width, high))
         _draw_switches(axes, stack, config.n_layers, config.n_heads, off)
     bars = figure.add_axes(((width - 2.55) / width, bottom, 2.3 / width, high))
-    bars.barh([0, 1], scores, color=[PALE, "#6baed6"], height=0.7)
-    for place, (name, score) in enumerate(zip(("all heads", f"without {number}"), scores, strict=True)):
-        bars.text(1, place, f"{name}: {score:.1f}", va="center")
-    bars.set(xlim=(0, max(100.0, *scores)), ylim=(1.6, -0.6), xticks=(0, 50, 100), yticks=[])
-    bars.set_title(f"BLEU of {count} sentences", fontsize=10)
+    bars.barh([0, 1], [score or 0.0 for score in scores], color=[PALE, "#6baed6"], height=0.7)
+    for place, (name, score) in enumerate(zip(("all heads", f"without {number}"), written, strict=True)):
+        bars.text(1, place, f"{name}: {score}", va="center")
+    bars.set(xlim=(0, 100), ylim=(1.6, -0.6), xticks=(0, 50, 100), yticks=[])
+    bars.set_title(f"BLEU of {measured.count} sentence{'' if measured.count == 1 else 's'}", fontsize=10)
     bars.spines[["top", "right", "left"]].set_visible(False)
     _write(figure, [sentence, before, after], ["", "all heads: ", f"without {number}: "])
     return figure
@@ -165,10 +189,12 @@ def _draw_switches(axes: "Axes", stack: str, n_layers: int, n_heads: int, off: f
 
     is_on = [[(stack, layer, head) not in off for head in range(n_heads)] for layer in range(n_layers)]
     axes.pcolormesh(is_on, cmap=ListedColormap(["white", DARK]), vmin=0, vmax=1, edgecolors="0.6", linewidth=1)
-    for layer, row in enumerate(is_on):
-        for head, on in enumerate(row):
-            look = {"s": str(head), "color": "white"} if on else {"s": "×", "color": ORANGE}
-            axes.text(head + 0.5, layer + 0.5, ha="center", va="center", **look)
+    signs = [
+        (head + 0.5, layer + 0.5, *((str(head), "white") if on else ("×", ORANGE)))
+        for layer, row in enumerate(is_on)
+        for head, on in enumerate(row)
+    ]
+    write_numbers(axes, signs, SIGN)
     axes.set(xlim=(0, n_heads), ylim=(n_layers, 0), xticks=[])
     axes.set_title(STACKS[stack][0], fontsize=10)
     axes.set_yticks([layer + 0.5 for layer in range(n_layers)], [f"layer {layer}" for layer in range(n_layers)])

@@ -1,6 +1,5 @@
 """Attention weights as heat maps: rows are queries, columns are keys, and every row and column carries its token."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.lettering import advance, token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +24,6 @@ STACKS = {
 }
 
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "zh": "Chinese"}
-
-WIDE_FONTS = (
-    "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "WenQuanYi Zen Hei", "Arial Unicode MS", "Segoe UI Symbol"
-)  # fmt: skip
 
 CELL = 0.36  # inches a token, while the sentence is short
 LONGEST_SIDE = 11.0  # inches
@@ -109,15 +105,6 @@ def _cell_size(queries: int, keys: int) -> float:
     return max(min(CELL, LONGEST_SIDE / max(queries, keys, 1)), 1.2 / max(queries, 1))
 
 
-@functools.cache
-def token_fonts() -> list[str]:
-    """matplotlib's own font, then those of this machine that have Chinese characters or signs that it lacks."""
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    return ["DejaVu Sans", *(name for name in WIDE_FONTS if name in installed)]
-
-
 def _font_size(cell: float) -> float:
     return min(10.0, max(4.5, 28 * cell))
 
@@ -125,18 +112,6 @@ def _font_size(cell: float) -> float:
 def label_length(tokens: Sequence[str], cell: float) -> float:
     """How many inches the longest label takes."""
     return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
-
-
-@functools.cache
-def advance(character: str) -> float:
-    """The width of a character, as a part of the font's size; 1 for what stands in another font, a Chinese one."""
-    from matplotlib import font_manager
-
-    font = font_manager.get_font(font_manager.findfont(token_fonts()[0]))
-    if ord(character) not in font.get_charmap():
-        return 1.0
-    font.set_size(100, 72)
-    return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
 
 
 def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
