@@ -56,19 +56,28 @@ def boxes(figure) -> dict[str, list]:
     return found
 
 
+def shapes(figure) -> list[list[str]]:
+    """What is written as shapes, at once each: the scores, the tokens. Row by row, and from left to right."""
+    from matplotlib.collections import PathCollection
+
+    found = []
+    for drawn in figure.findobj(PathCollection):
+        if drawn.get_gid():
+            placed = zip(drawn.get_offsets(), drawn.get_gid().split("\n"), strict=True)
+            found.append([text for _, _, text in sorted((round(y, 3), x, text) for (x, y), text in placed)])
+    return found
+
+
 def texts(figure) -> list[str]:
     from matplotlib.text import Text
 
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+    written = [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+    return written + [text for some in shapes(figure) for text in some]
 
 
 def scores(figure) -> list[str]:
-    """The numbers in the boxes, row by row: they are shapes, and the `gid` of all together says what they are."""
-    from matplotlib.collections import PathCollection
-
-    (drawn,) = (drawn for drawn in figure.findobj(PathCollection) if drawn.get_gid())
-    placed = zip(drawn.get_offsets(), drawn.get_gid().split(), strict=True)
-    return [number for _, _, number in sorted((round(y, 3), x, number) for (x, y), number in placed)]
+    """The numbers in the boxes."""
+    return shapes(figure)[0]
 
 
 def colour(name) -> str:

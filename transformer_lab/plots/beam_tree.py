@@ -12,14 +12,14 @@ from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import first_words
-from transformer_lab.plots.lettering import token_fonts, write_numbers
+from transformer_lab.plots.lettering import has_shape, token_fonts, write_shapes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = "#08519c", "#c6dbef", "0.95", "white", "#fdae6b"
 ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
-NUMBER = 7.5  # points: the font size of a score
+TOKEN, NUMBER = 9, 7.5  # points: the font sizes of a token and of a score
 LONGEST_SEARCH = 60  # tokens
 WIDEST = 6  # hypotheses that an explorer keeps
 
@@ -99,7 +99,8 @@ def draw_tree(
     title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
     axes.text(0.25, 0.2, title, fontsize=10, va="center")
 
-    scores: list[tuple[float, float, str, str]] = []  # where, what, and its colour
+    tokens: list[tuple[float, float, str, str]] = []  # where, what, and its colour
+    scores: list[tuple[float, float, str, str]] = []
     lines: dict[tuple[str, float], list] = {}  # by colour and width: drawn together, they take a tenth of the time
 
     def draw_branch(of: SearchTree, texts: Sequence[str], place: int, y: float, parent_y: float, face: str) -> None:
@@ -108,7 +109,8 @@ def draw_tree(
         colour, line_colour = look.get(face, ("0.35", "0.65"))
         start, end = left[node.length], left[node.length] + widths[node.length]
         border = 2.0 if of.finished(place) else 0.8
-        _draw_box(axes, start, end, y, y - 0.055 if node.length else y, texts[place], face, colour, line_colour, border)
+        _draw_box(axes, start, end, y, face, line_colour, border)
+        tokens.append(((start + end) / 2, y - 0.055 if node.length else y, texts[place], colour))
         if node.length:
             scores.append(((start + end) / 2, y + 0.09, f"{node.score:.2f}", colour))
         if node.length:
@@ -138,13 +140,13 @@ def draw_tree(
     for (line_colour, width), paths in lines.items():
         drawn = LineCollection(paths, colors=line_colour, linewidths=width, zorder=2 if line_colour == ANSWER else 1)
         axes.add_collection(drawn, autolim=False)
-    write_numbers(axes, scores, NUMBER, zorder=4)
+    write_shapes(axes, scores, NUMBER, zorder=4)
+    _write_tokens(axes, tokens)
     return figure
 
 
-def _draw_box(axes: Any, start: float, end: float, y: float, token_y: float, text: str, face: str, colour: str,
-              line_colour: str, border: float) -> None:  # fmt: skip
-    """A token in its box."""
+def _draw_box(axes: Any, start: float, end: float, y: float, face: str, line_colour: str, border: float) -> None:
+    """The box of a token."""
     from matplotlib.patches import FancyBboxPatch
 
     shape = "round,pad=0,rounding_size=0.06"
@@ -152,8 +154,15 @@ def _draw_box(axes: Any, start: float, end: float, y: float, token_y: float, tex
         FancyBboxPatch((start, y - 0.15), end - start, 0.3, boxstyle=shape, facecolor=face, edgecolor=line_colour,
                        linewidth=border, zorder=3)
     )  # fmt: skip
-    look = {"ha": "center", "va": "center", "color": colour, "zorder": 4, "parse_math": False, "family": token_fonts()}
-    axes.text((start + end) / 2, token_y, text, fontsize=9, **look)
+
+
+def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
+    """Those of a Chinese sentence as texts, because another font has them."""
+    write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
+    look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
+    for x, y, token, colour in tokens:
+        if not has_shape(token):
+            axes.text(x, y, token, fontsize=TOKEN, color=colour, **look)
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:

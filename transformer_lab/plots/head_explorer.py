@@ -9,7 +9,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
-from transformer_lab.plots.lettering import token_fonts, write_numbers
+from transformer_lab.plots.lettering import token_fonts, write_shapes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
 DARK, ORANGE, PALE = "#08519c", "#d95f02", "#c6dbef"
-SIGN = 10  # points
+TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: above the switches, a layer's, all of BLEU; points: a number
 LINE = 112  # characters of a translation in the picture
 
 
@@ -162,50 +162,55 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
         f"Heads that are off: {named}. All heads on: {before!r}, BLEU {written[0]}. Without {number}: {after!r}, "
         f"BLEU {written[1]}.",
         max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
-        2.45 + 0.27 * config.n_layers,
+        1.4 + ROW * config.n_layers,
     )
-    # every length in inches: a layout that looks for the margins anew takes longer than a reader waits
+    # one inch of the page is one unit: four axes with their ticks take longer than a reader waits
     figure.set_layout_engine("none")
     width, height = figure.get_size_inches()
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
     each = (width - 4.0) / 3 + 0.1  # a stack's switches, with the names of its layers
-    bottom, high = 1.05 / height, (height - 1.4) / height
     for number_of_stack, stack in enumerate(STACKS):
-        axes = figure.add_axes(((0.65 + number_of_stack * (each + 0.35)) / width, bottom, (each - 0.35) / width, high))
-        _draw_switches(axes, stack, config.n_layers, config.n_heads, off)
-    bars = figure.add_axes(((width - 2.55) / width, bottom, 2.3 / width, high))
-    bars.barh([0, 1], [score or 0.0 for score in scores], color=[PALE, "#6baed6"], height=0.7)
-    for place, (name, score) in enumerate(zip(("all heads", f"without {number}"), written, strict=True)):
-        bars.text(1, place, f"{name}: {score}", va="center")
-    bars.set(xlim=(0, 100), ylim=(1.6, -0.6), xticks=(0, 50, 100), yticks=[])
-    bars.set_title(f"BLEU of {measured.count} sentence{'' if measured.count == 1 else 's'}", fontsize=10)
-    bars.spines[["top", "right", "left"]].set_visible(False)
-    _write(figure, [sentence, before, after], ["", "all heads: ", f"without {number}: "])
+        is_on = [
+            [(stack, layer, head) not in off for head in range(config.n_heads)] for layer in range(config.n_layers)
+        ]
+        _draw_switches(axes, STACKS[stack][0], is_on, 0.65 + number_of_stack * (each + 0.35), each - 0.35)
+    left, high = width - 2.55, ROW * config.n_layers
+    sentences = f"BLEU of {measured.count} sentence{'' if measured.count == 1 else 's'}"
+    axes.text(left + BAR / 2, TOP - 0.1, sentences, fontsize=10, ha="center")
+    places = [TOP + high * share for share in (0.27, 0.73)]
+    axes.barh(places, BAR, left=left, height=0.3 * high, color="white", edgecolor="0.8")
+    lengths = [BAR * (score or 0.0) / 100 for score in scores]
+    axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, "#6baed6"])
+    for place, name in zip(places, ("all heads", f"without {number}"), strict=True):
+        axes.text(left + 0.06, place, f"{name}: {written[name != 'all heads']}", va="center")
+    _write(axes, [sentence, before, after], ["", "all heads: ", f"without {number}: "], TOP + high + 0.28)
     return figure
 
 
-def _draw_switches(axes: "Axes", stack: str, n_layers: int, n_heads: int, off: frozenset[Head]) -> None:
+def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], left: float, wide: float) -> None:
     """A cell for each head: rows are layers, columns heads. Dark is on; a cross on white is off."""
     from matplotlib.colors import ListedColormap
 
-    is_on = [[(stack, layer, head) not in off for head in range(n_heads)] for layer in range(n_layers)]
-    axes.pcolormesh(is_on, cmap=ListedColormap(["white", DARK]), vmin=0, vmax=1, edgecolors="0.6", linewidth=1)
+    layers, heads = len(is_on), len(is_on[0])
+    columns = [left + wide * head / heads for head in range(heads + 1)]
+    rows = [TOP + ROW * layer for layer in range(layers + 1)]
+    colours = ListedColormap(["white", DARK])
+    axes.pcolormesh(columns, rows, is_on, cmap=colours, vmin=0, vmax=1, edgecolors="0.6", linewidth=1)
     signs = [
-        (head + 0.5, layer + 0.5, *((str(head), "white") if on else ("×", ORANGE)))
+        (columns[head] + wide / heads / 2, rows[layer] + ROW / 2, *((str(head), "white") if on else ("×", ORANGE)))
         for layer, row in enumerate(is_on)
         for head, on in enumerate(row)
     ]
-    write_numbers(axes, signs, SIGN)
-    axes.set(xlim=(0, n_heads), ylim=(n_layers, 0), xticks=[])
-    axes.set_title(STACKS[stack][0], fontsize=10)
-    axes.set_yticks([layer + 0.5 for layer in range(n_layers)], [f"layer {layer}" for layer in range(n_layers)])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+    names = [(left - 0.31, rows[layer] + ROW / 2, f"layer {layer}", "black") for layer in range(layers)]
+    write_shapes(axes, signs + names, SIGN)
+    axes.text(left + wide / 2, TOP - 0.1, title, fontsize=10, ha="center")
 
 
-def _write(figure: "Figure", sentences: Sequence[str], labels: Sequence[str]) -> None:
+def _write(axes: "Axes", sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
     """The sentences one below the other, what is too long cut off; dollar signs are text here."""
-    width, height = figure.get_size_inches()
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
         look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}
-        figure.text(0.15 / width, (0.66 - 0.24 * line) / height, text, **look)
+        axes.text(0.15, top + 0.24 * line, text, **look)
