@@ -1,6 +1,7 @@
 """GRU with attention, GRU without, and a Transformer of the same size, on the same tokens with the same updates.
 
     python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
+    python benchmarks/recurrent.py --only-times    the seconds of an epoch once more, after a run beside other work
 
 The number of epochs is the greatest for which all trainings together take about so many minutes on this machine; it is
 measured before they begin, or given. Every model is trained by the course's trainer in float32 and translates the test
@@ -10,6 +11,7 @@ training per epoch, and the heat maps of two sentence pairs. `--corpus captions`
 
 import argparse
 import json
+import statistics
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -57,6 +59,20 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
     return (time.perf_counter() - start) / updates * len(batches)
 
 
+def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int = 3) -> None:
+    """Put what an epoch's updates take now into a record; the models take turns."""
+    record = json.loads(path.read_text(encoding="utf-8"))
+    measured: dict[str, list[float]] = {contender.name: [] for contender in models}
+    for _ in range(rounds):
+        for contender in models:
+            measured[contender.name].append(seconds_of_an_epoch(contender, corpus))
+    for name, seconds in measured.items():
+        record["models"][name]["seconds_per_epoch"] = round(statistics.median(seconds), 1)
+        print(f"{name:24} {record['models'][name]['seconds_per_epoch']:6.1f} s an epoch", flush=True)
+    record["times"] = {"command": "python benchmarks/recurrent.py --only-times", "machine": describe_machine()}
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
@@ -67,6 +83,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=192, help="d_model of the recurrent models")
     parser.add_argument("--peak-rate", type=float, default=2e-3, help="of the recurrent models")
     parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--only-times", action="store_true", help="replace the times of the record by new ones")
     arguments = parser.parse_args()
 
     corpus = load_corpus(arguments.corpus, data_dir=arguments.data_dir)
@@ -75,6 +92,9 @@ def main() -> None:
         preset = replace(full_preset(epochs), corpus=arguments.corpus, train_limit=arguments.train_limit)
         return contenders(preset, arguments.width, arguments.peak_rate)
 
+    if arguments.only_times:
+        renew_times(arguments.output, lined_up(1), corpus)
+        return
     epochs = arguments.epochs
     if epochs is None:
         seconds = {contender.name: seconds_of_an_epoch(contender, corpus) for contender in lined_up(1)}

@@ -14,7 +14,6 @@ import gc
 import os
 import platform
 import random
-import shlex
 import shutil
 import signal
 import subprocess
@@ -34,7 +33,7 @@ from transformer_lab.data import load_corpus
 from transformer_lab.decoding.weights import replacing, writing
 from transformer_lab.errors import InputError
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
-from transformer_lab.training.records import commit, installed, read_json, write_json
+from transformer_lab.training.records import command_line, commit, installed, read_json, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -246,7 +245,7 @@ def compare_plans(begun: Plan, asked: Plan, folder: Path) -> None:
 
 def keep_plan(folder: Path, plan: Plan) -> None:
     circumstances = {
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command_line(),
         "commit": commit(),
         "versions": {"python": platform.python_version()}
         | {name: installed(name) for name in ("transformer-lab", "torch", "optuna")},

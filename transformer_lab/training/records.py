@@ -74,7 +74,7 @@ def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, 
         "overridden": {
             field: value for field, value in asdict(preset).items() if standard and value != getattr(standard, field)
         },
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command_line(),
         "commit": commit(),
         "versions": {"python": platform.python_version()}
         | {name: installed(name) for name in ("transformer-lab", "torch", "tokenizers", "sacrebleu", "safetensors")},
@@ -83,6 +83,12 @@ def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, 
         "processes": processes,
         "threads": torch.get_num_threads(),
     }
+
+
+def command_line() -> str:
+    """How this process was started, as a reader would type it."""
+    program = Path(sys.argv[0]).name
+    return shlex.join(["transformer-lab" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def installed(name: str) -> str | None:
