@@ -44,7 +44,9 @@ def split_chinese(text: str) -> list[str]:
 
     Returns:
         Each character for which `is_chinese_character` holds by itself, full-width punctuation among them; everything
-        else in words, as `words_13a` cuts them. No token holds a space, and nothing but spaces is lost.
+        else in words, as `words_13a` cuts the whole sentence once every Chinese character has a space on both sides.
+        (A piece alone would hide from its rules what stands beside a stop: of `第3.章` the stop is a token.) No token
+        holds a space, and nothing but spaces is lost.
     """
     apart = "".join(f" {character} " if is_chinese_character(character) else character for character in text)
     return words_13a(apart)

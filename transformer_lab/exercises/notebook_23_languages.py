@@ -45,6 +45,16 @@ def figures_inputs(draw: Draw) -> dict:
     return {"text": f"{one}{year}{other}，{price}元"}
 
 
+def figure_beside_stop_inputs(draw: Draw) -> dict:
+    """A stop or a comma of ASCII, with a figure on one side and a Chinese character on the other."""
+    one, other, third = some_characters(draw, 3)
+    return {"text": f"{one}{draw.integer(2, 9)}.{other},{draw.integer(2, 9)}{third}"}
+
+
+def ends_in_latin_inputs(draw: Draw) -> dict:
+    return {"text": "".join(some_characters(draw, 3)) + " ".join(some_names(draw, 2))}
+
+
 def ascii_signs_inputs(draw: Draw) -> dict:
     one, other = some_names(draw, 2)
     first, second = some_characters(draw, 2)
@@ -84,6 +94,21 @@ def apart(text, is_character=is_chinese_character, words=words_13a):
     return words("".join(f" {sign} " if is_character(sign) else sign for sign in text))
 
 
+def runs(text):
+    """Chinese characters one by one, and what stands between them in one piece."""
+    found = [""]
+    for sign in text:
+        if is_chinese_character(sign):
+            found += [sign, ""]
+        else:
+            found[-1] += sign
+    return [run for run in found if run]
+
+
+def last_chinese(text):
+    return max((place for place, sign in enumerate(text) if is_chinese_character(sign)), default=-1)
+
+
 def is_ideograph(sign):
     return "\u4e00" <= sign <= "\u9fff"
 
@@ -99,11 +124,13 @@ SPLIT_CHINESE = Exercise(
         Probe("two Latin words among them", latin_word_inputs),
         Probe("a full-width comma beside a Latin word", full_width_inputs),
         Probe("a year and a price", figures_inputs),
+        Probe("a stop of ASCII between a figure and a character", figure_beside_stop_inputs),
+        Probe("a Latin word at the end", ends_in_latin_inputs),
         Probe("brackets and signs of ASCII", ascii_signs_inputs),
         Probe("a word in capitals", capitals_inputs),
     ],
     properties=[
-        Property("nothing but spaces is lost", latin_word_inputs, nothing_is_lost),
+        Property("nothing but spaces is lost", ends_in_latin_inputs, nothing_is_lost),
         Property("no token is empty or holds a space", latin_word_inputs, no_token_with_a_space),
         Property("spaces between Chinese characters mean nothing", spaced_inputs, same_tokens, split_both_ways),
     ],
@@ -154,6 +181,33 @@ SPLIT_CHINESE = Exercise(
             lambda text: apart(text.replace(" ", "")),
             "All spaces are taken out before the words are cut, so that two Latin words become one. Only between "
             "Chinese characters a space means nothing.",
+        ),
+        Misconception(
+            "run_by_run",
+            lambda text: [
+                token for run in runs(text) for token in ([run] if is_chinese_character(run[0]) else words_13a(run))
+            ],
+            "Each run between Chinese characters is handed to `words_13a` alone. Its rules look at what stands beside "
+            "a stop: after a figure, and before anything but a figure, it is cut off, and where the run ends they "
+            "cannot see that. Set spaces around the Chinese characters and hand over the whole text.",
+        ),
+        Misconception(
+            "last_run_lost",
+            lambda text: apart(text[: last_chinese(text) + 1]),
+            "What comes after the last Chinese character is lost: a loop that hands a run on when a Chinese character "
+            "ends it has to do so at the end of the text as well.",
+        ),
+        Misconception(
+            "runs_uncut",
+            lambda text: [run for run in runs(text) if run.strip()],
+            "What stands between Chinese characters becomes one token, however many words and signs it has: "
+            "`words_13a` cuts it.",
+        ),
+        Misconception(
+            "space_before_alone",
+            lambda text: words_13a("".join(f" {sign}" if is_chinese_character(sign) else sign for sign in text)),
+            "A space is set before each Chinese character and none behind it, so that a Latin word sticks to the "
+            "character before it.",
         ),
         Misconception(
             "lowercased",
@@ -225,6 +279,19 @@ def signs_inputs(draw: Draw) -> dict:
     return {"hypotheses": [f"{start} {last}!"], "references": [f"{start} ({last})!"]}
 
 
+def no_four_in_a_row_inputs(draw: Draw) -> dict:
+    """Three characters in a row are right, and never four: without smoothing the score is 0."""
+    characters = some_characters(draw, 11)
+    hypothesis = [*characters[:3], characters[9], *characters[4:7], characters[10]]
+    return {"hypotheses": ["".join(hypothesis)], "references": ["".join(characters[:8])]}
+
+
+def not_smoothed(inputs, received):
+    if abs(received) > 1e-9:
+        return f"no four tokens in a row are right, and the score is {received:.4g}: without smoothing it is 0"
+    return None
+
+
 def score_of_references(subject, references):
     return subject(references, references)
 
@@ -247,8 +314,12 @@ def refused_sides(subject, hypotheses, references):
 
 
 def unequal_sides_are_refused(inputs, received):
-    if None in received:
-        return "sentences without a counterpart are left aside in silence: `ValueError` is asked for"
+    if received != ["ValueError"] * 2:
+        given = [name if name != "nothing" else "no error" for name in received]
+        return (
+            f"a reference too few gives {given[0]}, a hypothesis too few {given[1]}: `ValueError` is asked for, or "
+            "sentences without a counterpart are left aside in silence"
+        )
     return None
 
 
@@ -271,6 +342,24 @@ def one_long_sentence(hypotheses, references):
         raise ValueError("not as many references as hypotheses")
     sides = [[token for text in side for token in split_chinese(text)] for side in (hypotheses, references)]
     return bleu([sides[0]], [sides[1]])
+
+
+def smoothed(hypotheses, references):
+    from sacrebleu.metrics import BLEU
+
+    if len(hypotheses) != len(references):
+        raise ValueError("not as many references as hypotheses")
+    tokenized = [[" ".join(split_chinese(text)) for text in side] for side in (hypotheses, references)]
+    return BLEU(tokenize="none", force=True).corpus_score(tokenized[0], [tokenized[1]]).score
+
+
+def left_aside(hypotheses, references):
+    hypotheses, references = zip(*zip(hypotheses, references, strict=False), strict=True)
+    return chinese_bleu(hypotheses, references)
+
+
+def lists_of_references(hypotheses, references):
+    return bleu([split_chinese(text) for text in hypotheses], [[split_chinese(text)] for text in references])
 
 
 CHINESE_BLEU = Exercise(
@@ -299,6 +388,7 @@ CHINESE_BLEU = Exercise(
         Property(
             "the order of the sentences does not matter", two_sentences_inputs, order_does_not_matter, scores_both_ways
         ),
+        Property("without four right tokens in a row it is 0", no_four_in_a_row_inputs, not_smoothed),
         Property("a reference for each hypothesis", two_sentences_inputs, unequal_sides_are_refused, refused_sides),
     ],
     misconceptions=[
@@ -330,6 +420,40 @@ CHINESE_BLEU = Exercise(
             "rest_is_lost",
             bleu_of(lambda text: [sign for sign in text if is_chinese_character(sign)]),
             "Only Chinese characters are compared: a name that is missing or wrong costs nothing.",
+        ),
+        Misconception(
+            "joined_again",
+            bleu_of(lambda text: " ".join(split_chinese(text))),
+            "The tokens are joined to a string again before `bleu` gets them, and a string is a list of its signs, "
+            "spaces and letters of Latin words among them. Hand over the lists of tokens.",
+        ),
+        Misconception(
+            "as_a_fraction",
+            lambda hypotheses, references: chinese_bleu(hypotheses, references) / 100,
+            "The score is a fraction. `bleu` gives it from 0 to 100 already, as papers do.",
+        ),
+        Misconception(
+            "hundredfold",
+            lambda hypotheses, references: chinese_bleu(hypotheses, references) * 100,
+            "The score is a hundred times too great: `bleu` gives it from 0 to 100 already.",
+        ),
+        Misconception(
+            "smoothed",
+            smoothed,
+            "The n-grams are counted with smoothing, sacreBLEU's default: a precision of 0 is taken for a small "
+            "number. `bleu` of notebook 11 does without.",
+        ),
+        Misconception(
+            "counterparts_left_aside",
+            left_aside,
+            "Two lists of different lengths get a score all the same. What has no counterpart counts nowhere, and "
+            "nobody hears of it: raise `ValueError`.",
+        ),
+        Misconception(
+            "lists_of_references",
+            lists_of_references,
+            "Each reference is put into a list of its own, as sacreBLEU and torchtext take several for a sentence. "
+            "`bleu` of notebook 11 takes one, as a list of tokens.",
         ),
         Misconception(
             "mean_of_sentences",

@@ -10,12 +10,12 @@ from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 
 
 def split_by_groups(text):
-    """Runs of Chinese and of other signs in turn; only the others go through 13a."""
-    tokens = []
-    for chinese, signs in itertools.groupby(text, is_chinese_character):
-        run = "".join(signs)
-        tokens += list(run) if chinese else words_13a(run)
-    return [token for token in tokens if token.strip()]
+    """Runs of Chinese and of other signs in turn; spaces go around the signs of the former, and all through 13a."""
+    pieces = []
+    for chinese, group in itertools.groupby(text, is_chinese_character):
+        signs = list(group)
+        pieces += signs if chinese else ["".join(signs)]
+    return words_13a(" ".join(pieces))
 
 
 def split_by_pattern(text):
@@ -23,17 +23,12 @@ def split_by_pattern(text):
     return words_13a(re.sub(f"([{ranges}])", r" \1 ", text))
 
 
-def split_word_by_word(text):
-    """A stack of signs that is emptied at each Chinese character."""
-    tokens, word = [], ""
-    for sign in text + "\u3000":
-        if is_chinese_character(sign):
-            tokens.extend(words_13a(word))
-            tokens.append(sign)
-            word = ""
-        else:
-            word += sign
-    return tokens[:-1]
+def split_sign_by_sign(text):
+    """A space where a Chinese character begins or ends, whatever stands on the other side."""
+    spaced = ""
+    for before, sign in itertools.pairwise(" " + text):
+        spaced += " " + sign if is_chinese_character(before) or is_chinese_character(sign) else sign
+    return words_13a(spaced)
 
 
 # --- chinese_bleu -----------------------------------------------------------------------------------------------------
@@ -58,6 +53,6 @@ def bleu_from_its_parts(hypotheses, references):
 
 
 VARIANTS = {
-    "split_chinese": [split_by_groups, split_by_pattern, split_word_by_word],
+    "split_chinese": [split_by_groups, split_by_pattern, split_sign_by_sign],
     "chinese_bleu": [bleu_of_mapped, bleu_of_joined_tokens, bleu_from_its_parts],
 }
