@@ -1,0 +1,129 @@
+"""Without these, a property that none of the named mistakes breaks could pass whatever comes back."""
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab.data import build_vocabulary, learn_bpe
+from transformer_lab.evaluation.bleu import bleu, ngram_precision
+from transformer_lab.exercises import find_exercise, run_check
+from transformer_lab.model import (
+    Encoder,
+    EncoderLayer,
+    TokenEmbedding,
+    combine_heads,
+    count_parameters,
+    split_heads,
+)
+from transformer_lab.training.loss import label_smoothing_loss, shift_target
+
+
+def same_numbers(model):
+    with torch.random.fork_rng():
+        for parameter in model.parameters():
+            torch.manual_seed(0)
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+
+
+def first_word_is_different(layer):
+    class Broken(layer):
+        def forward(self, x, source_mask=None):
+            output = super().forward(x, source_mask)
+            return torch.cat([2 * output[:, :1], output[:, 1:]], dim=1)
+
+    return Broken
+
+
+def a_list_twice(sentences, min_frequency=1):
+    len(sentences) if isinstance(sentences, list) else list(sentences)  # a generator is empty after it
+    return build_vocabulary(sentences, min_frequency)
+
+
+def specials_counted(sentences, min_frequency=1):
+    class Doubled:
+        def __init__(self, vocabulary):
+            self.itos = [*vocabulary.itos, vocabulary.itos[0]]
+            self.stoi = vocabulary.stoi
+
+        def __getitem__(self, token):
+            return self.stoi[token]
+
+        def __len__(self):
+            return len(self.itos)
+
+    return Doubled(build_vocabulary(sentences, min_frequency))
+
+
+def at_least_one_merge(word_counts, n_merges):
+    return learn_bpe(word_counts, max(n_merges, 1))
+
+
+def gradients_left(model, batch, optimizer, smoothing=0.1, clip_norm=1.0):
+    model.train()
+    decoder_input, labels = shift_target(batch.target)
+    loss = label_smoothing_loss(model(batch.source, decoder_input), labels, smoothing, model.config.pad_id)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.item()
+
+
+def first_sentence_counts_twice(score):
+    def broken(hypotheses, references, *more):
+        if len(hypotheses) != len(references):
+            raise ValueError("not as many")
+        return score([*hypotheses, *hypotheses[:1]], [*references, *references[:1]], *more)
+
+    return broken
+
+
+def up_to_the_shorter(hypotheses, references):
+    pairs = list(zip(hypotheses, references, strict=False))
+    return bleu([hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs])
+
+
+class AnyPad(TokenEmbedding):
+    def __init__(self, vocab_size, d_model, pad_id):
+        super().__init__(vocab_size, d_model, min(pad_id, vocab_size - 1))
+
+
+BROKEN = [
+    ("split_heads", "the numbers are only moved", lambda x, n_heads: 2 * split_heads(x, n_heads)),
+    ("split_heads", "gradients pass through", lambda x, n_heads: split_heads(x, n_heads).detach()),
+    ("combine_heads", "gradients pass through", lambda x: combine_heads(x).detach()),
+    ("EncoderLayer", "words in another order give the same in that order", first_word_is_different(EncoderLayer)),
+    ("Encoder", "words in another order give the same in that order", first_word_is_different(Encoder)),
+    ("initialize_parameters", "each layer draws numbers of its own", same_numbers),
+    ("count_parameters", "each further layer adds the same", lambda c: count_parameters(c) + c.n_layers**2),
+    ("build_vocabulary", "sentences may come one by one", a_list_twice),
+    (
+        "build_vocabulary",
+        "each token has one number, even a special one that is typed in a sentence",
+        specials_counted,
+    ),
+    ("learn_bpe", "nothing comes of nothing", at_least_one_merge),
+    ("ngram_precision", "the order of the sentences does not matter", first_sentence_counts_twice(ngram_precision)),
+    ("bleu", "the order of the sentences does not matter", first_sentence_counts_twice(bleu)),
+    ("bleu", "a reference for each hypothesis", up_to_the_shorter),
+]
+REMARKED = [
+    ("TokenEmbedding", "padding is a token of the vocabulary", AnyPad, "is accepted"),
+    ("train_step", "gradients of somebody else have no part in it", gradients_left, "left behind by somebody else"),
+]
+
+
+@pytest.mark.parametrize(("name", "check", "wrong"), BROKEN, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_check_fails(name, check, wrong):
+    report = run_check(find_exercise(name), wrong)
+    (found,) = (one for one in report.checks if one.name == check)
+    assert found.state == "failed", str(report)
+
+
+@pytest.mark.parametrize(("name", "check", "other", "remark"), REMARKED, ids=[name for name, *_ in REMARKED])
+def test_the_check_remarks(name, check, other, remark):
+    report = run_check(find_exercise(name), other)
+    (found,) = (one for one in report.checks if one.name == check)
+    assert found.state == "passed"
+    assert any(remark in one for one in report.remarks), str(report)
