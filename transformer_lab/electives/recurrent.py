@@ -287,11 +287,12 @@ def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_leng
     config = model.config
     with evaluation_mode(model):
         memory, source_mask = model.encode(source)
+        keys = model.decoder.attention.project(memory)  # once: they are the same at every step
         state = model.decoder.first_state(memory)  # (batch, d_model)
         token = torch.full_like(source[:, 0], config.bos_id)  # (batch,)
         generated = source[:, :0]  # (batch, 0)
         for _ in range(max_length):
-            output, state = model.decoder.step(token, state, memory, source_mask[:, 0])
+            output, state = model.decoder.step(token, state, memory, source_mask[:, 0], keys)
             token = model.output(output).argmax(dim=-1)  # (batch,)
             generated = torch.cat([generated, token[:, None]], dim=1)
             if (generated == config.eos_id).any(dim=1).all():

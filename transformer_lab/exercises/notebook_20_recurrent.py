@@ -605,6 +605,12 @@ RECURRENT_ENCODER = Exercise(
 # --- AttentionDecoder ------------------------------------------------------------------------------------------------
 
 
+KEYS_EVERY_STEP = (
+    "The memory is projected to keys again at every step. No number changes by that, and it costs no points; but the "
+    "keys stay the same while the decoder writes, so once is enough. "
+)
+
+
 def decoder_inputs(draw: Draw, batch: int = 1, target: int = 3, source: int = 3, dropout: float = 0.0) -> dict:
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": dropout, "pad_id": 0}
     return {
@@ -926,7 +932,8 @@ def scripted_inputs(draw: Draw, lengths: tuple[int, ...], ids: dict[str, int] = 
         first = words[row]
         scripts[first] = said + ([] if endless else [ids["eos_id"]])
         source[row, : row + 2] = torch.tensor([first] + [words[-1]] * row + [ids["eos_id"]])
-    model = {"scripts": scripts, "lost": lost, "after": after, "vocab": 12}
+    model = {"says_to_source_beginning_with": scripts, "says_when_confused": lost, "says_after_its_end": after}
+    model |= {"vocab": 12}
     model |= {"training": True} if training else {}
     return {"model": model | (ids if ids != USUAL_IDS else {}), "source": source, "max_length": max_length}
 
@@ -955,6 +962,7 @@ def scripted_work(subject, model, source, max_length):
     subject(scripted_model, source, max_length)
     return {
         "steps": scripted_model.steps,
+        "steps without keys": scripted_model.steps_without_keys,
         "sentences encoded": scripted_model.sentences_encoded,
         "with gradients": scripted_model.with_gradients,
     }
@@ -969,6 +977,9 @@ def mode_is_restored(inputs, received):
 def fed_once(inputs, received):
     if received["steps"] > inputs["max_length"]:
         return f"for at most {inputs['max_length']} tokens the decoder makes {received['steps']} steps"
+    if received["steps without keys"]:
+        return Remark(KEYS_EVERY_STEP + "Compute them before the loop, `model.decoder.attention.project(memory)`, and "
+                      "hand them to `step` as its last argument.")  # fmt: skip
     return None
 
 
@@ -996,9 +1007,34 @@ def specials_kept(row, config):
     return row[: row.index(config.eos_id)] if config.eos_id in row else row
 
 
+def only_eos_cut(row, config):
+    return row[: row.index(config.eos_id) + 1] if config.eos_id in row else row
+
+
+def only_pad_and_bos_dropped(row, config):
+    return [token for token in row if token not in (config.pad_id, config.bos_id)]
+
+
+def decode_by_position(model, source, max_length):
+    """The tokens of all sentences, one position after the other."""
+    config, rows = model.config, []
+    with evaluation_mode(model):
+        memory, source_mask = model.encode(source)
+        state, token = model.decoder.first_state(memory), torch.full_like(source[:, 0], config.bos_id)
+        for _ in range(max_length):
+            output, state = model.decoder.step(token, state, memory, source_mask[:, 0])
+            token = model.output(output).argmax(dim=-1)
+            rows.append(token)
+            if (torch.stack(rows, dim=1) == config.eos_id).any(dim=1).all():
+                break
+    return [translated_tokens(row, config) for row in torch.stack(rows).tolist()]
+
+
 def stepwise(mode=evaluation_mode, first=lambda model, memory: model.decoder.first_state(memory), carries=True,
              feeds_back=True, masks=True, ended=torch.all, cleaned=translated_tokens, encodes_again=False,
-             steps=lambda max_length: max_length, prefix=False, start="bos_id"):  # fmt: skip
+             steps=lambda max_length: max_length, prefix=False, start="bos_id",
+             mask_of=lambda source_mask: source_mask[:, 0],
+             says=lambda model, output: model.output(output)):  # fmt: skip
     """A `recurrent_greedy_decode` with one thing done in another way."""
 
     def decode(model, source, max_length):
@@ -1013,10 +1049,10 @@ def stepwise(mode=evaluation_mode, first=lambda model, memory: model.decoder.fir
                 before = state
                 fed = generated.unbind(dim=1) if prefix else [generated[:, -1] if feeds_back else generated[:, 0]]
                 for token in fed:
-                    mask = source_mask[:, 0] if masks else None
+                    mask = mask_of(source_mask) if masks else None
                     output, state = model.decoder.step(token, state, memory, mask)
                 state = state if carries else before
-                generated = torch.cat([generated, model.output(output).argmax(dim=-1, keepdim=True)], dim=1)
+                generated = torch.cat([generated, says(model, output).argmax(dim=-1, keepdim=True)], dim=1)
                 if ended((generated[:, 1:] == config.eos_id).any(dim=1)):
                     break
         return [cleaned(row, config) for row in generated[:, 1:].tolist()]
@@ -1037,6 +1073,11 @@ def decode_with_fixed_ids(model, source, max_length):
     rows = [row[: row.index(2)] if 2 in row else row for row in rows]
     return [[token for token in row if token not in (0, 1)] for row in rows]
 
+
+EOS_KEPT = (
+    "Eos is in the result. It says where the translation ends and is no word of it; what comes after it is no part of "
+    "the translation either. `translated_tokens(row, config)` cuts there, and leaves out pad and bos."
+)
 
 RECURRENT_GREEDY_DECODE = Exercise(
     answer=recurrent_greedy_decode,
@@ -1119,7 +1160,29 @@ RECURRENT_GREEDY_DECODE = Exercise(
         Misconception(
             "eos_kept",
             stepwise(cleaned=eos_kept),
-            "Eos is in the result. It says where the translation ends and is no word of it.",
+            EOS_KEPT,
+        ),
+        Misconception("rows_as_they_are", stepwise(cleaned=lambda row, config: row), EOS_KEPT),
+        Misconception("eos_kept_and_specials", stepwise(cleaned=only_eos_cut), EOS_KEPT),
+        Misconception("eos_kept_and_what_follows", stepwise(cleaned=only_pad_and_bos_dropped), EOS_KEPT),
+        Misconception(
+            "without_output_layer",
+            stepwise(says=lambda model, output: output),
+            "The greatest feature of the decoder's output is taken for a token. `step` gives `(batch, d_model)`: "
+            "features, which say nothing of the vocabulary yet. The output layer makes logits of them: "
+            "`model.output(output).argmax(dim=-1)`.",
+        ),
+        Misconception(
+            "mask_of_four_axes",
+            stepwise(mask_of=lambda source_mask: source_mask),
+            "`encode` gives a mask for multi-head attention, `(batch, 1, 1, source)`, with an axis for the heads. "
+            "Additive attention has none, so `step` takes `(batch, 1, source)`: `source_mask[:, 0]`.",
+        ),
+        Misconception(
+            "stacked_by_position",
+            decode_by_position,
+            "The rows are positions and the columns sentences: each list has one token of every sentence. The tokens "
+            "of one step are `(batch,)`, so they are stacked behind the batch: `torch.stack(tokens, dim=1)`.",
         ),
         Misconception(
             "specials_kept",
@@ -1171,10 +1234,10 @@ RECURRENT_GREEDY_DECODE = Exercise(
     hints=[
         "Take your `greedy_decode` of notebook 11. What has to be fed in each step now, and what has to be kept "
         "instead of the prefix?",
-        "Before the loop: `model.encode(source)`, `model.decoder.first_state(memory)`, and a token of bos for each "
-        "sentence, `(batch,)`. In the loop `model.decoder.step` gives an output and the next state, and `model.output` "
+        "Before the loop: `model.encode(source)`, `model.decoder.first_state(memory)`, the keys, "
+        "`model.decoder.attention.project(memory)`, and a token of bos for each sentence, `(batch,)`. In the loop `model.decoder.step` gives an output and the next state, and `model.output` "
         "makes logits of the output.",
-        "`output, state = model.decoder.step(token, state, memory, source_mask[:, 0])`, then "
+        "`output, state = model.decoder.step(token, state, memory, source_mask[:, 0], keys)`, then "
         "`token = model.output(output).argmax(dim=-1)`. Collect the tokens; `translated_tokens(row, config)` cleans "
         "them up.",
     ],
