@@ -47,15 +47,27 @@ def additive_mask_inputs(draw: Draw) -> dict:
 
 
 def additive_keys_inputs(draw: Draw) -> dict:
+    """Keys that are not those of the memory, so that who projects it once more is found out."""
     inputs = additive_inputs(draw, batch=2, query=1, key=3, d_memory=4, d_attention=4)
-    keys = inputs["memory"] @ inputs["weights"]["w_k.weight"].T
-    return inputs | {"mask": None, "keys": keys}
+    return inputs | {"mask": None, "keys": draw.numbers(2, 3, 4, low=-1.5, high=1.5)}
 
 
 def nothing_to_see_inputs(draw: Draw) -> dict:
     mask = torch.ones(2, 1, 3, dtype=torch.bool)
-    mask[draw.integer(0, 1)] = False
+    nothing = draw.integer(0, 1)
+    mask[nothing] = False
+    mask[1 - nothing, 0, 2] = False
     return additive_inputs(draw, batch=2, key=3) | {"mask": mask}
+
+
+def additive_call(subject, arguments, weights, **inputs):
+    """As a module is called; parameters that do not belong to it are 0, so that one mistake is not taken for two."""
+    module = build(subject, arguments, weights)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name not in weights:
+                parameter.zero_()
+    return module(*inputs.values())
 
 
 def additive_gradients(subject, arguments, weights, query, memory):
@@ -90,8 +102,9 @@ def nothing_to_see_is_no_nan(inputs, received):
     for name, gradient in received.items():
         if name.startswith("gradient") and gradient is not None and not gradient.isfinite().all():
             return "a query that may attend to nothing gets a gradient of NaN, and one training step ruins the model"
-    if received["weights"][~inputs["mask"].any(-1)].abs().max() < 1e-8:
-        return None
+    mask, rows = inputs["mask"], received["weights"]
+    if rows[~mask.any(-1)].abs().max() < 1e-8 or rows[(~mask & mask.any(-1, keepdim=True))].abs().max() > 1e-8:
+        return None  # no fault, or not this one: where something may be seen, what is hidden has a weight, too
     return Remark(
         "A query that may attend to nothing spreads its attention over hidden words here, as a fill of -1e9 makes it. "
         "That is accepted; the package gives it zero weights, so that nothing hidden leaks."
@@ -104,6 +117,12 @@ def lowest(scores, mask):
 
 def zero(weights, mask):
     return weights.masked_fill(~mask, 0.0)
+
+
+def masked_and_summed(scores, memory, mask):
+    weights = (scores if mask is None else lowest(scores, mask)).softmax(dim=-1)
+    weights = weights if mask is None else zero(weights, mask)
+    return weights @ memory, weights
 
 
 def additive_with(combine=lambda q, k: q + k, squash=torch.tanh,
@@ -136,6 +155,30 @@ class AttentionWithBiases(AdditiveAttention):
         self.v = nn.Linear(d_attention, 1, bias=False)
 
 
+class AttentionWithBiasOfTheScore(AdditiveAttention):
+    def __init__(self, d_query, d_memory, d_attention):
+        super().__init__(d_query, d_memory, d_attention)
+        self.v = nn.Linear(d_attention, 1)
+
+
+class AttentionWithoutBias(AdditiveAttention):
+    def __init__(self, d_query, d_memory, d_attention):
+        super().__init__(d_query, d_memory, d_attention)
+        self.w_q = nn.Linear(d_query, d_attention, bias=False)
+
+
+class AttentionWithoutQueryAxis(AdditiveAttention):
+    def forward(self, query, memory, mask=None, keys=None):
+        keys = self.project(memory) if keys is None else keys
+        return masked_and_summed(self.v((self.w_q(query) + keys).tanh()).squeeze(-1), memory, mask)
+
+
+class AttentionWithoutAxisOfTheKeys(AdditiveAttention):
+    def forward(self, query, memory, mask=None, keys=None):
+        keys = self.project(memory) if keys is None else keys
+        return masked_and_summed(self.v((self.w_q(query)[:, :, None] + keys).tanh()).squeeze(-1), memory, mask)
+
+
 class AttentionThroughNumpy(AdditiveAttention):
     def forward(self, query, memory, mask=None, keys=None):
         context, weights = super().forward(query, memory, mask, keys)
@@ -161,10 +204,10 @@ ADDITIVE_ATTENTION = Exercise(
     returns=("context", "weights"),
     axes=ADDITIVE_AXES,
     probes=[
-        Probe("one state asks three words", additive_inputs),
-        Probe("a batch, several queries", lambda draw: additive_inputs(draw, 2, query=3, key=4)),
-        Probe("a mask hides the word with the greatest weight", additive_mask_inputs),
-        Probe("keys that are at hand are used as they are", additive_keys_inputs),
+        Probe("one state asks three words", additive_inputs, additive_call),
+        Probe("a batch, several queries", lambda draw: additive_inputs(draw, 2, query=3, key=4), additive_call),
+        Probe("a mask hides the word with the greatest weight", additive_mask_inputs, additive_call),
+        Probe("keys that are at hand are used as they are", additive_keys_inputs, additive_call),
         Probe("gradients reach query, memory and all weights", lambda draw: additive_inputs(draw, query=2),
               additive_gradients),
     ],
@@ -175,7 +218,7 @@ ADDITIVE_ATTENTION = Exercise(
             has_parameters_of(AdditiveAttention),
             parameters_and_shared,
         ),
-        Property("every row of weights sums to 1", additive_mask_inputs, allowed_weights_sum_to_one),
+        Property("every row of weights sums to 1", additive_mask_inputs, allowed_weights_sum_to_one, additive_call),
         Property(
             "what is hidden does not matter",
             lambda draw: additive_mask_inputs(draw) | {"other": draw.numbers(2, 4, 3)},
@@ -258,6 +301,12 @@ ADDITIVE_ATTENTION = Exercise(
             "is, and project the memory only where `keys` is None.",
         ),
         Misconception(
+            "keys_ignored",
+            additive_with(project=lambda layer, memory, keys: layer.w_k(memory)),
+            "Keys that are at hand are not used: the memory is projected all over again. The decoder hands in what "
+            "does not change, so that it is computed once: project the memory only where `keys` is None.",
+        ),
+        Misconception(
             "mask_ignored",
             additive_with(mask_scores=None, mask_weights=None),
             "The mask is not used, so padding is attended to, and a sentence is translated differently in another "
@@ -283,6 +332,13 @@ ADDITIVE_ATTENTION = Exercise(
             "with `torch.finfo(scores.dtype).min`.",
         ),
         Misconception(
+            "scores_times_mask",
+            additive_with(mask_scores=lambda scores, mask: scores * mask),
+            "The scores are multiplied by the mask, so hidden ones are 0 in the softmax, which is no small score: "
+            "`exp(0)` is 1. They take a share before they are taken out, and the rest does not sum to 1. Fill with "
+            "`torch.finfo(scores.dtype).min` before the softmax.",
+        ),
+        Misconception(
             "nan_rows",
             additive_with(mask_scores=lambda scores, mask: scores.masked_fill(~mask, float("-inf")), mask_weights=None),
             "Where a query may attend to nothing, all its scores are minus infinity and the softmax divides 0 by 0: "
@@ -292,7 +348,38 @@ ADDITIVE_ATTENTION = Exercise(
             "bias_of_the_keys",
             AttentionWithBiases,
             "`w_k` has a bias. It is added to that of `w_q`, so one of the two is enough, and the paper has none here: "
-            "`nn.Linear(d_memory, d_attention, bias=False)`.",
+            "`nn.Linear(d_memory, d_attention, bias=False)`. Nor does `v` need one.",
+        ),
+        Misconception(
+            "bias_of_the_score",
+            AttentionWithBiasOfTheScore,
+            "`v` has a bias. It adds the same number to all scores, and the softmax takes it out again: the parameter "
+            "would never learn anything. `nn.Linear(d_attention, 1, bias=False)`.",
+        ),
+        Misconception(
+            "no_bias_at_all",
+            AttentionWithoutBias,
+            "`w_q` has no bias. The sum inside the tanh needs one, or the tanh is always centred at 0; by agreement "
+            "it is that of `w_q`: `nn.Linear(d_query, d_attention)`.",
+        ),
+        Misconception(
+            "query_axis_missing",
+            AttentionWithoutQueryAxis,
+            "Query and keys are added as they come, `(batch, query, …)` to `(batch, key, …)`. With one query the sum "
+            "is that of all pairs, but the scores have lost their query axis; with several it stops or pairs the wrong "
+            "ones. Every query meets every key with an axis for each: `self.w_q(query)[:, :, None] + keys[:, None]`.",
+        ),
+        Misconception(
+            "axis_of_the_keys_missing",
+            AttentionWithoutAxisOfTheKeys,
+            "The keys have no axis for the queries, so torch lays their batch there: `(batch, key, …)` is read as "
+            "`(1, batch, key, …)`, and sentences meet other sentences' words. `keys[:, None]` makes the axis.",
+        ),
+        Misconception(
+            "all_axes_squeezed",
+            additive_with(score=lambda layer, hidden: layer.v(hidden).squeeze()),
+            "`.squeeze()` takes away every axis of size 1: that of the features, as it should, and with one query or "
+            "one sentence those as well. Name the axis: `.squeeze(-1)`.",
         ),
         Misconception(
             "no_gradient",
