@@ -16,7 +16,7 @@ from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, P
 from transformer_lab.exercises.notebook_01_attention import allowed_weights_sum_to_one
 from transformer_lab.exercises.notebook_06_encoder import has_parameters_of, parameters_and_shared
 from transformer_lab.exercises.notebook_11_decoding import with_eval_left, with_eval_only, with_no_grad_only
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import build, gradients, raised
 
 # --- AdditiveAttention -----------------------------------------------------------------------------------------------
 
@@ -72,8 +72,13 @@ def additive_call(subject, arguments, weights, **inputs):
 
 def additive_gradients(subject, arguments, weights, query, memory):
     module = build(subject, arguments, weights)
+    own = {name: parameter for name, parameter in module.named_parameters() if name in weights}
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name not in own:
+                parameter.zero_()
     inputs = {"query": query.requires_grad_(), "memory": memory.requires_grad_()}
-    return gradients(module(query, memory)[0], inputs | dict(module.named_parameters()))
+    return gradients(module(query, memory)[0], inputs | own)
 
 
 def additive_with_gradients(subject, arguments, weights, query, memory, mask):
@@ -455,21 +460,60 @@ def padding_does_not_matter(inputs, received):
     return "a sentence has other states when it is padded"
 
 
-def drawn_and_evaluated(subject, arguments, weights, source):
-    module = build(subject, arguments, weights).train()
-    drawn = [module(source) for _ in range(4)]
-    module.eval()
-    evaluated = [module(source) for _ in range(2)]
-    return {"in training": torch.stack(drawn), "in evaluation": torch.stack(evaluated)}
+def states_at_padding(subject, arguments, weights, source):
+    memory = build(subject, arguments, weights)(source)
+    return {"padding": memory[source == arguments["pad_id"]]}
 
 
-def drops_in_training_only(inputs, received):
-    evaluated, drawn = received["in evaluation"], received["in training"]
+def padding_is_zero(inputs, received):
+    if received["padding"].numel() and received["padding"].abs().max() == 0:
+        return None
+    return "where padding is, the memory is not zero"
+
+
+def exception_of_odd_width(subject, d_model):
+    return {"exception": raised(subject, 9, d_model)}
+
+
+def odd_width_is_refused(inputs, received):
+    if received["exception"] == "ValueError":
+        return None
+    return f"with d_model {inputs['d_model']} it raises {received['exception']}, expected is a ValueError"
+
+
+def drawn_and_evaluated(subject, arguments, weights, **inputs):
+    """With the embeddings, and with embeddings of zero, where dropping them changes nothing."""
+    results = {}
+    for name, factor in (("", 1.0), (" without embeddings", 0.0)):
+        loaded = {key: value * factor if key.startswith("embedding") else value for key, value in weights.items()}
+        module = build(subject, arguments, loaded).train()
+        results["in training" + name] = torch.stack([module(*inputs.values()) for _ in range(8)])
+        module.eval()
+        results["in evaluation" + name] = torch.stack([module(*inputs.values()) for _ in range(2)])
+    return results
+
+
+def drops_where_it_should(inputs, received):
+    """With p = 0.5, what is dropped at the end is 0 and the rest is doubled: behind that one sees what came before."""
+    several_layers = inputs["arguments"].get("n_layers", 1) > 1
+    drawn, evaluated = received["in training"], received["in evaluation"]
     if not torch.equal(evaluated[0], evaluated[1]):
         return "the same input gives two results in evaluation mode: something is still dropped"
     if all(torch.equal(drawn[0], one) for one in drawn[1:]):
         return "nothing is dropped in training mode"
-    return None
+    if not (drawn == 0).any():
+        return "what comes out at the end is not dropped in training mode"
+
+    def as_in_evaluation(name):
+        drawn, evaluated = received["in training" + name], received["in evaluation" + name]
+        return torch.allclose(torch.where(drawn == 0, 2 * evaluated[:1], drawn), 2 * evaluated[:1], atol=1e-6)
+
+    behind_zeros = as_in_evaluation(" without embeddings")
+    if several_layers:
+        return "nothing is dropped between the layers of the GRU" if behind_zeros else None
+    if not behind_zeros:
+        return "something else is dropped beside the embeddings and what comes out at the end"
+    return "the embeddings are not dropped in training mode" if as_in_evaluation("") else None
 
 
 def encoder_by(forward):
@@ -481,16 +525,20 @@ def encoder_by(forward):
 
 
 def encoder_with(lengths=lambda self, source: (source != self.pad_id).sum(dim=1), give=lambda memory: memory,
-                 total=True, sorts=False):  # fmt: skip
+                 total=True, sorts=False, packs_batch_first=True, pads_batch_first=True, padding=0.0,
+                 drops_embeddings=True, drops_memory=True):  # fmt: skip
     """A recurrent encoder with one thing done in another way."""
 
     def forward(self, source):
-        x = self.dropout(self.embedding(source))
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths(self, source), batch_first=True, enforce_sorted=sorts)
-        memory, _ = nn.utils.rnn.pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=source.size(1) if total else None
+        x = self.embedding(source)
+        x = self.dropout(x) if drops_embeddings else x
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths(self, source), batch_first=packs_batch_first, enforce_sorted=sorts
         )
-        return give(self.dropout(memory))
+        memory, _ = nn.utils.rnn.pad_packed_sequence(
+            self.gru(packed)[0], pads_batch_first, padding, source.size(1) if total else None
+        )
+        return give(self.dropout(memory) if drops_memory else memory)
 
     return encoder_by(forward)
 
@@ -552,6 +600,23 @@ class EncoderOfOneLayer(RecurrentEncoder):
         super().__init__(vocab_size, d_model, 1, dropout, pad_id)
 
 
+class EncoderWithPlainEmbedding(RecurrentEncoder):
+    def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        super().__init__(vocab_size, d_model, n_layers, dropout, pad_id)
+        self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
+
+
+class EncoderOfAnyWidth(RecurrentEncoder):
+    def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        super().__init__(vocab_size, d_model - d_model % 2, n_layers, dropout, pad_id)
+
+
+class EncoderWithoutDropoutBetween(RecurrentEncoder):
+    def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        super().__init__(vocab_size, d_model, n_layers, dropout, pad_id)
+        self.gru.dropout = 0.0
+
+
 RECURRENT_ENCODER = Exercise(
     answer=RecurrentEncoder,
     blank=("__init__", "forward"),
@@ -581,8 +646,14 @@ RECURRENT_ENCODER = Exercise(
         ),
         Property("how far a sentence was padded does not matter", lambda draw: encoder_inputs(draw, (2, 5)),
                  padding_does_not_matter, states_alone_and_padded),
+        Property("where padding is, zeros", lambda draw: encoder_inputs(draw, (2, 4), padded_to=5), padding_is_zero,
+                 states_at_padding),
+        Property("an odd d_model is refused", lambda draw: {"d_model": 2 * draw.integer(1, 4) + 1},
+                 odd_width_is_refused, exception_of_odd_width),
         Property("dropout acts in training and not in evaluation",
-                 lambda draw: encoder_inputs(draw, (4,), dropout=0.5), drops_in_training_only, drawn_and_evaluated),
+                 lambda draw: encoder_inputs(draw, (4,), dropout=0.5), drops_where_it_should, drawn_and_evaluated),
+        Property("dropout acts between two layers, too", lambda draw: encoder_inputs(draw, (4,), 0, 2, 0, 0.5),
+                 drops_where_it_should, drawn_and_evaluated),
     ],
     misconceptions=[
         Misconception(
@@ -636,6 +707,38 @@ RECURRENT_ENCODER = Exercise(
             "source, and the mask does not fit: `pad_packed_sequence(…, total_length=source.size(1))`.",
         ),
         Misconception(
+            "packed_time_first",
+            encoder_with(packs_batch_first=False),
+            "`pack_padded_sequence` takes the batch for time: it expects `(time, batch, …)` unless it is told. Write "
+            "`batch_first=True` there, in `pad_packed_sequence`, and in the GRU.",
+        ),
+        Misconception(
+            "padded_time_first",
+            encoder_with(pads_batch_first=False),
+            "`pad_packed_sequence` gives `(time, batch, …)` unless it is told, so the memory's first two axes have "
+            "changed places: `batch_first=True` belongs there, too.",
+        ),
+        Misconception(
+            "padding_not_zero",
+            encoder_with(padding=1.0),
+            "Where padding is, the memory is not zero. Nothing was read there, and `pad_packed_sequence` fills in 0 by "
+            "itself: leave out its `padding_value`.",
+        ),
+        Misconception(
+            "odd_width_taken",
+            EncoderOfAnyWidth,
+            "An odd `d_model` is taken without a word. Each direction has half of it, rounded down, so the memory is "
+            "narrower than was asked for, and the decoder stops far from the cause. Raise a `ValueError` in "
+            "`__init__`.",
+        ),
+        Misconception(
+            "plain_embedding",
+            EncoderWithPlainEmbedding,
+            "`embedding` is torch's `nn.Embedding`. The course's `TokenEmbedding` of notebook 04 is meant: it also "
+            "multiplies by √d_model (section 3.4), and the translator ties its weights: `TokenEmbedding(vocab_size, "
+            "d_model, pad_id)`.",
+        ),
+        Misconception(
             "padding_fixed_at_0",
             encoder_with(lengths=lambda self, source: (source != 0).sum(dim=1).clamp(min=1)),
             "Padding is taken to be 0. Other tokenizers have other ids: keep `pad_id` in `__init__` and compare with "
@@ -669,7 +772,25 @@ RECURRENT_ENCODER = Exercise(
             "no_dropout",
             encoder_by(encoder_without_dropout),
             "Nothing is dropped in training. `self.dropout` goes around the embeddings, and around the memory at the "
-            "end.",
+            "end; between two layers of the GRU torch drops by itself.",
+        ),
+        Misconception(
+            "embeddings_not_dropped",
+            encoder_with(drops_embeddings=False),
+            "The embeddings go into the GRU undropped: `self.dropout(self.embedding(source))`. Dropout acts in two "
+            "places, there and on the memory at the end.",
+        ),
+        Misconception(
+            "memory_not_dropped",
+            encoder_with(drops_memory=False),
+            "The memory comes back undropped: `return self.dropout(memory)`. Dropout acts in two places, on the "
+            "embeddings and on the memory at the end.",
+        ),
+        Misconception(
+            "no_dropout_between_layers",
+            EncoderWithoutDropoutBetween,
+            "With several layers nothing is dropped between them. torch's GRU does that, if it is told: "
+            "`nn.GRU(…, dropout=dropout if n_layers > 1 else 0.0)`.",
         ),
         Misconception(
             "dropout_in_evaluation",
@@ -683,7 +804,8 @@ RECURRENT_ENCODER = Exercise(
         "a padded batch? torch has a pair of functions that hide padding from a GRU.",
         "`lengths` are the numbers of tokens that are not `pad_id`. `nn.utils.rnn.pack_padded_sequence(x, "
         "lengths.cpu(), batch_first=True, enforce_sorted=False)` goes in, `pad_packed_sequence` comes back. The GRU is "
-        "`nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, bidirectional=True)`.",
+        "`nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, bidirectional=True)`, with `dropout` where there "
+        "are several layers.",
         "`states, _ = self.gru(packed)`, then `memory, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, "
         "total_length=source.size(1))` and `return self.dropout(memory)`.",
     ],
@@ -763,14 +885,6 @@ def decoder_with_other_hidden_memory(subject, arguments, weights, target, memory
     changed = memory.clone()
     changed[1] = torch.where(mask[1, 0][:, None], memory[1], other[1])
     return {"output": module(target, memory, mask), "with other hidden memory": module(target, changed, mask)}
-
-
-def decoder_drawn_and_evaluated(subject, arguments, weights, target, memory):
-    module = build(subject, arguments, weights).train()
-    drawn = [module(target, memory) for _ in range(4)]
-    module.eval()
-    evaluated = [module(target, memory) for _ in range(2)]
-    return {"in training": torch.stack(drawn), "in evaluation": torch.stack(evaluated)}
 
 
 def decoder_with(asks=lambda self, state, memory: state[:, None], used=lambda context, memory, mask: context,
@@ -858,7 +972,7 @@ ATTENTION_DECODER = Exercise(
             decoder_with_other_hidden_memory,
         ),
         Property("dropout acts in training and not in evaluation", lambda draw: decoder_inputs(draw, dropout=0.5),
-                 drops_in_training_only, decoder_drawn_and_evaluated),
+                 drops_where_it_should, drawn_and_evaluated),
     ],
     misconceptions=[
         Misconception(
