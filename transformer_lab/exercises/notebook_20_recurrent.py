@@ -821,19 +821,23 @@ KEYS_EVERY_STEP = (
 
 
 def decoder_inputs(draw: Draw, batch: int = 1, target: int = 3, source: int = 3, dropout: float = 0.0) -> dict:
+    """Weights with which who asks matters: the attention's are greater than the others."""
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": dropout, "pad_id": 0}
+    weights = draw.weights(AttentionDecoder(*arguments.values()), scale=0.9)
+    for name in ("attention.w_q.weight", "attention.w_k.weight", "attention.v.weight"):
+        weights[name] = 2 * weights[name]
     return {
         "arguments": arguments,
-        "weights": draw.weights(AttentionDecoder(*arguments.values()), scale=0.9),
+        "weights": weights,
         "target": draw.integers(batch, target, low=1, high=6),
         "memory": draw.numbers(batch, source, 4, low=-1.5, high=1.5),
     }
 
 
 def decoder_mask_inputs(draw: Draw) -> dict:
-    mask = torch.ones(2, 1, 4, dtype=torch.bool)
-    mask[1, 0, draw.integer(1, 3) :] = False
-    return decoder_inputs(draw, 2, 3, 4) | {"mask": mask}
+    mask = torch.ones(2, 1, 5, dtype=torch.bool)
+    mask[1, 0, draw.integer(2, 4) :] = False
+    return decoder_inputs(draw, 2, 3, 5) | {"mask": mask}
 
 
 def one_step_inputs(draw: Draw) -> dict:
@@ -858,6 +862,31 @@ def one_masked_step_inputs(draw: Draw) -> dict:
 def one_step(subject, arguments, weights, token, memory, state, mask=None):
     output, after = build(subject, arguments, weights).step(token, state, memory, mask)
     return {"output": output, "state": after}
+
+
+def keys_of_forward_and_at_hand(subject, arguments, weights, token, memory, state, mask):
+    """How often `forward` makes keys of the memory; and a step without keys, and with those that it would make."""
+    module = build(subject, arguments, weights)
+    counted = []
+    hook = module.attention.w_k.register_forward_hook(lambda *_: counted.append(1))
+    module(token[:, None].expand(-1, 3), memory, mask)
+    hook.remove()
+    keys = module.attention.project(memory)
+    return {
+        "projections": len(counted),
+        "output": module.step(token, state, memory, mask)[0],
+        "output with keys at hand": module.step(token, state, memory, mask, keys)[0],
+    }
+
+
+def keys_at_hand_change_nothing(inputs, received):
+    without, with_keys = received["output"], received["output with keys at hand"]
+    if without.shape != with_keys.shape or not torch.allclose(without, with_keys, atol=1e-8):
+        return "`step` gives something else when it is handed the keys that it would make by itself"
+    if received["projections"] > 1:
+        return Remark(KEYS_EVERY_STEP + "Compute them once in `forward`, `keys = self.attention.project(memory)`, and "
+                      "hand them to `step`, which hands them to `self.attention`.")  # fmt: skip
+    return None
 
 
 def decoder_gradients(subject, arguments, weights, target, memory):
@@ -890,19 +919,22 @@ def decoder_with_other_hidden_memory(subject, arguments, weights, target, memory
 def decoder_with(asks=lambda self, state, memory: state[:, None], used=lambda context, memory, mask: context,
                  fed=lambda x, context: [x, context], shown=lambda new, context, x, old: [new, context, x],
                  mask_used=lambda mask: mask, squash=torch.tanh, gives=lambda output, state: (output, state),
-                 drops=True):  # fmt: skip
+                 drops=True, drops_embedding=True, drops_output=True, keys_used=lambda self, keys: keys,
+                 taken=lambda found: found[0].mean(dim=1), asks_again=False):  # fmt: skip
     """An attention decoder whose step does one thing in another way."""
 
     class Decoder(AttentionDecoder):
         def step(self, token, state, memory, mask=None, keys=None):
             mask = mask_used(mask)
             x = self.embedding(token)
-            x = self.dropout(x) if drops else x
-            context, _ = self.attention(asks(self, state, memory), memory, mask, keys)
-            context = used(context.mean(dim=1), memory, mask)
+            x = self.dropout(x) if drops and drops_embedding else x
+            found = self.attention(asks(self, state, memory), memory, mask, keys_used(self, keys))
+            context = used(taken(found), memory, mask)
             new = self.cell(torch.cat(fed(x, context), dim=-1), state)
+            if asks_again:
+                context = taken(self.attention(asks(self, new, memory), memory, mask, keys))
             output = squash(self.w_o(torch.cat(shown(new, context, x, state), dim=-1)))
-            return gives(self.dropout(output) if drops else output, new)
+            return gives(self.dropout(output) if drops and drops_output else output, new)
 
     return Decoder
 
@@ -916,10 +948,12 @@ def decoder_by(forward):
 
 
 def unrolled(first=lambda self, memory: self.first_state(memory), fed=lambda target, i: [target[:, i]],
-             carries=True, mask_used=lambda mask: mask, gives=lambda outputs: torch.stack(outputs, dim=1)):  # fmt: skip
+             carries=True, mask_used=lambda mask: mask, gives=lambda outputs: torch.stack(outputs, dim=1),
+             read=lambda target: target):  # fmt: skip
     """A forward pass over the target that does one thing in another way."""
 
     def forward(self, target, memory, mask=None):
+        target = read(target)
         state, outputs = first(self, memory), []
         for i in range(target.size(1)):
             before = state
@@ -941,6 +975,37 @@ def fed_its_own_outputs(self, target, memory, mask=None):
         token = (output @ self.embedding.embedding.weight.T).argmax(dim=-1)
     return torch.stack(outputs, dim=1)
 
+
+class DecoderDroppingItsState(AttentionDecoder):
+    def step(self, token, state, memory, mask=None, keys=None):
+        output, state = super().step(token, state, memory, mask, keys)
+        return output, self.dropout(state)
+
+
+QUERY_AXIS = (
+    "The attention takes `(batch, query, d_query)`, and a decoder asks with one query a sentence: the axis stands "
+    "second, `state[:, None]`. "
+)
+BATCH_FOR_QUERIES = (
+    "`state[None]` lays the new axis first, so the sentences of the batch are taken for queries, and each asks the "
+    "memories of all. With one sentence nothing shows. The axis of the queries is the second: `state[:, None]`."
+)
+QUERY_AXIS_KEPT = (
+    "The context comes back as `(batch, 1, d_model)`, with the axis of the queries, and embedding and state have none. "
+    "Take it away: `context.squeeze(1)` or `context[:, 0]`."
+)
+OUTPUT_ORDER = (
+    "`w_o` gets its three parts in another order. Its weights are loaded by name, so the order counts: state, context, "
+    "embedding, `torch.cat([state, context, x], dim=-1)`."
+)
+SHIFTED_AGAIN = (
+    "`forward` cuts a token off the target. Whoever calls has shifted it already, so all of it is read: there is an "
+    "output for every token, `target.unbind(dim=1)`."
+)
+OUTPUTS_JOINED = (
+    "The outputs are joined with `torch.cat`, which makes no new axis, and the positions are lost among the batch or "
+    "the features. `torch.stack(outputs, dim=1)` gives them an axis of their own."
+)
 
 ATTENTION_DECODER = Exercise(
     answer=AttentionDecoder,
@@ -967,12 +1032,14 @@ ATTENTION_DECODER = Exercise(
         Property("no position depends on a later token", decoder_inputs, no_look_ahead, decoder_with_other_last_token),
         Property(
             "what is hidden of the source does not matter",
-            lambda draw: decoder_mask_inputs(draw) | {"other": draw.numbers(2, 4, 4)},
+            lambda draw: decoder_mask_inputs(draw) | {"other": draw.numbers(2, 5, 4)},
             hidden_memory_does_not_matter,
             decoder_with_other_hidden_memory,
         ),
         Property("dropout acts in training and not in evaluation", lambda draw: decoder_inputs(draw, dropout=0.5),
                  drops_where_it_should, drawn_and_evaluated),
+        Property("keys that are at hand change nothing", one_masked_step_inputs, keys_at_hand_change_nothing,
+                 keys_of_forward_and_at_hand),
     ],
     misconceptions=[
         Misconception(
@@ -1078,9 +1145,82 @@ ATTENTION_DECODER = Exercise(
             "`torch.cat([x, context], dim=-1)`.",
         ),
         Misconception(
-            "parts_of_the_output_swapped",
-            decoder_with(shown=lambda new, context, x, old: [new, x, context]),
-            "`w_o` gets the embedding before the context. The order is state, context, embedding.",
+            "parts_of_the_output_swapped", decoder_with(shown=lambda new, context, x, old: [new, x, context]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_context_state_x", decoder_with(shown=lambda new, context, x, old: [context, new, x]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_context_x_state", decoder_with(shown=lambda new, context, x, old: [context, x, new]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_x_state_context", decoder_with(shown=lambda new, context, x, old: [x, new, context]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_x_context_state", decoder_with(shown=lambda new, context, x, old: [x, context, new]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "new_state_asks",
+            decoder_with(asks_again=True),
+            "`w_o` gets another context than the cell: the new state has asked once more. There is one question a "
+            "step, of the state from before it (section 3.1), and its context is used twice.",
+        ),
+        Misconception(
+            "output_for_state",
+            decoder_with(gives=lambda output, state: (output, output)),
+            "The output goes into the next step in the place of the state: the two have the same shape, so nothing "
+            "stops. What is said is not what is remembered: `return self.dropout(output), state`, with the state that "
+            "the cell has made.",
+        ),
+        Misconception("target_cut_at_the_end", unrolled(read=lambda target: target[:, :-1]), SHIFTED_AGAIN),
+        Misconception("target_cut_at_the_start", unrolled(read=lambda target: target[:, 1:]), SHIFTED_AGAIN),
+        Misconception("joined_along_the_batch", unrolled(gives=torch.cat), OUTPUTS_JOINED),
+        Misconception(
+            "joined_along_the_features", unrolled(gives=lambda outputs: torch.cat(outputs, dim=-1)), OUTPUTS_JOINED
+        ),
+        Misconception(
+            "query_axis_missing",
+            decoder_with(asks=lambda self, state, memory: state),
+            QUERY_AXIS + "Without it, features are taken for queries, and inside the attention the sizes do not fit.",
+        ),
+        Misconception("query_axis_kept", decoder_with(taken=lambda found: found[0]), QUERY_AXIS_KEPT),
+        Misconception(
+            "all_axes_squeezed",
+            decoder_with(taken=lambda found: found[0].squeeze()),
+            "`.squeeze()` takes away every axis of size 1, and in a batch of one sentence that of the batch as well. "
+            "Name the axis: `context.squeeze(1)`.",
+        ),
+        Misconception(
+            "batch_for_queries",
+            decoder_with(asks=lambda self, state, memory: state[None], taken=lambda found: found[0][:, 0]),
+            BATCH_FOR_QUERIES,
+        ),
+        Misconception(
+            "batch_for_queries_of_the_first",
+            decoder_with(asks=lambda self, state, memory: state[None], taken=lambda found: found[0][0]),
+            BATCH_FOR_QUERIES,
+        ),
+        Misconception(
+            "batch_for_queries_and_squeezed",
+            decoder_with(asks=lambda self, state, memory: state[None], taken=lambda found: found[0].squeeze(1)),
+            BATCH_FOR_QUERIES,
+        ),
+        Misconception(
+            "weights_for_context",
+            decoder_with(taken=lambda found: found[1].squeeze(1)),
+            "The attention's weights are taken for the context. It gives both, the context first: `context, _ = "
+            "self.attention(…)`. The weights say how much each word counts, the context is what they add up to.",
+        ),
+        Misconception(
+            "keys_projected_again",
+            decoder_with(keys_used=lambda self, keys: None if keys is None else self.attention.project(keys)),
+            "Keys that are at hand are projected once more. `keys` is what `self.attention.project(memory)` has given: "
+            "hand it on as it is.",
         ),
         Misconception(
             "no_tanh",
@@ -1098,6 +1238,25 @@ ATTENTION_DECODER = Exercise(
             "no_dropout",
             decoder_with(drops=False),
             "Nothing is dropped in training. `self.dropout` goes around the embedding, and around the output.",
+        ),
+        Misconception(
+            "embedding_not_dropped",
+            decoder_with(drops_embedding=False),
+            "The embedding is not dropped in training: `self.dropout(self.embedding(token))`. Dropout acts in two "
+            "places, there and on the output.",
+        ),
+        Misconception(
+            "output_not_dropped",
+            decoder_with(drops_output=False),
+            "The output is not dropped in training: `return self.dropout(output), state`. Dropout acts in two places, "
+            "on the embedding and there.",
+        ),
+        Misconception(
+            "state_dropped",
+            DecoderDroppingItsState,
+            "More is dropped than the embedding and the output: the state, say, or the context. What is dropped from a "
+            "state is missing in every later step, and after twenty words nothing of the first is left. Dropout goes "
+            "around what enters and what leaves.",
         ),
     ],
     hints=[
