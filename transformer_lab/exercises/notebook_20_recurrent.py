@@ -1595,8 +1595,8 @@ RECURRENT_GREEDY_DECODE = Exercise(
         "Take your `greedy_decode` of notebook 11. What has to be fed in each step now, and what has to be kept "
         "instead of the prefix?",
         "Before the loop: `model.encode(source)`, `model.decoder.first_state(memory)`, the keys, "
-        "`model.decoder.attention.project(memory)`, and a token of bos for each sentence, `(batch,)`. In the loop `model.decoder.step` gives an output and the next state, and `model.output` "
-        "makes logits of the output.",
+        "`model.decoder.attention.project(memory)`, and a token of bos for each sentence, `(batch,)`. In the loop "
+        "`model.decoder.step` gives an output and the next state, and `model.output` makes logits of the output.",
         "`output, state = model.decoder.step(token, state, memory, source_mask[:, 0], keys)`, then "
         "`token = model.output(output).argmax(dim=-1)`. Collect the tokens; `translated_tokens(row, config)` cleans "
         "them up.",
