@@ -73,7 +73,25 @@ def test_pictures_say_what_they_show():
     }  # fmt: skip
     figure = draw_heat_maps_side_by_side(maps)
     assert "additive attention goes most from a to Ein, dog to Hund" in figure.get_label()
-    assert figure.axes[1].get_title().endswith("layer 1, mean of heads")
+    assert figure.axes[1].get_title().endswith("last layer, mean of heads")
+    assert draw_heat_maps_side_by_side(maps, 0).axes[1].get_title().endswith("layer 0, mean of heads")
+    for side, tokens in ((0, ["<bos>", "a"]), (1, ["a", "dog"])):  # read on the far left, asked for on the far right
+        own = [text.get_text() for text in figure.axes[side].texts if text.get_gid() in ("query", "next")]
+        assert own == tokens
     results = {"one": {"bleu": 30.0, "bleu_by_length": [{"words": "1-8", "sentences": 3, "bleu": 31.0}]}}
     assert "one: 30.0 on all, 31.0 on 1-8 words" in draw_bleu_by_length(results).get_label()
-    assert "0.5 after one word, 0.25 after 2" in draw_reach({"GRU": [4.0, 2.0, 1.0]}).get_label()
+    assert "0.5 one place before, 0.25 2 places before" in draw_reach({"GRU": [4.0, 2.0, 1.0]}).get_label()
+
+
+def test_a_model_looks_the_same_in_every_order():
+    names = [one.name for one in contenders(full_preset(1), 192, 2e-3)]
+    groups = [{"words": words, "sentences": 3, "bleu": 31.0} for words in ("1-8", "9+")]
+
+    def looks(order):
+        lines = draw_bleu_by_length({name: {"bleu": 30.0, "bleu_by_length": groups} for name in order}).axes[0].lines
+        seen = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines]
+        return dict(zip(order, seen, strict=True))
+
+    assert looks(names) == looks(names[::-1])
+    assert len(set(looks(names).values())) == 4
+    assert len(set(looks(["one", "two"]).values())) == 2

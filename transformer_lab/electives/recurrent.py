@@ -114,6 +114,9 @@ class RecurrentEncoder(nn.Module):
     def forward(self, source: Tensor) -> Tensor:
         """Read a batch. What comes out at a word does not depend on how far the sentence was padded.
 
+        The batch may be padded further than its longest sentence; the memory is as long as the batch all the same.
+        Dropout acts on the embeddings and on the memory.
+
         Args:
             source: `(batch, source)`, integers, padded on the right; every sentence has a token.
 
@@ -155,7 +158,8 @@ class AttentionDecoder(nn.Module):
         """Read one token of each sentence.
 
         The state from before it asks the memory; the cell makes the next state of the token's embedding and the
-        context, side by side; `w_o` sees the new state, the context and the embedding, in this order.
+        context, side by side; `w_o` sees the new state, the context and the embedding, in this order, and a tanh
+        follows. Dropout acts on the embedding and on the output, not on the state that is carried on.
 
         Args:
             token: `(batch,)`, integers.
@@ -287,11 +291,12 @@ def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_leng
     config = model.config
     with evaluation_mode(model):
         memory, source_mask = model.encode(source)
+        keys = model.decoder.attention.project(memory)  # once: they are the same at every step
         state = model.decoder.first_state(memory)  # (batch, d_model)
         token = torch.full_like(source[:, 0], config.bos_id)  # (batch,)
         generated = source[:, :0]  # (batch, 0)
         for _ in range(max_length):
-            output, state = model.decoder.step(token, state, memory, source_mask[:, 0])
+            output, state = model.decoder.step(token, state, memory, source_mask[:, 0], keys)
             token = model.output(output).argmax(dim=-1)  # (batch,)
             generated = torch.cat([generated, token[:, None]], dim=1)
             if (generated == config.eos_id).any(dim=1).all():

@@ -9,26 +9,33 @@ from torch import Tensor, nn
 class ScriptedModel(nn.Module):
     """What it says to a source stands in a script, and its state is what it has read: a token fed twice confuses it.
 
-    It has what a decoder uses of a `RecurrentTranslator`. In training mode, and with padding in sight, it says `lost`;
+    It has what a decoder uses of a `RecurrentTranslator`. In training mode, and with padding in sight, it is confused;
     after a prefix that is not its own it repeats the last word.
 
+    What its decoder gives are features, as a real decoder does: the tokens in reverse. The output layer turns them
+    round, so a decoder that forgets it says something else.
+
     Args:
-        scripts: first token of a source to the tokens of its translation, in their order.
-        lost: what it says when it is confused.
-        after: what it says after the end of a script.
+        says_to_source_beginning_with: first token of a source to the tokens of its translation, in their order.
+        says_when_confused: a token.
+        says_after_its_end: a token: what comes when a translation is over.
         vocab: number of tokens.
         pad_id: as `bos_id` and `eos_id`.
         training: the mode it starts in.
     """
 
-    def __init__(self, scripts: dict[int, list[int]], lost: int, after: int, vocab: int, pad_id: int = 0,
-                 bos_id: int = 1, eos_id: int = 2, training: bool = False) -> None:  # fmt: skip
+    def __init__(self, says_to_source_beginning_with: dict[int, list[int]], says_when_confused: int,
+                 says_after_its_end: int, vocab: int, pad_id: int = 0, bos_id: int = 1, eos_id: int = 2,
+                 training: bool = False) -> None:  # fmt: skip
         super().__init__()
         self.config = SimpleNamespace(pad_id=pad_id, bos_id=bos_id, eos_id=eos_id, target_vocab=vocab, max_length=64)
-        self.scripts, self.lost, self.after = scripts, lost, after
+        self.scripts = says_to_source_beginning_with
+        self.lost, self.after = says_when_confused, says_after_its_end
         self.decoder = ScriptedDecoder(self)
-        self.output = nn.Identity()
-        self.steps = self.sentences_encoded = 0
+        self.output = nn.Linear(vocab, vocab, bias=False, dtype=torch.float64)
+        with torch.no_grad():
+            self.output.weight.copy_(torch.eye(vocab).flip(0))
+        self.steps = self.sentences_encoded = self.steps_without_keys = 0
         self.with_gradients = False
         self.train(training)
 
@@ -82,7 +89,7 @@ class ScriptedDecoder(nn.Module):
     def step(
         self, token: Tensor, state: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As `AttentionDecoder.step`; the output is the logits.
+        """As `AttentionDecoder.step`; the output is what `model.output` makes logits of.
 
         Raises:
             ValueError: the token or the mask has another shape than a real decoder takes.
@@ -93,6 +100,7 @@ class ScriptedDecoder(nn.Module):
             raise ValueError(f"the mask has shape {tuple(mask.shape)}, but must be (batch, 1, source)")
         (model,) = self.model
         model.steps += 1
+        model.steps_without_keys += keys is None
         model.with_gradients |= torch.is_grad_enabled()
         state, answers = state.clone(), []
         for row, (one, words) in enumerate(zip(token.tolist(), memory[:, :, 0].long().tolist(), strict=True)):
@@ -104,4 +112,4 @@ class ScriptedDecoder(nn.Module):
             read = state[row, 2 : 3 + count].long().tolist()
             in_sight = [word for word, visible in zip(words, seen, strict=True) if visible]
             answers.append(model.answer(read, in_sight) if count < self.room else model.after)
-        return nn.functional.one_hot(torch.tensor(answers), model.config.target_vocab).double(), state
+        return nn.functional.one_hot(torch.tensor(answers), model.config.target_vocab).double().flip(-1), state

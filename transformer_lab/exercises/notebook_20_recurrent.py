@@ -16,7 +16,7 @@ from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, P
 from transformer_lab.exercises.notebook_01_attention import allowed_weights_sum_to_one
 from transformer_lab.exercises.notebook_06_encoder import has_parameters_of, parameters_and_shared
 from transformer_lab.exercises.notebook_11_decoding import with_eval_left, with_eval_only, with_no_grad_only
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import build, gradients, raised
 
 # --- AdditiveAttention -----------------------------------------------------------------------------------------------
 
@@ -47,21 +47,38 @@ def additive_mask_inputs(draw: Draw) -> dict:
 
 
 def additive_keys_inputs(draw: Draw) -> dict:
+    """Keys that are not those of the memory, so that who projects it once more is found out."""
     inputs = additive_inputs(draw, batch=2, query=1, key=3, d_memory=4, d_attention=4)
-    keys = inputs["memory"] @ inputs["weights"]["w_k.weight"].T
-    return inputs | {"mask": None, "keys": keys}
+    return inputs | {"mask": None, "keys": draw.numbers(2, 3, 4, low=-1.5, high=1.5)}
 
 
 def nothing_to_see_inputs(draw: Draw) -> dict:
     mask = torch.ones(2, 1, 3, dtype=torch.bool)
-    mask[draw.integer(0, 1)] = False
+    nothing = draw.integer(0, 1)
+    mask[nothing] = False
+    mask[1 - nothing, 0, 2] = False
     return additive_inputs(draw, batch=2, key=3) | {"mask": mask}
+
+
+def additive_call(subject, arguments, weights, **inputs):
+    """As a module is called; parameters that do not belong to it are 0, so that one mistake is not taken for two."""
+    module = build(subject, arguments, weights)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name not in weights:
+                parameter.zero_()
+    return module(*inputs.values())
 
 
 def additive_gradients(subject, arguments, weights, query, memory):
     module = build(subject, arguments, weights)
+    own = {name: parameter for name, parameter in module.named_parameters() if name in weights}
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name not in own:
+                parameter.zero_()
     inputs = {"query": query.requires_grad_(), "memory": memory.requires_grad_()}
-    return gradients(module(query, memory)[0], inputs | dict(module.named_parameters()))
+    return gradients(module(query, memory)[0], inputs | own)
 
 
 def additive_with_gradients(subject, arguments, weights, query, memory, mask):
@@ -90,8 +107,9 @@ def nothing_to_see_is_no_nan(inputs, received):
     for name, gradient in received.items():
         if name.startswith("gradient") and gradient is not None and not gradient.isfinite().all():
             return "a query that may attend to nothing gets a gradient of NaN, and one training step ruins the model"
-    if received["weights"][~inputs["mask"].any(-1)].abs().max() < 1e-8:
-        return None
+    mask, rows = inputs["mask"], received["weights"]
+    if rows[~mask.any(-1)].abs().max() < 1e-8 or rows[(~mask & mask.any(-1, keepdim=True))].abs().max() > 1e-8:
+        return None  # no fault, or not this one: where something may be seen, what is hidden has a weight, too
     return Remark(
         "A query that may attend to nothing spreads its attention over hidden words here, as a fill of -1e9 makes it. "
         "That is accepted; the package gives it zero weights, so that nothing hidden leaks."
@@ -104,6 +122,12 @@ def lowest(scores, mask):
 
 def zero(weights, mask):
     return weights.masked_fill(~mask, 0.0)
+
+
+def masked_and_summed(scores, memory, mask):
+    weights = (scores if mask is None else lowest(scores, mask)).softmax(dim=-1)
+    weights = weights if mask is None else zero(weights, mask)
+    return weights @ memory, weights
 
 
 def additive_with(combine=lambda q, k: q + k, squash=torch.tanh,
@@ -136,6 +160,30 @@ class AttentionWithBiases(AdditiveAttention):
         self.v = nn.Linear(d_attention, 1, bias=False)
 
 
+class AttentionWithBiasOfTheScore(AdditiveAttention):
+    def __init__(self, d_query, d_memory, d_attention):
+        super().__init__(d_query, d_memory, d_attention)
+        self.v = nn.Linear(d_attention, 1)
+
+
+class AttentionWithoutBias(AdditiveAttention):
+    def __init__(self, d_query, d_memory, d_attention):
+        super().__init__(d_query, d_memory, d_attention)
+        self.w_q = nn.Linear(d_query, d_attention, bias=False)
+
+
+class AttentionWithoutQueryAxis(AdditiveAttention):
+    def forward(self, query, memory, mask=None, keys=None):
+        keys = self.project(memory) if keys is None else keys
+        return masked_and_summed(self.v((self.w_q(query) + keys).tanh()).squeeze(-1), memory, mask)
+
+
+class AttentionWithoutAxisOfTheKeys(AdditiveAttention):
+    def forward(self, query, memory, mask=None, keys=None):
+        keys = self.project(memory) if keys is None else keys
+        return masked_and_summed(self.v((self.w_q(query)[:, :, None] + keys).tanh()).squeeze(-1), memory, mask)
+
+
 class AttentionThroughNumpy(AdditiveAttention):
     def forward(self, query, memory, mask=None, keys=None):
         context, weights = super().forward(query, memory, mask, keys)
@@ -161,10 +209,10 @@ ADDITIVE_ATTENTION = Exercise(
     returns=("context", "weights"),
     axes=ADDITIVE_AXES,
     probes=[
-        Probe("one state asks three words", additive_inputs),
-        Probe("a batch, several queries", lambda draw: additive_inputs(draw, 2, query=3, key=4)),
-        Probe("a mask hides the word with the greatest weight", additive_mask_inputs),
-        Probe("keys that are at hand are used as they are", additive_keys_inputs),
+        Probe("one state asks three words", additive_inputs, additive_call),
+        Probe("a batch, several queries", lambda draw: additive_inputs(draw, 2, query=3, key=4), additive_call),
+        Probe("a mask hides the word with the greatest weight", additive_mask_inputs, additive_call),
+        Probe("keys that are at hand are used as they are", additive_keys_inputs, additive_call),
         Probe("gradients reach query, memory and all weights", lambda draw: additive_inputs(draw, query=2),
               additive_gradients),
     ],
@@ -175,7 +223,7 @@ ADDITIVE_ATTENTION = Exercise(
             has_parameters_of(AdditiveAttention),
             parameters_and_shared,
         ),
-        Property("every row of weights sums to 1", additive_mask_inputs, allowed_weights_sum_to_one),
+        Property("every row of weights sums to 1", additive_mask_inputs, allowed_weights_sum_to_one, additive_call),
         Property(
             "what is hidden does not matter",
             lambda draw: additive_mask_inputs(draw) | {"other": draw.numbers(2, 4, 3)},
@@ -258,6 +306,12 @@ ADDITIVE_ATTENTION = Exercise(
             "is, and project the memory only where `keys` is None.",
         ),
         Misconception(
+            "keys_ignored",
+            additive_with(project=lambda layer, memory, keys: layer.w_k(memory)),
+            "Keys that are at hand are not used: the memory is projected all over again. The decoder hands in what "
+            "does not change, so that it is computed once: project the memory only where `keys` is None.",
+        ),
+        Misconception(
             "mask_ignored",
             additive_with(mask_scores=None, mask_weights=None),
             "The mask is not used, so padding is attended to, and a sentence is translated differently in another "
@@ -283,6 +337,13 @@ ADDITIVE_ATTENTION = Exercise(
             "with `torch.finfo(scores.dtype).min`.",
         ),
         Misconception(
+            "scores_times_mask",
+            additive_with(mask_scores=lambda scores, mask: scores * mask),
+            "The scores are multiplied by the mask, so hidden ones are 0 in the softmax, which is no small score: "
+            "`exp(0)` is 1. They take a share before they are taken out, and the rest does not sum to 1. Fill with "
+            "`torch.finfo(scores.dtype).min` before the softmax.",
+        ),
+        Misconception(
             "nan_rows",
             additive_with(mask_scores=lambda scores, mask: scores.masked_fill(~mask, float("-inf")), mask_weights=None),
             "Where a query may attend to nothing, all its scores are minus infinity and the softmax divides 0 by 0: "
@@ -292,7 +353,38 @@ ADDITIVE_ATTENTION = Exercise(
             "bias_of_the_keys",
             AttentionWithBiases,
             "`w_k` has a bias. It is added to that of `w_q`, so one of the two is enough, and the paper has none here: "
-            "`nn.Linear(d_memory, d_attention, bias=False)`.",
+            "`nn.Linear(d_memory, d_attention, bias=False)`. Nor does `v` need one.",
+        ),
+        Misconception(
+            "bias_of_the_score",
+            AttentionWithBiasOfTheScore,
+            "`v` has a bias. It adds the same number to all scores, and the softmax takes it out again: the parameter "
+            "would never learn anything. `nn.Linear(d_attention, 1, bias=False)`.",
+        ),
+        Misconception(
+            "no_bias_at_all",
+            AttentionWithoutBias,
+            "`w_q` has no bias. The sum inside the tanh needs one, or the tanh is always centred at 0; by agreement "
+            "it is that of `w_q`: `nn.Linear(d_query, d_attention)`.",
+        ),
+        Misconception(
+            "query_axis_missing",
+            AttentionWithoutQueryAxis,
+            "Query and keys are added as they come, `(batch, query, …)` to `(batch, key, …)`. With one query the sum "
+            "is that of all pairs, but the scores have lost their query axis; with several it stops or pairs the wrong "
+            "ones. Every query meets every key with an axis for each: `self.w_q(query)[:, :, None] + keys[:, None]`.",
+        ),
+        Misconception(
+            "axis_of_the_keys_missing",
+            AttentionWithoutAxisOfTheKeys,
+            "The keys have no axis for the queries, so torch lays their batch there: `(batch, key, …)` is read as "
+            "`(1, batch, key, …)`, and sentences meet other sentences' words. `keys[:, None]` makes the axis.",
+        ),
+        Misconception(
+            "all_axes_squeezed",
+            additive_with(score=lambda layer, hidden: layer.v(hidden).squeeze()),
+            "`.squeeze()` takes away every axis of size 1: that of the features, as it should, and with one query or "
+            "one sentence those as well. Name the axis: `.squeeze(-1)`.",
         ),
         Misconception(
             "no_gradient",
@@ -368,21 +460,60 @@ def padding_does_not_matter(inputs, received):
     return "a sentence has other states when it is padded"
 
 
-def drawn_and_evaluated(subject, arguments, weights, source):
-    module = build(subject, arguments, weights).train()
-    drawn = [module(source) for _ in range(4)]
-    module.eval()
-    evaluated = [module(source) for _ in range(2)]
-    return {"in training": torch.stack(drawn), "in evaluation": torch.stack(evaluated)}
+def states_at_padding(subject, arguments, weights, source):
+    memory = build(subject, arguments, weights)(source)
+    return {"padding": memory[source == arguments["pad_id"]]}
 
 
-def drops_in_training_only(inputs, received):
-    evaluated, drawn = received["in evaluation"], received["in training"]
+def padding_is_zero(inputs, received):
+    if received["padding"].numel() and received["padding"].abs().max() == 0:
+        return None
+    return "where padding is, the memory is not zero"
+
+
+def exception_of_odd_width(subject, d_model):
+    return {"exception": raised(subject, 9, d_model)}
+
+
+def odd_width_is_refused(inputs, received):
+    if received["exception"] == "ValueError":
+        return None
+    return f"with d_model {inputs['d_model']} it raises {received['exception']}, expected is a ValueError"
+
+
+def drawn_and_evaluated(subject, arguments, weights, **inputs):
+    """With the embeddings, and with embeddings of zero, where dropping them changes nothing."""
+    results = {}
+    for name, factor in (("", 1.0), (" without embeddings", 0.0)):
+        loaded = {key: value * factor if key.startswith("embedding") else value for key, value in weights.items()}
+        module = build(subject, arguments, loaded).train()
+        results["in training" + name] = torch.stack([module(*inputs.values()) for _ in range(8)])
+        module.eval()
+        results["in evaluation" + name] = torch.stack([module(*inputs.values()) for _ in range(2)])
+    return results
+
+
+def drops_where_it_should(inputs, received):
+    """With p = 0.5, what is dropped at the end is 0 and the rest is doubled: behind that one sees what came before."""
+    several_layers = inputs["arguments"].get("n_layers", 1) > 1
+    drawn, evaluated = received["in training"], received["in evaluation"]
     if not torch.equal(evaluated[0], evaluated[1]):
         return "the same input gives two results in evaluation mode: something is still dropped"
     if all(torch.equal(drawn[0], one) for one in drawn[1:]):
         return "nothing is dropped in training mode"
-    return None
+    if not (drawn == 0).any():
+        return "what comes out at the end is not dropped in training mode"
+
+    def as_in_evaluation(name):
+        drawn, evaluated = received["in training" + name], received["in evaluation" + name]
+        return torch.allclose(torch.where(drawn == 0, 2 * evaluated[:1], drawn), 2 * evaluated[:1], atol=1e-6)
+
+    behind_zeros = as_in_evaluation(" without embeddings")
+    if several_layers:
+        return "nothing is dropped between the layers of the GRU" if behind_zeros else None
+    if not behind_zeros:
+        return "something else is dropped beside the embeddings and what comes out at the end"
+    return "the embeddings are not dropped in training mode" if as_in_evaluation("") else None
 
 
 def encoder_by(forward):
@@ -394,16 +525,20 @@ def encoder_by(forward):
 
 
 def encoder_with(lengths=lambda self, source: (source != self.pad_id).sum(dim=1), give=lambda memory: memory,
-                 total=True, sorts=False):  # fmt: skip
+                 total=True, sorts=False, packs_batch_first=True, pads_batch_first=True, padding=0.0,
+                 drops_embeddings=True, drops_memory=True):  # fmt: skip
     """A recurrent encoder with one thing done in another way."""
 
     def forward(self, source):
-        x = self.dropout(self.embedding(source))
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths(self, source), batch_first=True, enforce_sorted=sorts)
-        memory, _ = nn.utils.rnn.pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=source.size(1) if total else None
+        x = self.embedding(source)
+        x = self.dropout(x) if drops_embeddings else x
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths(self, source), batch_first=packs_batch_first, enforce_sorted=sorts
         )
-        return give(self.dropout(memory))
+        memory, _ = nn.utils.rnn.pad_packed_sequence(
+            self.gru(packed)[0], pads_batch_first, padding, source.size(1) if total else None
+        )
+        return give(self.dropout(memory) if drops_memory else memory)
 
     return encoder_by(forward)
 
@@ -465,6 +600,23 @@ class EncoderOfOneLayer(RecurrentEncoder):
         super().__init__(vocab_size, d_model, 1, dropout, pad_id)
 
 
+class EncoderWithPlainEmbedding(RecurrentEncoder):
+    def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        super().__init__(vocab_size, d_model, n_layers, dropout, pad_id)
+        self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
+
+
+class EncoderOfAnyWidth(RecurrentEncoder):
+    def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        super().__init__(vocab_size, d_model - d_model % 2, n_layers, dropout, pad_id)
+
+
+class EncoderWithoutDropoutBetween(RecurrentEncoder):
+    def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        super().__init__(vocab_size, d_model, n_layers, dropout, pad_id)
+        self.gru.dropout = 0.0
+
+
 RECURRENT_ENCODER = Exercise(
     answer=RecurrentEncoder,
     blank=("__init__", "forward"),
@@ -494,8 +646,14 @@ RECURRENT_ENCODER = Exercise(
         ),
         Property("how far a sentence was padded does not matter", lambda draw: encoder_inputs(draw, (2, 5)),
                  padding_does_not_matter, states_alone_and_padded),
+        Property("where padding is, zeros", lambda draw: encoder_inputs(draw, (2, 4), padded_to=5), padding_is_zero,
+                 states_at_padding),
+        Property("an odd d_model is refused", lambda draw: {"d_model": 2 * draw.integer(1, 4) + 1},
+                 odd_width_is_refused, exception_of_odd_width),
         Property("dropout acts in training and not in evaluation",
-                 lambda draw: encoder_inputs(draw, (4,), dropout=0.5), drops_in_training_only, drawn_and_evaluated),
+                 lambda draw: encoder_inputs(draw, (4,), dropout=0.5), drops_where_it_should, drawn_and_evaluated),
+        Property("dropout acts between two layers, too", lambda draw: encoder_inputs(draw, (4,), 0, 2, 0, 0.5),
+                 drops_where_it_should, drawn_and_evaluated),
     ],
     misconceptions=[
         Misconception(
@@ -549,6 +707,38 @@ RECURRENT_ENCODER = Exercise(
             "source, and the mask does not fit: `pad_packed_sequence(…, total_length=source.size(1))`.",
         ),
         Misconception(
+            "packed_time_first",
+            encoder_with(packs_batch_first=False),
+            "`pack_padded_sequence` takes the batch for time: it expects `(time, batch, …)` unless it is told. Write "
+            "`batch_first=True` there, in `pad_packed_sequence`, and in the GRU.",
+        ),
+        Misconception(
+            "padded_time_first",
+            encoder_with(pads_batch_first=False),
+            "`pad_packed_sequence` gives `(time, batch, …)` unless it is told, so the memory's first two axes have "
+            "changed places: `batch_first=True` belongs there, too.",
+        ),
+        Misconception(
+            "padding_not_zero",
+            encoder_with(padding=1.0),
+            "Where padding is, the memory is not zero. Nothing was read there, and `pad_packed_sequence` fills in 0 by "
+            "itself: leave out its `padding_value`.",
+        ),
+        Misconception(
+            "odd_width_taken",
+            EncoderOfAnyWidth,
+            "An odd `d_model` is taken without a word. Each direction has half of it, rounded down, so the memory is "
+            "narrower than was asked for, and the decoder stops far from the cause. Raise a `ValueError` in "
+            "`__init__`.",
+        ),
+        Misconception(
+            "plain_embedding",
+            EncoderWithPlainEmbedding,
+            "`embedding` is torch's `nn.Embedding`. The course's `TokenEmbedding` of notebook 04 is meant: it also "
+            "multiplies by √d_model (section 3.4), and the translator ties its weights: `TokenEmbedding(vocab_size, "
+            "d_model, pad_id)`.",
+        ),
+        Misconception(
             "padding_fixed_at_0",
             encoder_with(lengths=lambda self, source: (source != 0).sum(dim=1).clamp(min=1)),
             "Padding is taken to be 0. Other tokenizers have other ids: keep `pad_id` in `__init__` and compare with "
@@ -582,7 +772,25 @@ RECURRENT_ENCODER = Exercise(
             "no_dropout",
             encoder_by(encoder_without_dropout),
             "Nothing is dropped in training. `self.dropout` goes around the embeddings, and around the memory at the "
-            "end.",
+            "end; between two layers of the GRU torch drops by itself.",
+        ),
+        Misconception(
+            "embeddings_not_dropped",
+            encoder_with(drops_embeddings=False),
+            "The embeddings go into the GRU undropped: `self.dropout(self.embedding(source))`. Dropout acts in two "
+            "places, there and on the memory at the end.",
+        ),
+        Misconception(
+            "memory_not_dropped",
+            encoder_with(drops_memory=False),
+            "The memory comes back undropped: `return self.dropout(memory)`. Dropout acts in two places, on the "
+            "embeddings and on the memory at the end.",
+        ),
+        Misconception(
+            "no_dropout_between_layers",
+            EncoderWithoutDropoutBetween,
+            "With several layers nothing is dropped between them. torch's GRU does that, if it is told: "
+            "`nn.GRU(…, dropout=dropout if n_layers > 1 else 0.0)`.",
         ),
         Misconception(
             "dropout_in_evaluation",
@@ -596,7 +804,8 @@ RECURRENT_ENCODER = Exercise(
         "a padded batch? torch has a pair of functions that hide padding from a GRU.",
         "`lengths` are the numbers of tokens that are not `pad_id`. `nn.utils.rnn.pack_padded_sequence(x, "
         "lengths.cpu(), batch_first=True, enforce_sorted=False)` goes in, `pad_packed_sequence` comes back. The GRU is "
-        "`nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, bidirectional=True)`.",
+        "`nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, bidirectional=True)`, with `dropout` where there "
+        "are several layers.",
         "`states, _ = self.gru(packed)`, then `memory, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, "
         "total_length=source.size(1))` and `return self.dropout(memory)`.",
     ],
@@ -605,20 +814,30 @@ RECURRENT_ENCODER = Exercise(
 # --- AttentionDecoder ------------------------------------------------------------------------------------------------
 
 
+KEYS_EVERY_STEP = (
+    "The memory is projected to keys again at every step. No number changes by that, and it costs no points; but the "
+    "keys stay the same while the decoder writes, so once is enough. "
+)
+
+
 def decoder_inputs(draw: Draw, batch: int = 1, target: int = 3, source: int = 3, dropout: float = 0.0) -> dict:
+    """Weights with which who asks matters: the attention's are greater than the others."""
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": dropout, "pad_id": 0}
+    weights = draw.weights(AttentionDecoder(*arguments.values()), scale=0.9)
+    for name in ("attention.w_q.weight", "attention.w_k.weight", "attention.v.weight"):
+        weights[name] = 2 * weights[name]
     return {
         "arguments": arguments,
-        "weights": draw.weights(AttentionDecoder(*arguments.values()), scale=0.9),
+        "weights": weights,
         "target": draw.integers(batch, target, low=1, high=6),
         "memory": draw.numbers(batch, source, 4, low=-1.5, high=1.5),
     }
 
 
 def decoder_mask_inputs(draw: Draw) -> dict:
-    mask = torch.ones(2, 1, 4, dtype=torch.bool)
-    mask[1, 0, draw.integer(1, 3) :] = False
-    return decoder_inputs(draw, 2, 3, 4) | {"mask": mask}
+    mask = torch.ones(2, 1, 5, dtype=torch.bool)
+    mask[1, 0, draw.integer(2, 4) :] = False
+    return decoder_inputs(draw, 2, 3, 5) | {"mask": mask}
 
 
 def one_step_inputs(draw: Draw) -> dict:
@@ -643,6 +862,31 @@ def one_masked_step_inputs(draw: Draw) -> dict:
 def one_step(subject, arguments, weights, token, memory, state, mask=None):
     output, after = build(subject, arguments, weights).step(token, state, memory, mask)
     return {"output": output, "state": after}
+
+
+def keys_of_forward_and_at_hand(subject, arguments, weights, token, memory, state, mask):
+    """How often `forward` makes keys of the memory; and a step without keys, and with those that it would make."""
+    module = build(subject, arguments, weights)
+    counted = []
+    hook = module.attention.w_k.register_forward_hook(lambda *_: counted.append(1))
+    module(token[:, None].expand(-1, 3), memory, mask)
+    hook.remove()
+    keys = module.attention.project(memory)
+    return {
+        "projections": len(counted),
+        "output": module.step(token, state, memory, mask)[0],
+        "output with keys at hand": module.step(token, state, memory, mask, keys)[0],
+    }
+
+
+def keys_at_hand_change_nothing(inputs, received):
+    without, with_keys = received["output"], received["output with keys at hand"]
+    if without.shape != with_keys.shape or not torch.allclose(without, with_keys, atol=1e-8):
+        return "`step` gives something else when it is handed the keys that it would make by itself"
+    if received["projections"] > 1:
+        return Remark(KEYS_EVERY_STEP + "Compute them once in `forward`, `keys = self.attention.project(memory)`, and "
+                      "hand them to `step`, which hands them to `self.attention`.")  # fmt: skip
+    return None
 
 
 def decoder_gradients(subject, arguments, weights, target, memory):
@@ -672,30 +916,25 @@ def decoder_with_other_hidden_memory(subject, arguments, weights, target, memory
     return {"output": module(target, memory, mask), "with other hidden memory": module(target, changed, mask)}
 
 
-def decoder_drawn_and_evaluated(subject, arguments, weights, target, memory):
-    module = build(subject, arguments, weights).train()
-    drawn = [module(target, memory) for _ in range(4)]
-    module.eval()
-    evaluated = [module(target, memory) for _ in range(2)]
-    return {"in training": torch.stack(drawn), "in evaluation": torch.stack(evaluated)}
-
-
 def decoder_with(asks=lambda self, state, memory: state[:, None], used=lambda context, memory, mask: context,
                  fed=lambda x, context: [x, context], shown=lambda new, context, x, old: [new, context, x],
                  mask_used=lambda mask: mask, squash=torch.tanh, gives=lambda output, state: (output, state),
-                 drops=True):  # fmt: skip
+                 drops=True, drops_embedding=True, drops_output=True, keys_used=lambda self, keys: keys,
+                 taken=lambda found: found[0].mean(dim=1), asks_again=False):  # fmt: skip
     """An attention decoder whose step does one thing in another way."""
 
     class Decoder(AttentionDecoder):
         def step(self, token, state, memory, mask=None, keys=None):
             mask = mask_used(mask)
             x = self.embedding(token)
-            x = self.dropout(x) if drops else x
-            context, _ = self.attention(asks(self, state, memory), memory, mask, keys)
-            context = used(context.mean(dim=1), memory, mask)
+            x = self.dropout(x) if drops and drops_embedding else x
+            found = self.attention(asks(self, state, memory), memory, mask, keys_used(self, keys))
+            context = used(taken(found), memory, mask)
             new = self.cell(torch.cat(fed(x, context), dim=-1), state)
+            if asks_again:
+                context = taken(self.attention(asks(self, new, memory), memory, mask, keys))
             output = squash(self.w_o(torch.cat(shown(new, context, x, state), dim=-1)))
-            return gives(self.dropout(output) if drops else output, new)
+            return gives(self.dropout(output) if drops and drops_output else output, new)
 
     return Decoder
 
@@ -709,10 +948,12 @@ def decoder_by(forward):
 
 
 def unrolled(first=lambda self, memory: self.first_state(memory), fed=lambda target, i: [target[:, i]],
-             carries=True, mask_used=lambda mask: mask, gives=lambda outputs: torch.stack(outputs, dim=1)):  # fmt: skip
+             carries=True, mask_used=lambda mask: mask, gives=lambda outputs: torch.stack(outputs, dim=1),
+             read=lambda target: target):  # fmt: skip
     """A forward pass over the target that does one thing in another way."""
 
     def forward(self, target, memory, mask=None):
+        target = read(target)
         state, outputs = first(self, memory), []
         for i in range(target.size(1)):
             before = state
@@ -734,6 +975,37 @@ def fed_its_own_outputs(self, target, memory, mask=None):
         token = (output @ self.embedding.embedding.weight.T).argmax(dim=-1)
     return torch.stack(outputs, dim=1)
 
+
+class DecoderDroppingItsState(AttentionDecoder):
+    def step(self, token, state, memory, mask=None, keys=None):
+        output, state = super().step(token, state, memory, mask, keys)
+        return output, self.dropout(state)
+
+
+QUERY_AXIS = (
+    "The attention takes `(batch, query, d_query)`, and a decoder asks with one query a sentence: the axis stands "
+    "second, `state[:, None]`. "
+)
+BATCH_FOR_QUERIES = (
+    "`state[None]` lays the new axis first, so the sentences of the batch are taken for queries, and each asks the "
+    "memories of all. With one sentence nothing shows. The axis of the queries is the second: `state[:, None]`."
+)
+QUERY_AXIS_KEPT = (
+    "The context comes back as `(batch, 1, d_model)`, with the axis of the queries, and embedding and state have none. "
+    "Take it away: `context.squeeze(1)` or `context[:, 0]`."
+)
+OUTPUT_ORDER = (
+    "`w_o` gets its three parts in another order. Its weights are loaded by name, so the order counts: state, context, "
+    "embedding, `torch.cat([state, context, x], dim=-1)`."
+)
+SHIFTED_AGAIN = (
+    "`forward` cuts a token off the target. Whoever calls has shifted it already, so all of it is read: there is an "
+    "output for every token, `target.unbind(dim=1)`."
+)
+OUTPUTS_JOINED = (
+    "The outputs are joined with `torch.cat`, which makes no new axis, and the positions are lost among the batch or "
+    "the features. `torch.stack(outputs, dim=1)` gives them an axis of their own."
+)
 
 ATTENTION_DECODER = Exercise(
     answer=AttentionDecoder,
@@ -760,12 +1032,14 @@ ATTENTION_DECODER = Exercise(
         Property("no position depends on a later token", decoder_inputs, no_look_ahead, decoder_with_other_last_token),
         Property(
             "what is hidden of the source does not matter",
-            lambda draw: decoder_mask_inputs(draw) | {"other": draw.numbers(2, 4, 4)},
+            lambda draw: decoder_mask_inputs(draw) | {"other": draw.numbers(2, 5, 4)},
             hidden_memory_does_not_matter,
             decoder_with_other_hidden_memory,
         ),
         Property("dropout acts in training and not in evaluation", lambda draw: decoder_inputs(draw, dropout=0.5),
-                 drops_in_training_only, decoder_drawn_and_evaluated),
+                 drops_where_it_should, drawn_and_evaluated),
+        Property("keys that are at hand change nothing", one_masked_step_inputs, keys_at_hand_change_nothing,
+                 keys_of_forward_and_at_hand),
     ],
     misconceptions=[
         Misconception(
@@ -871,9 +1145,82 @@ ATTENTION_DECODER = Exercise(
             "`torch.cat([x, context], dim=-1)`.",
         ),
         Misconception(
-            "parts_of_the_output_swapped",
-            decoder_with(shown=lambda new, context, x, old: [new, x, context]),
-            "`w_o` gets the embedding before the context. The order is state, context, embedding.",
+            "parts_of_the_output_swapped", decoder_with(shown=lambda new, context, x, old: [new, x, context]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_context_state_x", decoder_with(shown=lambda new, context, x, old: [context, new, x]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_context_x_state", decoder_with(shown=lambda new, context, x, old: [context, x, new]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_x_state_context", decoder_with(shown=lambda new, context, x, old: [x, new, context]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "output_of_x_context_state", decoder_with(shown=lambda new, context, x, old: [x, context, new]),
+            OUTPUT_ORDER,
+        ),
+        Misconception(
+            "new_state_asks",
+            decoder_with(asks_again=True),
+            "`w_o` gets another context than the cell: the new state has asked once more. There is one question a "
+            "step, of the state from before it (section 3.1), and its context is used twice.",
+        ),
+        Misconception(
+            "output_for_state",
+            decoder_with(gives=lambda output, state: (output, output)),
+            "The output goes into the next step in the place of the state: the two have the same shape, so nothing "
+            "stops. What is said is not what is remembered: `return self.dropout(output), state`, with the state that "
+            "the cell has made.",
+        ),
+        Misconception("target_cut_at_the_end", unrolled(read=lambda target: target[:, :-1]), SHIFTED_AGAIN),
+        Misconception("target_cut_at_the_start", unrolled(read=lambda target: target[:, 1:]), SHIFTED_AGAIN),
+        Misconception("joined_along_the_batch", unrolled(gives=torch.cat), OUTPUTS_JOINED),
+        Misconception(
+            "joined_along_the_features", unrolled(gives=lambda outputs: torch.cat(outputs, dim=-1)), OUTPUTS_JOINED
+        ),
+        Misconception(
+            "query_axis_missing",
+            decoder_with(asks=lambda self, state, memory: state),
+            QUERY_AXIS + "Without it, features are taken for queries, and inside the attention the sizes do not fit.",
+        ),
+        Misconception("query_axis_kept", decoder_with(taken=lambda found: found[0]), QUERY_AXIS_KEPT),
+        Misconception(
+            "all_axes_squeezed",
+            decoder_with(taken=lambda found: found[0].squeeze()),
+            "`.squeeze()` takes away every axis of size 1, and in a batch of one sentence that of the batch as well. "
+            "Name the axis: `context.squeeze(1)`.",
+        ),
+        Misconception(
+            "batch_for_queries",
+            decoder_with(asks=lambda self, state, memory: state[None], taken=lambda found: found[0][:, 0]),
+            BATCH_FOR_QUERIES,
+        ),
+        Misconception(
+            "batch_for_queries_of_the_first",
+            decoder_with(asks=lambda self, state, memory: state[None], taken=lambda found: found[0][0]),
+            BATCH_FOR_QUERIES,
+        ),
+        Misconception(
+            "batch_for_queries_and_squeezed",
+            decoder_with(asks=lambda self, state, memory: state[None], taken=lambda found: found[0].squeeze(1)),
+            BATCH_FOR_QUERIES,
+        ),
+        Misconception(
+            "weights_for_context",
+            decoder_with(taken=lambda found: found[1].squeeze(1)),
+            "The attention's weights are taken for the context. It gives both, the context first: `context, _ = "
+            "self.attention(…)`. The weights say how much each word counts, the context is what they add up to.",
+        ),
+        Misconception(
+            "keys_projected_again",
+            decoder_with(keys_used=lambda self, keys: None if keys is None else self.attention.project(keys)),
+            "Keys that are at hand are projected once more. `keys` is what `self.attention.project(memory)` has given: "
+            "hand it on as it is.",
         ),
         Misconception(
             "no_tanh",
@@ -891,6 +1238,25 @@ ATTENTION_DECODER = Exercise(
             "no_dropout",
             decoder_with(drops=False),
             "Nothing is dropped in training. `self.dropout` goes around the embedding, and around the output.",
+        ),
+        Misconception(
+            "embedding_not_dropped",
+            decoder_with(drops_embedding=False),
+            "The embedding is not dropped in training: `self.dropout(self.embedding(token))`. Dropout acts in two "
+            "places, there and on the output.",
+        ),
+        Misconception(
+            "output_not_dropped",
+            decoder_with(drops_output=False),
+            "The output is not dropped in training: `return self.dropout(output), state`. Dropout acts in two places, "
+            "on the embedding and there.",
+        ),
+        Misconception(
+            "state_dropped",
+            DecoderDroppingItsState,
+            "More is dropped than the embedding and the output: the state, say, or the context. What is dropped from a "
+            "state is missing in every later step, and after twenty words nothing of the first is left. Dropout goes "
+            "around what enters and what leaves.",
         ),
     ],
     hints=[
@@ -926,7 +1292,8 @@ def scripted_inputs(draw: Draw, lengths: tuple[int, ...], ids: dict[str, int] = 
         first = words[row]
         scripts[first] = said + ([] if endless else [ids["eos_id"]])
         source[row, : row + 2] = torch.tensor([first] + [words[-1]] * row + [ids["eos_id"]])
-    model = {"scripts": scripts, "lost": lost, "after": after, "vocab": 12}
+    model = {"says_to_source_beginning_with": scripts, "says_when_confused": lost, "says_after_its_end": after}
+    model |= {"vocab": 12}
     model |= {"training": True} if training else {}
     return {"model": model | (ids if ids != USUAL_IDS else {}), "source": source, "max_length": max_length}
 
@@ -955,6 +1322,7 @@ def scripted_work(subject, model, source, max_length):
     subject(scripted_model, source, max_length)
     return {
         "steps": scripted_model.steps,
+        "steps without keys": scripted_model.steps_without_keys,
         "sentences encoded": scripted_model.sentences_encoded,
         "with gradients": scripted_model.with_gradients,
     }
@@ -969,6 +1337,9 @@ def mode_is_restored(inputs, received):
 def fed_once(inputs, received):
     if received["steps"] > inputs["max_length"]:
         return f"for at most {inputs['max_length']} tokens the decoder makes {received['steps']} steps"
+    if received["steps without keys"]:
+        return Remark(KEYS_EVERY_STEP + "Compute them before the loop, `model.decoder.attention.project(memory)`, and "
+                      "hand them to `step` as its last argument.")  # fmt: skip
     return None
 
 
@@ -996,9 +1367,34 @@ def specials_kept(row, config):
     return row[: row.index(config.eos_id)] if config.eos_id in row else row
 
 
+def only_eos_cut(row, config):
+    return row[: row.index(config.eos_id) + 1] if config.eos_id in row else row
+
+
+def only_pad_and_bos_dropped(row, config):
+    return [token for token in row if token not in (config.pad_id, config.bos_id)]
+
+
+def decode_by_position(model, source, max_length):
+    """The tokens of all sentences, one position after the other."""
+    config, rows = model.config, []
+    with evaluation_mode(model):
+        memory, source_mask = model.encode(source)
+        state, token = model.decoder.first_state(memory), torch.full_like(source[:, 0], config.bos_id)
+        for _ in range(max_length):
+            output, state = model.decoder.step(token, state, memory, source_mask[:, 0])
+            token = model.output(output).argmax(dim=-1)
+            rows.append(token)
+            if (torch.stack(rows, dim=1) == config.eos_id).any(dim=1).all():
+                break
+    return [translated_tokens(row, config) for row in torch.stack(rows).tolist()]
+
+
 def stepwise(mode=evaluation_mode, first=lambda model, memory: model.decoder.first_state(memory), carries=True,
              feeds_back=True, masks=True, ended=torch.all, cleaned=translated_tokens, encodes_again=False,
-             steps=lambda max_length: max_length, prefix=False, start="bos_id"):  # fmt: skip
+             steps=lambda max_length: max_length, prefix=False, start="bos_id",
+             mask_of=lambda source_mask: source_mask[:, 0],
+             says=lambda model, output: model.output(output)):  # fmt: skip
     """A `recurrent_greedy_decode` with one thing done in another way."""
 
     def decode(model, source, max_length):
@@ -1013,10 +1409,10 @@ def stepwise(mode=evaluation_mode, first=lambda model, memory: model.decoder.fir
                 before = state
                 fed = generated.unbind(dim=1) if prefix else [generated[:, -1] if feeds_back else generated[:, 0]]
                 for token in fed:
-                    mask = source_mask[:, 0] if masks else None
+                    mask = mask_of(source_mask) if masks else None
                     output, state = model.decoder.step(token, state, memory, mask)
                 state = state if carries else before
-                generated = torch.cat([generated, model.output(output).argmax(dim=-1, keepdim=True)], dim=1)
+                generated = torch.cat([generated, says(model, output).argmax(dim=-1, keepdim=True)], dim=1)
                 if ended((generated[:, 1:] == config.eos_id).any(dim=1)):
                     break
         return [cleaned(row, config) for row in generated[:, 1:].tolist()]
@@ -1037,6 +1433,11 @@ def decode_with_fixed_ids(model, source, max_length):
     rows = [row[: row.index(2)] if 2 in row else row for row in rows]
     return [[token for token in row if token not in (0, 1)] for row in rows]
 
+
+EOS_KEPT = (
+    "Eos is in the result. It says where the translation ends and is no word of it; what comes after it is no part of "
+    "the translation either. `translated_tokens(row, config)` cuts there, and leaves out pad and bos."
+)
 
 RECURRENT_GREEDY_DECODE = Exercise(
     answer=recurrent_greedy_decode,
@@ -1119,7 +1520,29 @@ RECURRENT_GREEDY_DECODE = Exercise(
         Misconception(
             "eos_kept",
             stepwise(cleaned=eos_kept),
-            "Eos is in the result. It says where the translation ends and is no word of it.",
+            EOS_KEPT,
+        ),
+        Misconception("rows_as_they_are", stepwise(cleaned=lambda row, config: row), EOS_KEPT),
+        Misconception("eos_kept_and_specials", stepwise(cleaned=only_eos_cut), EOS_KEPT),
+        Misconception("eos_kept_and_what_follows", stepwise(cleaned=only_pad_and_bos_dropped), EOS_KEPT),
+        Misconception(
+            "without_output_layer",
+            stepwise(says=lambda model, output: output),
+            "The greatest feature of the decoder's output is taken for a token. `step` gives `(batch, d_model)`: "
+            "features, which say nothing of the vocabulary yet. The output layer makes logits of them: "
+            "`model.output(output).argmax(dim=-1)`.",
+        ),
+        Misconception(
+            "mask_of_four_axes",
+            stepwise(mask_of=lambda source_mask: source_mask),
+            "`encode` gives a mask for multi-head attention, `(batch, 1, 1, source)`, with an axis for the heads. "
+            "Additive attention has none, so `step` takes `(batch, 1, source)`: `source_mask[:, 0]`.",
+        ),
+        Misconception(
+            "stacked_by_position",
+            decode_by_position,
+            "The rows are positions and the columns sentences: each list has one token of every sentence. The tokens "
+            "of one step are `(batch,)`, so they are stacked behind the batch: `torch.stack(tokens, dim=1)`.",
         ),
         Misconception(
             "specials_kept",
@@ -1171,10 +1594,10 @@ RECURRENT_GREEDY_DECODE = Exercise(
     hints=[
         "Take your `greedy_decode` of notebook 11. What has to be fed in each step now, and what has to be kept "
         "instead of the prefix?",
-        "Before the loop: `model.encode(source)`, `model.decoder.first_state(memory)`, and a token of bos for each "
-        "sentence, `(batch,)`. In the loop `model.decoder.step` gives an output and the next state, and `model.output` "
-        "makes logits of the output.",
-        "`output, state = model.decoder.step(token, state, memory, source_mask[:, 0])`, then "
+        "Before the loop: `model.encode(source)`, `model.decoder.first_state(memory)`, the keys, "
+        "`model.decoder.attention.project(memory)`, and a token of bos for each sentence, `(batch,)`. In the loop "
+        "`model.decoder.step` gives an output and the next state, and `model.output` makes logits of the output.",
+        "`output, state = model.decoder.step(token, state, memory, source_mask[:, 0], keys)`, then "
         "`token = model.output(output).argmax(dim=-1)`. Collect the tokens; `translated_tokens(row, config)` cleans "
         "them up.",
     ],

@@ -8,17 +8,21 @@ import torch
 from torch import nn
 
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.heatmaps import attention_heatmap, label_with_next_tokens
+from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DARK, MIDDLE, ORANGE = "#08519c", "#6baed6", "#d95f02"
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # colour, line, mark
+# A model looks the same in every picture, whatever else is in it and in which order.
+LOOK_OF = dict(
+    zip(("GRU with attention", "GRU without attention", "GRU, context never used", "Transformer"), LOOKS, strict=True)
+)
 
 
 def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "Figure":
-    """The encoder's states, the decoder's, and the attention between them at one step.
+    """The encoder's states, the decoder's, and the attention between them: one step in full, the one before it pale.
 
     Args:
         source: a few words.
@@ -26,10 +30,12 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     """
     text = (
         f"Below, the encoder reads {' '.join(source)} in both directions: a state above each word, with arrows to the "
-        f"right and to the left. Above, the decoder writes {' '.join(target)}, a state for each word. The state before "
-        f"{target[1]} asks all states of the encoder, and the context that it gets goes into the next state."
+        f"right and to the left. Above, the decoder writes {' '.join(target)}, a state for each word, and each "
+        f"reads the word before: the first reads <bos>, the second {target[0]}. The state before {target[1]} asks all "
+        f"states of the encoder; the context that it gets goes into the next state, and into what that says. The first "
+        f"state, which the encoder gives, has asked in the same way for a context of its own."
     )
-    figure = new_picture(text, 9, 3.9)
+    figure = new_picture(text, 9, 4.1)
     axes = figure.subplots()
     arrow = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": 13, "shrinkB": 13}
     encoder = [(1.6 * i, 0.0) for i in range(len(source))]
@@ -46,16 +52,29 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
         if number:
             axes.text(place[0], 3.75, target[number - 1], ha="center", fontsize=11)
             axes.annotate("", (place[0], 3.7), place, arrowprops={"arrowstyle": "-|>", "color": "0.45", "shrinkA": 11})
+            read = ["<bos>", *target][number - 1]
+            axes.text(place[0] + 0.1, 2.12, read, ha="center", va="center", fontsize=10, style="italic", zorder=4)
+            up = {"arrowstyle": "-|>", "color": "0.45", "shrinkB": 11, "shrinkA": 0}
+            axes.annotate("", place, (place[0] + 0.08, 2.28), arrowprops=up)
     for left, right in pairwise(decoder):
         axes.annotate("", right, left, arrowprops=arrow)
     axes.annotate("", decoder[0], encoder[0], arrowprops=arrow | {"linestyle": ":"})
-    context = ((decoder[1][0] + decoder[2][0]) / 2, 1.9)
+    pale = arrow | {"color": "0.75", "linewidth": 0.7}
+    first = ((decoder[0][0] + decoder[1][0]) / 2, 1.75)
+    _box(axes, first, "context", "white", "0.6")
+    for place in encoder:
+        axes.annotate("", first, place, arrowprops=pale | {"shrinkB": 22})
+    axes.annotate("", first, decoder[0], arrowprops=pale | {"linestyle": "--", "shrinkB": 16})
+    axes.annotate("", decoder[1], first, arrowprops=pale)
+    context = ((decoder[1][0] + decoder[2][0]) / 2, 1.75)
     _box(axes, context, "context", "#deebf7")
     for place, width in zip(encoder, [0.7, 3.2, 0.9, 0.6, 0.6, 0.6], strict=False):
         axes.annotate("", context, place, arrowprops=arrow | {"color": DARK, "linewidth": width, "shrinkB": 22})
     axes.annotate("", decoder[2], context, arrowprops=arrow | {"color": DARK, "linewidth": 2})
-    axes.annotate("", context, decoder[1], arrowprops=arrow | {"color": ORANGE, "linestyle": "--", "shrinkB": 18})
-    axes.text(context[0] - 0.75, 2.45, "asks", color=ORANGE, ha="right", fontsize=10)
+    says = arrow | {"color": DARK, "linewidth": 2, "shrinkB": 2}
+    axes.annotate("", (decoder[2][0] - 0.22, 3.8), context, arrowprops=says)
+    axes.annotate("", context, decoder[1], arrowprops=arrow | {"color": ORANGE, "linestyle": "--", "shrinkB": 14})
+    axes.text(context[0] - 0.28, 2.4, "asks", color=ORANGE, ha="left", fontsize=10)
     axes.text(-0.85, 0.0, "encoder", ha="right", va="center", fontsize=11, color="0.3")
     axes.text(-0.85, 3.0, "decoder", ha="right", va="center", fontsize=11, color="0.3")
     axes.set(xlim=(-2.2, 1.6 * max(len(source), len(target) + 1) - 0.4), ylim=(-1.0, 4.1))
@@ -63,9 +82,9 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     return figure
 
 
-def _box(axes: Any, place: tuple[float, float], text: str, colour: str) -> None:
-    box = {"boxstyle": "round,pad=0.35", "facecolor": colour, "edgecolor": "0.4"}
-    axes.text(*place, text, ha="center", va="center", bbox=box, zorder=5, fontsize=11)
+def _box(axes: Any, place: tuple[float, float], text: str, colour: str, ink: str = "black") -> None:
+    box = {"boxstyle": "round,pad=0.35", "facecolor": colour, "edgecolor": "0.4" if ink == "black" else ink}
+    axes.text(*place, text, ha="center", va="center", bbox=box, zorder=5, fontsize=11, color=ink)
 
 
 def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> "Figure":
@@ -105,22 +124,38 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
         layer: of the Transformer; negative numbers count from the last.
     """
     queries, keys, written = maps["target_tokens"], maps["source_tokens"], maps["written"]
-    cell = min(0.34, 4.6 / len(keys))
-    width, height = 2 * cell * len(keys) + 3.4, cell * len(queries) + 1.9
-    figure = new_picture("", max(width, 7.0), height)
+    cell = min(0.34, 5.2 / len(keys))
+    lettering = max(cell, 0.3)  # what stands beside a row may fill it: in a long map it is read all the same
     layers = len(maps["transformer"])
+    number = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {
-        "GRU: additive attention": maps["additive"],
-        f"Transformer: cross-attention,\nlayer {layer % layers}, mean of heads": maps["transformer"][layer],
+        "GRU:\nadditive attention": maps["additive"],
+        f"Transformer: cross-attention,\n{number}, mean of heads": maps["transformer"][layer],
     }
+    # Rows are the same in both, so what is read stands on the far left and what is asked for on the far right.
+    map_width, map_height = cell * len(keys), cell * len(queries)
+    step = max(map_width, 2.3) + 0.35
+    left, right = label_length(queries, lettering) + 0.5, label_length(written, lettering) + 0.5
+    below, above = label_length(keys, lettering) + 0.45, 0.6
+    width, height = left + step + max(map_width + right, 2.3), below + map_height + above
+    figure = new_picture("", width, height)
+    figure.set_layout_engine("none")
     words = []
-    for axes, (title, weights) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+    for column, (title, weights) in enumerate(panels.items()):
         weights = torch.tensor(weights)
-        attention_heatmap(weights, queries, keys, title, axes)
-        axes.set(xlabel="key (German)", ylabel="query: token read (English)")
-        label_with_next_tokens(axes, [*queries[:1], *written], cell)
+        place = (left + column * step) / width, below / height, map_width / width, map_height / height
+        axes = figure.add_axes(place)
+        draw_map(axes, weights.numpy(), [], [], title, lettering)
+        label_with_tokens(axes, "key", keys, lettering)
+        axes.set_xlabel("key (German)", labelpad=72 * label_length(keys, lettering) + 7)
         links = [f"{token} to {keys[int(row.argmax())]}" for token, row in zip(written, weights, strict=True)]
-        words.append(f"{title.splitlines()[0]} goes most from {', '.join(links)}")
+        words.append(f"{title.replace(chr(10), ' ')} goes most from {', '.join(links)}")
+    read, asked = figure.axes
+    label_with_tokens(read, "query", queries, lettering)
+    read.set_ylabel("query: token read (English)", labelpad=72 * label_length(queries, lettering) + 7)
+    label_with_tokens(asked, "next", written, lettering, color="0.25")
+    beyond = len(keys) + (label_length(written, lettering) + 0.15) / cell
+    asked.text(beyond, len(queries) / 2, "next token", rotation=90, ha="left", va="center", color="0.25")
     figure.set_label(f"Two heat maps of the same sentence pair. {'. '.join(words)}.")
     return figure
 
@@ -129,7 +164,8 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
     """BLEU of several models, all sentences and by the number of words of the source.
 
     Args:
-        results: name of a model to what `train_and_measure` gives: `bleu` and `bleu_by_length`.
+        results: name of a model to what `train_and_measure` gives: `bleu` and `bleu_by_length`. At most four names
+            that are none of the comparison's.
     """
     said = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
@@ -138,7 +174,9 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
     )
     figure = new_picture(f"BLEU by the length of the source. {said}.", 8.5, 3.3)
     axes = figure.subplots()
-    for (name, result), (colour, line, mark) in zip(results.items(), LOOKS, strict=False):
+    others = iter(LOOKS)
+    for name, result in results.items():
+        colour, line, mark = LOOK_OF.get(name) or next(others)
         groups = result["bleu_by_length"]
         labels = [f"{group['words']}\n({group['sentences']})" for group in groups]
         axes.plot(labels, [group["bleu"] for group in groups], line, marker=mark, color=colour,
@@ -156,13 +194,13 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
     Args:
         reaches: name of a model to the size of the gradient at the distances 0, 1, 2, ….
     """
-    said = "; ".join(f"{name}: {sizes[1] / sizes[0]:.2g} after one word, {sizes[-1] / sizes[0]:.2g} after "
-                     f"{len(sizes) - 1}" for name, sizes in reaches.items())  # fmt: skip
+    said = "; ".join(f"{name}: {sizes[1] / sizes[0]:.2g} one place before, {sizes[-1] / sizes[0]:.2g} "
+                     f"{len(sizes) - 1} places before" for name, sizes in reaches.items())  # fmt: skip
     figure = new_picture(f"What is left of a gradient, as a share of that at the word itself. {said}.", 7.5, 3.0)
     axes = figure.subplots()
     for (name, sizes), (colour, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
         axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=colour, markersize=4, label=name)
-    axes.set(xlabel="words between", ylabel="gradient that arrives")
+    axes.set(xlabel="places before", ylabel="gradient that arrives")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     return figure

@@ -81,7 +81,10 @@ class EncoderSorted(nn.Module):
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
-        self.gru = nn.GRU(d_model, d_model // 2, num_layers=n_layers, batch_first=True, bidirectional=True)
+        if d_model % 2 == 1:
+            raise ValueError("odd")
+        between = dropout if n_layers > 1 else 0
+        self.gru = nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, bidirectional=True, dropout=between)
         self.embedding = TokenEmbedding(vocab_size, d_model, pad_id)
         self.pad, self.p = pad_id, dropout
 
@@ -96,9 +99,11 @@ class EncoderSorted(nn.Module):
 
 class EncoderTimeFirst(nn.Module):
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
+        if d_model & 1:
+            raise ValueError(f"an odd width, {d_model}")
         super().__init__()
         self.embedding = TokenEmbedding(vocab_size, d_model, pad_id)
-        self.gru = nn.GRU(d_model, d_model // 2, n_layers, bidirectional=True)
+        self.gru = nn.GRU(d_model, d_model // 2, n_layers, bidirectional=True, dropout=dropout)  # torch warns
         self.drop, self.pad_id = nn.Dropout(dropout), pad_id
 
     def forward(self, source):
@@ -114,8 +119,11 @@ class EncoderOneByOne(nn.Module):
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
+        half, rest = divmod(d_model, 2)
+        if rest:
+            raise ValueError(f"{d_model} has no half")
         self.embedding = TokenEmbedding(vocab_size, d_model, pad_id)
-        self.gru = nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(d_model, half, n_layers, True, True, dropout * (n_layers > 1), True)
         self.dropout, self.pad_id = nn.Dropout(dropout), pad_id
 
     def forward(self, source):
