@@ -506,9 +506,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Misconception(
             "summed",
             loss_with(
-                measure=lambda logits, labels: F.cross_entropy(
-                    logits.flatten(0, 1), labels.flatten(), reduction="sum"
-                )
+                measure=lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
             ),
             "The loss is a sum. It grows with the size of the batch, and the gradient with it: take the mean over all "
             "predictions.",
@@ -591,16 +589,21 @@ def k_are_left(inputs, received):
 
 
 def nothing_is_removed(inputs, received):
-    if received.shape != inputs["logits"].shape or not torch.allclose(received, inputs["logits"]):
-        return "the logits are not those that were given"
-    return None
+    if received.shape == inputs["logits"].shape:
+        removed = received.isneginf()
+        if torch.allclose(received[~removed], inputs["logits"][~removed]):
+            return "tokens are removed, although all are to stay" if removed.any() else None
+    return "the logits are not those that were given"
 
 
 def kept_as_they_were(inputs, received):
     kept = received.isfinite()
-    if not torch.equal(received[kept], inputs["logits"][kept]):
-        return "a logit that is left is not what it was"
-    return None
+    changed = kept & (received != inputs["logits"])
+    if not changed.any():
+        return None
+    if (received[changed] < -1000).all():  # nothing was drawn below -30
+        return "a great negative number stands where minus infinity is asked for"
+    return "a logit that is left is not what it was"
 
 
 def complaints_about(subject, logits, values):
@@ -637,6 +640,11 @@ def top_k_that_cannot_have_more(logits, k):
     return logits.masked_fill(removed, -math.inf)
 
 
+def top_k_down_the_columns(logits, k):
+    best = logits.topk(min(k, logits.size(0)), dim=0).indices
+    return logits.masked_fill(torch.ones_like(logits, dtype=torch.bool).scatter(0, best, False), -math.inf)
+
+
 def top_k_of_all_rows(logits, k):
     return logits.masked_fill(logits < threshold_of(logits.flatten(), k), -math.inf)
 
@@ -651,9 +659,10 @@ SAYS_ZEROS = (
     "Minus infinity is, since e to it is 0."
 )
 SAYS_FINITE = (
-    "Removed tokens get a great negative number. The docstring asks for minus infinity: its probability is exactly 0 "
-    "whatever the temperature, and what was removed can be told from what is unlikely."
+    "Removed tokens get a great negative number, and -1e9 is not minus infinity. The docstring asks for `-math.inf`: "
+    "its probability is exactly 0 whatever the temperature, and what was removed can be told from what is unlikely."
 )
+LEAST_FLOAT = torch.finfo(torch.float64).min  # checks run in float64
 SAYS_IN_PLACE = (
     "The caller's logits are overwritten. Whoever draws the distribution before and after, as the picture below does, "
     "finds it changed: return a new tensor (`masked_fill`, `torch.where`)."
@@ -661,6 +670,10 @@ SAYS_IN_PLACE = (
 SAYS_PROBABILITIES = (
     "It returns probabilities. Logits go in and logits come out, so that filters can be put one behind the other; the "
     "softmax comes last."
+)
+SAYS_LOG_PROBABILITIES = (
+    "It returns logarithms of probabilities, of a `log_softmax`. The softmax would make the same of them, but what is "
+    "left is to stay as it was: only what is removed changes."
 )
 SAYS_SORTED = (
     "It returns the logits in the order of their size. Then position 0 is the likeliest token, not token 0: what is "
@@ -708,6 +721,11 @@ TOP_K_FILTER = Exercise(
         Misconception(
             "finite",
             refusing(lambda logits, k: logits.masked_fill(logits < threshold_of(logits, k), -1e9)),
+            SAYS_FINITE,
+        ),
+        Misconception(
+            "least_float",
+            refusing(lambda logits, k: logits.masked_fill(logits < threshold_of(logits, k), LEAST_FLOAT)),
             SAYS_FINITE,
         ),
         Misconception(
@@ -779,6 +797,27 @@ TOP_K_FILTER = Exercise(
             SAYS_PROBABILITIES,
         ),
         Misconception(
+            "probabilities_with_zeros",
+            refusing(lambda logits, k: logits.softmax(dim=-1).masked_fill(top_k_filter(logits, k).isinf(), 0.0)),
+            SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities",
+            refusing(lambda logits, k: top_k_filter(logits, k).log_softmax(dim=-1)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities_of_all",
+            refusing(lambda logits, k: top_k_filter(logits.log_softmax(dim=-1), k)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "wrong_axis",
+            refusing(top_k_down_the_columns),
+            "The k greatest are looked for down the columns (`dim=0`), among the rows of a batch. Each row is a "
+            "distribution of its own: the vocabulary is the last axis, `dim=-1`.",
+        ),
+        Misconception(
             "no_error",
             lambda logits, k: top_k_filter(logits, k) if k >= 1 else torch.full_like(logits, -math.inf),
             "With k = 0 no token is left, and what is drawn from that is NaN. Raise a `ValueError` before.",
@@ -821,6 +860,24 @@ def likeliest_are_kept(inputs, received):
     return None
 
 
+def peaked_logits(draw: Draw, vocab: int) -> Tensor:
+    """One token has so much that the sum of all probabilities is 1 after it, as every dtype rounds."""
+    logits = draw.numbers(vocab)
+    logits[draw.integer(0, vocab - 1)] = 60.0
+    return logits
+
+
+def filtered_with_one(subject, logits, p):
+    error = raised(subject, logits.clone(), p)
+    return {"error": error, "logits": subject(logits, p) if error == "nothing" else None}
+
+
+def all_are_left_with_one(inputs, received):
+    if received["error"] != "nothing":
+        return f"p = 1 raises a {received['error']}: it is allowed, and keeps all"
+    return nothing_is_removed(inputs, received["logits"])
+
+
 def with_and_without_shift(subject, logits, p, shift):
     return {"kept": subject(logits, p).isfinite(), "kept after the shift": subject(logits + shift, p).isfinite()}
 
@@ -831,10 +888,13 @@ def shift_changes_nothing(inputs, received):
     return None
 
 
-def nucleus(removed_of, fill=-math.inf, weigh=lambda logits: logits.softmax(dim=-1), descending=True):
+def nucleus(removed_of, fill=-math.inf, weigh=lambda logits: logits.softmax(dim=-1), descending=True,
+            all_with_one=False):  # fmt: skip
     """A top_p_filter in which `removed_of(sorted weights, their sums so far, p)` says what goes."""
 
     def filter_tokens(logits, p):
+        if p == 1 and all_with_one:
+            return logits.clone()
         weights, order = weigh(logits).sort(dim=-1, descending=descending)
         removed = removed_of(weights, weights.cumsum(dim=-1), p)
         return logits.masked_fill(torch.zeros_like(removed).scatter(-1, order, removed), fill)
@@ -863,6 +923,18 @@ def refusing_p(filtered):
 def top_p_not_put_back(logits, p):
     weights = logits.softmax(dim=-1).sort(dim=-1, descending=True).values
     return logits.masked_fill(right_removed(weights, weights.cumsum(dim=-1), p), -math.inf)
+
+
+def top_p_down_the_columns(logits, p):
+    if p == 1:
+        return logits.clone()
+    weights, order = logits.softmax(dim=0).sort(dim=0, descending=True)
+    removed = weights.cumsum(dim=0) - weights >= p
+    return logits.masked_fill(torch.zeros_like(removed).scatter(0, order, removed), -math.inf)
+
+
+def top_p_filter_or_nothing(logits, p):
+    return top_p_filter(logits, p) if p > 0 else torch.full_like(logits, -math.inf)
 
 
 def top_p_unsorted(logits, p):
@@ -918,7 +990,14 @@ TOP_P_FILTER = Exercise(
         Property(
             "with p = 1 all are left",
             lambda draw: {"logits": logits_of(draw, FOUR, STEEP), "p": 1.0},
-            nothing_is_removed,
+            all_are_left_with_one,
+            filtered_with_one,
+        ),
+        Property(
+            "with p = 1 all are left, even where one token has nearly everything",
+            lambda draw: {"logits": peaked_logits(draw, 6), "p": 1.0},
+            all_are_left_with_one,
+            filtered_with_one,
         ),
         Property(
             "one is always left",
@@ -955,6 +1034,13 @@ TOP_P_FILTER = Exercise(
             "The token with which the sum passes p is removed, so that less than p is left, and nothing at all where "
             "the likeliest token alone has more than p. The nucleus is the smallest set that *reaches* p (Holtzman et "
             "al. 2020): ask what the likelier ones have together, without the token itself.",
+        ),
+        Misconception(
+            "reached_is_removed",
+            nucleus(lambda weights, sums, p: sums >= p),
+            "The token with which the sum reaches p is removed, so that less than p is left, nothing where the "
+            "likeliest token alone has p, and with p = 1 the last one is missing. `cumsum >= p` asks one place "
+            "too early: what counts is what stands *before* a token, `cumsum - probabilities >= p`.",
         ),
         Misconception(
             "last_one_missing_but_the_first",
@@ -1020,13 +1106,63 @@ TOP_P_FILTER = Exercise(
             nucleus(lambda weights, sums, p: (sums - weights >= 1 - p) & (sums > weights)),
             "The tokens are added up to 1 - p. That is what may be *lost*; what is kept has p.",
         ),
-        Misconception("zeros", nucleus(right_removed, fill=0.0), SAYS_ZEROS),
-        Misconception("finite", nucleus(right_removed, fill=-1e9), SAYS_FINITE),
+        Misconception(
+            "wrong_axis",
+            refusing_p(top_p_down_the_columns),
+            "Sorting and adding run down the columns (`dim=0`), over the rows of a batch. Each row is a distribution "
+            "of its own: the vocabulary is the last axis, `dim=-1`, in softmax, sort, cumsum and scatter.",
+        ),
+        Misconception(
+            "softmax_of_columns",
+            nucleus(right_removed, weigh=lambda logits: logits.softmax(dim=0), all_with_one=True),
+            "The softmax runs down the columns (`dim=0`), so that no row of a batch sums to 1. The vocabulary is the "
+            "last axis: `dim=-1`.",
+        ),
+        Misconception(
+            "softmax_over_all_rows",
+            nucleus(
+                right_removed, weigh=lambda logits: logits.flatten().softmax(dim=0).view_as(logits), all_with_one=True
+            ),
+            "One softmax is taken over all rows together. Then each row has only a share of the 1, and keeps more "
+            "tokens than it needs: each row is a distribution of its own, `softmax(dim=-1)`.",
+        ),
+        Misconception(
+            "one_is_rounded",
+            nucleus(right_removed),
+            "With p = 1 tokens are removed. Where one token has nearly all the probability, the sum is rounded to 1 "
+            "after it, and the others seem to be no longer needed. p = 1 asks for everything: return the logits, as a "
+            "copy, before any sum.",
+        ),
+        Misconception("zeros", nucleus(right_removed, fill=0.0, all_with_one=True), SAYS_ZEROS),
+        Misconception("finite", nucleus(right_removed, fill=-1e9, all_with_one=True), SAYS_FINITE),
+        Misconception("least_float", nucleus(right_removed, fill=LEAST_FLOAT, all_with_one=True), SAYS_FINITE),
         Misconception("in_place", refusing_p(in_place_top_p), SAYS_IN_PLACE),
         Misconception(
             "probabilities",
             refusing_p(lambda logits, p: top_p_filter(logits, p).softmax(dim=-1)),
             SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "probabilities_with_zeros",
+            refusing_p(lambda logits, p: logits.softmax(dim=-1).masked_fill(top_p_filter(logits, p).isinf(), 0.0)),
+            SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "probabilities_filled",
+            refusing_p(
+                lambda logits, p: logits.softmax(dim=-1).masked_fill(top_p_filter(logits, p).isinf(), -math.inf)
+            ),
+            SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities",
+            refusing_p(lambda logits, p: top_p_filter(logits, p).log_softmax(dim=-1)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities_of_all",
+            refusing_p(lambda logits, p: top_p_filter(logits.log_softmax(dim=-1), p)),
+            SAYS_LOG_PROBABILITIES,
         ),
         Misconception(
             "sorted_logits",
@@ -1050,6 +1186,17 @@ TOP_P_FILTER = Exercise(
             lambda logits, p: nucleus_of_anything(logits, p),
             "A p of 0, below 0 or above 1 is no probability to reach, and passes without a word. Raise a `ValueError`.",
         ),
+        Misconception(
+            "zero_allowed",
+            refusing(top_p_filter_or_nothing, valid=lambda p: 0 <= p <= 1),
+            "p = 0 is accepted. No token is needed to reach 0, so none would be left to draw from: `0 < p <= 1`, and a "
+            "`ValueError` for all else.",
+        ),
+        Misconception(
+            "one_refused",
+            refusing(top_p_filter, valid=lambda p: 0 < p < 1),
+            "p = 1 is refused. It is a probability too, and says that all tokens are to stay: `0 < p <= 1`.",
+        ),
     ],
     hints=[
         "Sort the probabilities, likeliest first, and write beside each what all *before* it have together. When is a "
@@ -1057,12 +1204,15 @@ TOP_P_FILTER = Exercise(
         "`softmax`, `sort(descending=True)`, `cumsum`; a token goes if the sum of those before it is p already. The "
         "mask is in sorted order then: `scatter` brings it back to the tokens.",
         "`before = probabilities.cumsum(dim=-1) - probabilities`; `removed = before >= p`; "
-        "`torch.zeros_like(removed).scatter(-1, order, removed)` is the mask for `logits.masked_fill(..., -math.inf)`.",
+        "`torch.zeros_like(removed).scatter(-1, order, removed)` is the mask for `logits.masked_fill(..., -math.inf)`. "
+        "Before all that, p = 1: `return logits.clone()`, because a rounded sum can be 1 too early.",
     ],
 )
 
 
 def nucleus_of_anything(logits, p):
+    if p == 1:
+        return logits.clone()
     weights, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
     removed = right_removed(weights, weights.cumsum(dim=-1), p)
     return logits.masked_fill(torch.zeros_like(removed).scatter(-1, order, removed), -math.inf)
