@@ -76,7 +76,7 @@ def test_infinity_equals_infinity():
 
 
 def test_infinities_are_counted_in_both_directions():
-    """ "Differs by up to infinity" would not say whether a mask hides too much or too little."""
+    """A difference of infinity alone would not say whether a mask hides too much or too little."""
     expected, received = torch.tensor([1.0, 2.0, -torch.inf, -torch.inf]), torch.tensor([1.0, -torch.inf, -1e9, 3.0])
     (difference,), _ = compare(expected, received)
     assert difference.says == (

@@ -51,6 +51,12 @@ def complaints(subject, tokens, lengths):
     return {f"length {length}": raised(subject, tokens, length) for length in lengths}
 
 
+def enough_are_taken(inputs, received):
+    if set(received.values()) != {"nothing"}:
+        return "a text of `length + 1` tokens raises an error: it holds one whole window and all its labels"
+    return None
+
+
 def too_few_are_refused(inputs, received):
     if set(received.values()) != {"ValueError"}:
         return "a text that is too short for one window and its labels does not raise a ValueError"
@@ -90,6 +96,17 @@ def pairs_of_longer_windows(tokens, length):
 
 def pairs_rolled(tokens, length):
     return in_windows(tokens, length), in_windows(tokens.roll(-1), length)
+
+
+def pairs_rolled_within_windows(tokens, length):
+    inputs = next_token_pairs(tokens, length)[0]
+    return inputs, inputs.roll(-1, dims=1)
+
+
+def pairs_of_more_than_enough(tokens, length):
+    if len(tokens) <= length + 1:
+        raise ValueError("too few tokens")
+    return next_token_pairs(tokens, length)
 
 
 def pairs_of_next_windows(tokens, length):
@@ -159,6 +176,12 @@ NEXT_TOKEN_PAIRS = Exercise(
             asked_here_is_read_next,
         ),
         Property(
+            "length + 1 tokens are enough",
+            lambda draw: {"tokens": torch.tensor(draw.order(5)) + 10, "lengths": [4]},
+            enough_are_taken,
+            complaints,
+        ),
+        Property(
             "a text that is too short is refused",
             lambda draw: {"tokens": torch.tensor(draw.order(4)) + 10, "lengths": [4, 7]},
             too_few_are_refused,
@@ -190,6 +213,13 @@ NEXT_TOKEN_PAIRS = Exercise(
             pairs_by(pairs_rolled),
             "`roll` brings the first token round to the end: where nothing follows, the text's first token is asked "
             "for. Leave the last token out of the inputs instead.",
+        ),
+        Misconception(
+            "rolled_within_windows",
+            pairs_by(pairs_rolled_within_windows),
+            "`roll` works inside each window and brings its first token round to its end: there the window's beginning "
+            "is asked for, not the token that follows in the text. Cut the labels from the text, `tokens[1:]`, not "
+            "from the windows.",
         ),
         Misconception(
             "next_window",
@@ -243,6 +273,12 @@ NEXT_TOKEN_PAIRS = Exercise(
             "A text that is too short for one window comes back as no windows at all, and a training would do nothing "
             "without a word. Raise a `ValueError`.",
         ),
+        Misconception(
+            "enough_refused",
+            pairs_of_more_than_enough,
+            "A text of exactly `length + 1` tokens is refused. It holds a whole window, and the last token is its last "
+            "label: only fewer than `length + 1` are too few.",
+        ),
     ],
     hints=[
         "Write eight tokens down in a row, and cut off windows of three. What does the last token of each window ask "
@@ -258,10 +294,13 @@ NEXT_TOKEN_PAIRS = Exercise(
 
 
 def model_inputs(draw: Draw, batch: int, length: int, vocab: int, n_layers: int = 1) -> dict:
-    """A `LanguageModel` and a text in windows. No token follows itself, so that no label is the token read."""
-    steps = draw.integers(batch * length, low=1, high=vocab - 1)
-    text = torch.cat([draw.integers(1, low=0, high=vocab - 1), steps]).cumsum(0) % vocab  # (batch * length + 1)
-    inputs, labels = next_token_pairs(text, length)
+    """A `LanguageModel` and a text in windows. No token follows itself, so that no label is the token read; and token 0
+    is among the labels, because here it is a token like any other."""
+    labels = torch.ones(1)
+    while labels.all():
+        steps = draw.integers(batch * length, low=1, high=vocab - 1)
+        text = torch.cat([draw.integers(1, low=0, high=vocab - 1), steps]).cumsum(0) % vocab  # (batch * length + 1)
+        inputs, labels = next_token_pairs(text, length)
     arguments = {
         "vocab_size": vocab, "d_model": 4, "n_heads": 2, "n_layers": n_layers, "d_ff": 6, "max_length": length
     }  # fmt: skip
@@ -335,6 +374,9 @@ def gradient_of_logits(subject, inputs, labels, logits):
 def every_position_is_asked(inputs, received):
     if (received["gradient"].abs().sum(dim=-1) == 0).any():
         return "the logits of some positions get no gradient: nothing is learnt there"
+    of_labels = received["gradient"].gather(-1, inputs["labels"][..., None])
+    if (of_labels >= 0).any():  # a step against the gradient has to make the right token likelier
+        return "some positions do not learn to say their own label: they are asked for another token"
     return None
 
 
@@ -350,8 +392,10 @@ def modes_around_loss(subject, table, inputs, labels):
 
 
 def mode_is_left(inputs, received):
-    if received != {"training": True, "evaluation": False}:
-        return "the loss changes the model's mode: whoever trains or evaluates has set it"
+    if received["training"] is not True:
+        return "a model that was in training mode is in evaluation mode afterwards"
+    if received["evaluation"] is not False:
+        return "a model that was in evaluation mode is in training mode afterwards"
     return None
 
 
@@ -385,6 +429,15 @@ def loss_of_swapped_axes(model, inputs, labels):
 def loss_that_evaluates(model, inputs, labels):
     model.eval()
     return causal_language_model_loss(model, inputs, labels)
+
+
+def loss_that_trains(model, inputs, labels):
+    model.train()
+    return causal_language_model_loss(model, inputs, labels)
+
+
+def every_prediction_with(**settings):
+    return lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten(), **settings)
 
 
 SAYS_OURS = (
@@ -422,7 +475,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             loss_of_a_peeping_model,
         ),
         Property(
-            "every position is asked",
+            "every position is asked for its own label",
             lambda draw: window_inputs(draw, 2, 4, 5) | {"logits": draw.numbers(2, 4, 5)},
             every_position_is_asked,
             gradient_of_logits,
@@ -447,6 +500,12 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             loss_with(lambda inputs: ~causal_mask(inputs.size(1))[0, 0] | torch.eye(inputs.size(1), dtype=torch.bool)),
             "The mask hides each position from itself too. The token that stands there may be read, the next one may "
             "not: above the diagonal, `triu(diagonal=1)`. Else the first position sees nothing at all.",
+        ),
+        Misconception(
+            "next_one_seen",
+            loss_with(lambda inputs: torch.ones(2 * inputs.shape[-1:], dtype=torch.bool).triu(2)),
+            "The mask begins one place too late: each position sees the token after it, which is the answer. The "
+            "diagonal itself may be seen, and all above it is hidden: `triu(diagonal=1)`.",
         ),
         Misconception(
             "four_axes",
@@ -539,6 +598,24 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             "This is the perplexity, e to the loss. Train on the loss itself; the perplexity is for people to read.",
         ),
         Misconception(
+            "bits",
+            lambda model, inputs, labels: causal_language_model_loss(model, inputs, labels) / math.log(2),
+            "The loss is in bits. The docstring asks for nats, as `cross_entropy` gives them: whoever wants to print "
+            "bits divides by ln 2 there.",
+        ),
+        Misconception(
+            "token_0_ignored",
+            loss_with(measure=every_prediction_with(ignore_index=0)),
+            "Token 0 is left out (`ignore_index=0`). That was padding in notebook 10; here nothing is padded, and 0 is "
+            "a token like any other, which the model would never learn to say.",
+        ),
+        Misconception(
+            "smoothed",
+            loss_with(measure=every_prediction_with(label_smoothing=0.1)),
+            "The labels are smoothed, as in notebook 10. Then the number is no longer the cross-entropy of the text, "
+            "and neither perplexity nor bits per character can be worked out from it: leave `label_smoothing` out.",
+        ),
+        Misconception(
             "detached",
             lambda model, inputs, labels: causal_language_model_loss(model, inputs, labels).detach(),
             "The loss has no connection to the model any more, through `detach`, `no_grad` or a copy: `backward` would "
@@ -549,6 +626,12 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             loss_that_evaluates,
             "The model is put into evaluation mode, and stays there: a training would go on without dropout. The loss "
             "does not set the mode; whoever calls it does.",
+        ),
+        Misconception(
+            "trains",
+            loss_that_trains,
+            "The model is put into training mode, and stays there: what should be measured without dropout is measured "
+            "with it. The loss does not set the mode; whoever calls it does.",
         ),
     ],
     hints=[
@@ -1240,7 +1323,7 @@ def reader_inputs(draw: Draw, max_length: int, prompt: int, count: int) -> dict:
     """A model that reads everything, and a prompt for which each mistake in reading writes a text of its own."""
     mistakes = [{"mask": mask_without_hiding}, {"mask": mask_of_this_course}, {"reads": the_newest}, {"position": 0}]
     if prompt + count > max_length + 1:
-        mistakes.append({"reads": the_first})
+        mistakes += [{"reads": the_first}, {"reads": one_less_than_it_can}]
     writers = [sample, *(sample_with(**mistake) for mistake in mistakes)]
     while True:
         inputs = {
@@ -1284,11 +1367,14 @@ def shares_of_tokens(subject, logits, prompt, count, settings, seed):
 
     model = TableLanguageModel(logits.expand(len(logits), -1).contiguous())
     written = subject(model, prompt, count, **settings, generator=torch.Generator().manual_seed(seed))
-    return {"shares": torch.bincount(written, minlength=len(logits)).double() / len(written)}
+    shares = torch.bincount(written, minlength=len(logits)).double() / len(written)
+    return {"shares": shares, "tokens written": len(written)}
 
 
 def shares_as_they_should(inputs, expected, received):
     """Five standard deviations: of a million right answers, one would be found fault with."""
+    if received["tokens written"] != inputs["count"]:
+        return f"{'more' if received['tokens written'] > inputs['count'] else 'fewer'} tokens are written than `count`"
     probabilities = (inputs["logits"] / inputs["settings"].get("temperature", 1.0)).softmax(dim=-1)
     shares = received["shares"]
     allowed = 5 * (probabilities * (1 - probabilities) / inputs["count"]).sqrt()
@@ -1358,6 +1444,18 @@ def bad_requests(subject, table, prompt):
     }
 
 
+def coldest_request(subject, table, prompt):
+    from transformer_lab.electives.table_language_model import TableLanguageModel
+
+    return {"temperature 0": raised(subject, TableLanguageModel(table), prompt, 2, 0)}
+
+
+def the_coldest_is_taken(inputs, received):
+    if received["temperature 0"] == "ValueError":
+        return "temperature 0 raises a ValueError: it is allowed, and takes the likeliest token"
+    return None
+
+
 @contextmanager
 def no_grad_only(model):
     with torch.no_grad():
@@ -1404,6 +1502,10 @@ def of_all_written(written, max_length):
     return written[-max_length:]
 
 
+def one_less_than_it_can(written, max_length):
+    return written[-(max_length - 1) :]
+
+
 def the_newest(written, max_length):
     return written[-1:]
 
@@ -1422,16 +1524,17 @@ def mask_of_this_course(length):
 
 def sample_with(mask=lambda length: ~causal_mask(length)[0, 0], reads=of_all_written, position=-1, prepare=in_order,
                 mode=evaluation_mode, generator_of=lambda given: given, appended=True, returned=None,
-                chooses=None, greedy_at_zero=True, refuses=True):  # fmt: skip
+                chooses=None, greedy_at_zero=True, refuses=lambda temperature: temperature < 0,
+                draws_from=lambda logits: logits.softmax(dim=-1), rounds=lambda count, max_length: count):  # fmt: skip
     """A `sample` with one thing changed."""
 
     def write(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-        if refuses and (len(prompt) == 0 or temperature < 0):
+        if refuses and (len(prompt) == 0 or refuses(temperature)):
             raise ValueError("cannot write")
         written, new = prompt, []
         generator = generator_of(generator)
         with mode(model):
-            for _ in range(count):
+            for _ in range(rounds(count, model.max_length)):
                 seen = reads(written, model.max_length)
                 logits = model(seen[None], mask(len(seen)))[0, position]
                 if chooses is not None:
@@ -1440,7 +1543,7 @@ def sample_with(mask=lambda length: ~causal_mask(length)[0, 0], reads=of_all_wri
                     token = logits.argmax(keepdim=True)
                 else:
                     logits = prepare(logits, temperature, top_k, top_p)
-                    token = torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
+                    token = torch.multinomial(draws_from(logits), 1, generator=generator)
                 new.append(token)
                 written = torch.cat([written, token]) if appended else written
         return returned(prompt, new) if returned else torch.cat(new)
@@ -1509,6 +1612,12 @@ SAMPLE = Exercise(
             lambda draw: {"table": draw.numbers(4, 4), "prompt": draw.integers(2, low=0, high=3)},
             all_are_refused,
             bad_requests,
+        ),
+        Property(
+            "temperature 0 is not refused",
+            lambda draw: {"table": draw.numbers(4, 4), "prompt": draw.integers(2, low=0, high=3)},
+            the_coldest_is_taken,
+            coldest_request,
         ),
     ],
     misconceptions=[
@@ -1592,6 +1701,29 @@ SAMPLE = Exercise(
             "same: keep the last ones.",
         ),
         Misconception(
+            "one_less_than_it_can",
+            sample_with(reads=one_less_than_it_can),
+            "The model reads one token fewer than it can. It has a position for `max_length` of them, and none has to "
+            "be kept free for the token that comes: `written[-model.max_length:]`.",
+        ),
+        Misconception(
+            "max_length_rounds",
+            sample_with(rounds=lambda count, max_length: max_length),
+            "It writes `max_length` tokens, whatever was asked for. That is how many the model can *read* at once; "
+            "written are `count`: `range(count)`.",
+        ),
+        Misconception(
+            "one_round_too_few",
+            sample_with(rounds=lambda count, max_length: count - 1),
+            "It writes one token fewer than `count`. Each round draws one, the first too: `range(count)`.",
+        ),
+        Misconception(
+            "draws_from_logits",
+            sample_with(draws_from=lambda logits: logits),
+            "`torch.multinomial` gets logits, or logarithms of probabilities. It takes probabilities, or weights that "
+            "are none of them negative: `logits.softmax(dim=-1)`, the last step before it draws.",
+        ),
+        Misconception(
             "not_appended",
             sample_with(appended=False),
             "What was drawn is not written behind the text, so that every token is drawn as if it were the first.",
@@ -1613,6 +1745,12 @@ SAMPLE = Exercise(
             sample_with(greedy_at_zero=False),
             "Temperature 0 divides by zero. It stands for the limit: the likeliest token, `argmax`, and "
             "nothing is drawn.",
+        ),
+        Misconception(
+            "zero_refused",
+            sample_with(refuses=lambda temperature: temperature <= 0),
+            "Temperature 0 is refused. It is allowed, and stands for the limit: the likeliest token, `argmax`. Only a "
+            "negative one raises a `ValueError`.",
         ),
         Misconception(
             "list_returned",
@@ -1640,7 +1778,7 @@ SAMPLE = Exercise(
         ),
         Misconception(
             "no_error",
-            sample_with(refuses=False),
+            sample_with(refuses=None),
             "An empty prompt or a negative temperature is accepted. A negative temperature turns the order round, so "
             "that the unlikeliest token comes most: raise a `ValueError`.",
         ),
