@@ -57,6 +57,7 @@ def test_one_endless_line_is_cut_too(tmp_path):
         (b"", "is empty: give a file"),
         (b"\n \n\t\n", "is empty: give a file"),
         (b"Once upon a time.\n", r"has 18 characters, too few to learn from: give at least 2,000"),
+        (b"Once upon a time.", r"has 17 characters, too few to learn from: give at least 2,000"),
         (b"good line\nK\xe4se\n", r"line 2: not valid UTF-8: save the file as UTF-8"),
         (b"PNG\0\0" * 900, r"line 1: a NUL byte, which no text has"),
     ],

@@ -149,6 +149,14 @@ def test_filters_in_half_precision_and_without_effect_on_what_they_get():
     assert torch.equal(logits, kept)
 
 
+def test_with_a_p_of_one_all_are_kept_although_the_sum_is_rounded():
+    logits = torch.tensor([20.0] + [0.0] * 9)
+    assert logits.softmax(dim=-1).cumsum(dim=-1)[0] == 1, "float32 has no room for the others"
+    filtered = top_p_filter(logits, 1.0)
+    assert torch.equal(filtered, logits)
+    assert filtered.data_ptr() != logits.data_ptr(), "a new tensor"
+
+
 def test_of_equal_logits_exactly_k_are_kept():
     assert top_k_filter(torch.zeros(3, 6), 2).isfinite().sum(dim=-1).tolist() == [2, 2, 2]
 

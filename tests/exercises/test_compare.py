@@ -75,6 +75,20 @@ def test_infinity_equals_infinity():
     assert one(infinite, -infinite)[0] == ["value"]
 
 
+def test_infinities_are_counted_in_both_directions():
+    """A difference of infinity alone would not say whether a mask hides too much or too little."""
+    expected, received = torch.tensor([1.0, 2.0, -torch.inf, -torch.inf]), torch.tensor([1.0, -torch.inf, -1e9, 3.0])
+    (difference,), _ = compare(expected, received)
+    assert difference.says == (
+        "`output` is infinite in 1 of 4 places where it should be finite "
+        "and is finite in 2 of 4 places where it should be infinite"
+    )
+    (turned,), _ = compare(expected, -expected)
+    assert turned.says == "`output` has infinity of the wrong sign in 2 of 4 places"
+    (unknown,), _ = compare(torch.tensor([torch.nan, 1.0]), torch.ones(2))
+    assert unknown.says == "`output` is not NaN in 1 of 2 places where it should be"
+
+
 def test_missing_gradient_is_told_as_such():
     differences, _ = compare({"gradient of x": torch.ones(2)}, {"gradient of x": None})
     assert differences[0].says == "no gradient reaches `x`"

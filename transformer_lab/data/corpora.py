@@ -156,13 +156,14 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
         raise InputError(f"{path} is a folder: give one text file, or captions")
     if not path.exists():
         raise InputError(f"no text {str(name_or_file)!r}: give captions, or an existing file")
-    text = _read_text(path).replace("\r\n", "\n").replace("\r", "\n")
-    text = unicodedata.normalize("NFC", text).strip("\n") + "\n"
+    read = _read_text(path).replace("\r\n", "\n").replace("\r", "\n")
+    text = unicodedata.normalize("NFC", read).strip("\n") + "\n"
     if not text.strip():
         raise InputError(f"{path} is empty: give a file with some text in it")
     if len(text) < SHORTEST_TEXT:
+        count = len(text) - (not read.endswith("\n"))  # the last line break may be ours
         raise InputError(
-            f"{path} has {len(text):,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, "
+            f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, "
             "better 100,000"
         )
     cut = len(text) * 9 // 10

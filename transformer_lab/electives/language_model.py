@@ -122,7 +122,8 @@ def top_k_filter(logits: Tensor, k: int) -> Tensor:
 
     Args:
         logits: `(..., vocab)`; they stay as they are.
-        k: how many; from the vocabulary's size on nothing changes.
+        k: how many; from the vocabulary's size on nothing changes. Where several logits equal the k-th greatest, all of
+            these may stay, or only as many as make k.
 
     Returns:
         `(..., vocab)`, a new tensor.
@@ -145,7 +146,7 @@ def top_p_filter(logits: Tensor, p: float) -> Tensor:
 
     Args:
         logits: `(..., vocab)`; they stay as they are.
-        p: a probability, above 0; with 1 all are kept.
+        p: a probability, above 0. With 1 all are kept, however unlikely: a rounded sum can be 1 long before the end.
 
     Returns:
         `(..., vocab)`, a new tensor.
@@ -155,6 +156,8 @@ def top_p_filter(logits: Tensor, p: float) -> Tensor:
     """
     if not 0 < p <= 1:
         raise ValueError(f"p is {p}, but must be above 0 and at most 1")
+    if p == 1:  # where one token has nearly everything, the sum is rounded to 1 and the others would go
+        return logits.clone()
     probabilities, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)  # (..., vocab)
     before = probabilities.cumsum(dim=-1) - probabilities  # what all likelier tokens have together
     removed = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= p)  # in the tokens' own order

@@ -167,8 +167,24 @@ def _compare_numbers(
     wrong = wrong_places(one, other, tolerance)
     if wrong.any():
         off = (one - other).abs()[wrong]
-        far = number(float(off.max())) if off.isfinite().all() else "infinity"
-        differ("value", f"`{where}` differs by up to {far}")
+        if off.isfinite().all():
+            differ("value", f"`{where}` differs by up to {number(float(off.max()))}")
+        else:
+            differ("value", f"`{where}` {_infinities_in_words(one, other)}")
+
+
+def _infinities_in_words(expected: Tensor, received: Tensor) -> str:
+    """In how many places there is an infinity too many, too few, or of the other sign: what a mask has done wrong."""
+    found = {
+        "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
+        "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
+        "has infinity of the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
+        "is not NaN in {} where it should be": expected.isnan() & ~received.isnan(),
+    }
+    said = [
+        what.format(f"{int(places.sum())} of {places.numel()} places") for what, places in found.items() if places.any()
+    ]
+    return " and ".join(said)
 
 
 def wrong_places(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:

@@ -51,6 +51,12 @@ def complaints(subject, tokens, lengths):
     return {f"length {length}": raised(subject, tokens, length) for length in lengths}
 
 
+def enough_are_taken(inputs, received):
+    if set(received.values()) != {"nothing"}:
+        return "a text of `length + 1` tokens raises an error: it holds one whole window and all its labels"
+    return None
+
+
 def too_few_are_refused(inputs, received):
     if set(received.values()) != {"ValueError"}:
         return "a text that is too short for one window and its labels does not raise a ValueError"
@@ -90,6 +96,17 @@ def pairs_of_longer_windows(tokens, length):
 
 def pairs_rolled(tokens, length):
     return in_windows(tokens, length), in_windows(tokens.roll(-1), length)
+
+
+def pairs_rolled_within_windows(tokens, length):
+    inputs = next_token_pairs(tokens, length)[0]
+    return inputs, inputs.roll(-1, dims=1)
+
+
+def pairs_of_more_than_enough(tokens, length):
+    if len(tokens) <= length + 1:
+        raise ValueError("too few tokens")
+    return next_token_pairs(tokens, length)
 
 
 def pairs_of_next_windows(tokens, length):
@@ -159,6 +176,12 @@ NEXT_TOKEN_PAIRS = Exercise(
             asked_here_is_read_next,
         ),
         Property(
+            "length + 1 tokens are enough",
+            lambda draw: {"tokens": torch.tensor(draw.order(5)) + 10, "lengths": [4]},
+            enough_are_taken,
+            complaints,
+        ),
+        Property(
             "a text that is too short is refused",
             lambda draw: {"tokens": torch.tensor(draw.order(4)) + 10, "lengths": [4, 7]},
             too_few_are_refused,
@@ -190,6 +213,13 @@ NEXT_TOKEN_PAIRS = Exercise(
             pairs_by(pairs_rolled),
             "`roll` brings the first token round to the end: where nothing follows, the text's first token is asked "
             "for. Leave the last token out of the inputs instead.",
+        ),
+        Misconception(
+            "rolled_within_windows",
+            pairs_by(pairs_rolled_within_windows),
+            "`roll` works inside each window and brings its first token round to its end: there the window's beginning "
+            "is asked for, not the token that follows in the text. Cut the labels from the text, `tokens[1:]`, not "
+            "from the windows.",
         ),
         Misconception(
             "next_window",
@@ -243,6 +273,12 @@ NEXT_TOKEN_PAIRS = Exercise(
             "A text that is too short for one window comes back as no windows at all, and a training would do nothing "
             "without a word. Raise a `ValueError`.",
         ),
+        Misconception(
+            "enough_refused",
+            pairs_of_more_than_enough,
+            "A text of exactly `length + 1` tokens is refused. It holds a whole window, and the last token is its last "
+            "label: only fewer than `length + 1` are too few.",
+        ),
     ],
     hints=[
         "Write eight tokens down in a row, and cut off windows of three. What does the last token of each window ask "
@@ -258,10 +294,13 @@ NEXT_TOKEN_PAIRS = Exercise(
 
 
 def model_inputs(draw: Draw, batch: int, length: int, vocab: int, n_layers: int = 1) -> dict:
-    """A `LanguageModel` and a text in windows. No token follows itself, so that no label is the token read."""
-    steps = draw.integers(batch * length, low=1, high=vocab - 1)
-    text = torch.cat([draw.integers(1, low=0, high=vocab - 1), steps]).cumsum(0) % vocab  # (batch * length + 1)
-    inputs, labels = next_token_pairs(text, length)
+    """A `LanguageModel` and a text in windows. No token follows itself, so that no label is the token read; and token 0
+    is among the labels, because here it is a token like any other."""
+    labels = torch.ones(1)
+    while labels.all():
+        steps = draw.integers(batch * length, low=1, high=vocab - 1)
+        text = torch.cat([draw.integers(1, low=0, high=vocab - 1), steps]).cumsum(0) % vocab  # (batch * length + 1)
+        inputs, labels = next_token_pairs(text, length)
     arguments = {
         "vocab_size": vocab, "d_model": 4, "n_heads": 2, "n_layers": n_layers, "d_ff": 6, "max_length": length
     }  # fmt: skip
@@ -335,6 +374,9 @@ def gradient_of_logits(subject, inputs, labels, logits):
 def every_position_is_asked(inputs, received):
     if (received["gradient"].abs().sum(dim=-1) == 0).any():
         return "the logits of some positions get no gradient: nothing is learnt there"
+    of_labels = received["gradient"].gather(-1, inputs["labels"][..., None])
+    if (of_labels >= 0).any():  # a step against the gradient has to make the right token likelier
+        return "some positions do not learn to say their own label: they are asked for another token"
     return None
 
 
@@ -350,8 +392,10 @@ def modes_around_loss(subject, table, inputs, labels):
 
 
 def mode_is_left(inputs, received):
-    if received != {"training": True, "evaluation": False}:
-        return "the loss changes the model's mode: whoever trains or evaluates has set it"
+    if received["training"] is not True:
+        return "a model that was in training mode is in evaluation mode afterwards"
+    if received["evaluation"] is not False:
+        return "a model that was in evaluation mode is in training mode afterwards"
     return None
 
 
@@ -385,6 +429,15 @@ def loss_of_swapped_axes(model, inputs, labels):
 def loss_that_evaluates(model, inputs, labels):
     model.eval()
     return causal_language_model_loss(model, inputs, labels)
+
+
+def loss_that_trains(model, inputs, labels):
+    model.train()
+    return causal_language_model_loss(model, inputs, labels)
+
+
+def every_prediction_with(**settings):
+    return lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten(), **settings)
 
 
 SAYS_OURS = (
@@ -422,7 +475,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             loss_of_a_peeping_model,
         ),
         Property(
-            "every position is asked",
+            "every position is asked for its own label",
             lambda draw: window_inputs(draw, 2, 4, 5) | {"logits": draw.numbers(2, 4, 5)},
             every_position_is_asked,
             gradient_of_logits,
@@ -447,6 +500,12 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             loss_with(lambda inputs: ~causal_mask(inputs.size(1))[0, 0] | torch.eye(inputs.size(1), dtype=torch.bool)),
             "The mask hides each position from itself too. The token that stands there may be read, the next one may "
             "not: above the diagonal, `triu(diagonal=1)`. Else the first position sees nothing at all.",
+        ),
+        Misconception(
+            "next_one_seen",
+            loss_with(lambda inputs: torch.ones(2 * inputs.shape[-1:], dtype=torch.bool).triu(2)),
+            "The mask begins one place too late: each position sees the token after it, which is the answer. The "
+            "diagonal itself may be seen, and all above it is hidden: `triu(diagonal=1)`.",
         ),
         Misconception(
             "four_axes",
@@ -506,9 +565,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Misconception(
             "summed",
             loss_with(
-                measure=lambda logits, labels: F.cross_entropy(
-                    logits.flatten(0, 1), labels.flatten(), reduction="sum"
-                )
+                measure=lambda logits, labels: F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
             ),
             "The loss is a sum. It grows with the size of the batch, and the gradient with it: take the mean over all "
             "predictions.",
@@ -541,6 +598,24 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             "This is the perplexity, e to the loss. Train on the loss itself; the perplexity is for people to read.",
         ),
         Misconception(
+            "bits",
+            lambda model, inputs, labels: causal_language_model_loss(model, inputs, labels) / math.log(2),
+            "The loss is in bits. The docstring asks for nats, as `cross_entropy` gives them: whoever wants to print "
+            "bits divides by ln 2 there.",
+        ),
+        Misconception(
+            "token_0_ignored",
+            loss_with(measure=every_prediction_with(ignore_index=0)),
+            "Token 0 is left out (`ignore_index=0`). That was padding in notebook 10; here nothing is padded, and 0 is "
+            "a token like any other, which the model would never learn to say.",
+        ),
+        Misconception(
+            "smoothed",
+            loss_with(measure=every_prediction_with(label_smoothing=0.1)),
+            "The labels are smoothed, as in notebook 10. Then the number is no longer the cross-entropy of the text, "
+            "and neither perplexity nor bits per character can be worked out from it: leave `label_smoothing` out.",
+        ),
+        Misconception(
             "detached",
             lambda model, inputs, labels: causal_language_model_loss(model, inputs, labels).detach(),
             "The loss has no connection to the model any more, through `detach`, `no_grad` or a copy: `backward` would "
@@ -551,6 +626,12 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             loss_that_evaluates,
             "The model is put into evaluation mode, and stays there: a training would go on without dropout. The loss "
             "does not set the mode; whoever calls it does.",
+        ),
+        Misconception(
+            "trains",
+            loss_that_trains,
+            "The model is put into training mode, and stays there: what should be measured without dropout is measured "
+            "with it. The loss does not set the mode; whoever calls it does.",
         ),
     ],
     hints=[
@@ -591,16 +672,21 @@ def k_are_left(inputs, received):
 
 
 def nothing_is_removed(inputs, received):
-    if received.shape != inputs["logits"].shape or not torch.allclose(received, inputs["logits"]):
-        return "the logits are not those that were given"
-    return None
+    if received.shape == inputs["logits"].shape:
+        removed = received.isneginf()
+        if torch.allclose(received[~removed], inputs["logits"][~removed]):
+            return "tokens are removed, although all are to stay" if removed.any() else None
+    return "the logits are not those that were given"
 
 
 def kept_as_they_were(inputs, received):
     kept = received.isfinite()
-    if not torch.equal(received[kept], inputs["logits"][kept]):
-        return "a logit that is left is not what it was"
-    return None
+    changed = kept & (received != inputs["logits"])
+    if not changed.any():
+        return None
+    if (received[changed] < -1000).all():  # nothing was drawn below -30
+        return "a great negative number stands where minus infinity is asked for"
+    return "a logit that is left is not what it was"
 
 
 def complaints_about(subject, logits, values):
@@ -637,6 +723,11 @@ def top_k_that_cannot_have_more(logits, k):
     return logits.masked_fill(removed, -math.inf)
 
 
+def top_k_down_the_columns(logits, k):
+    best = logits.topk(min(k, logits.size(0)), dim=0).indices
+    return logits.masked_fill(torch.ones_like(logits, dtype=torch.bool).scatter(0, best, False), -math.inf)
+
+
 def top_k_of_all_rows(logits, k):
     return logits.masked_fill(logits < threshold_of(logits.flatten(), k), -math.inf)
 
@@ -651,9 +742,10 @@ SAYS_ZEROS = (
     "Minus infinity is, since e to it is 0."
 )
 SAYS_FINITE = (
-    "Removed tokens get a great negative number. The docstring asks for minus infinity: its probability is exactly 0 "
-    "whatever the temperature, and what was removed can be told from what is unlikely."
+    "Removed tokens get a great negative number, and -1e9 is not minus infinity. The docstring asks for `-math.inf`: "
+    "its probability is exactly 0 whatever the temperature, and what was removed can be told from what is unlikely."
 )
+LEAST_FLOAT = torch.finfo(torch.float64).min  # checks run in float64
 SAYS_IN_PLACE = (
     "The caller's logits are overwritten. Whoever draws the distribution before and after, as the picture below does, "
     "finds it changed: return a new tensor (`masked_fill`, `torch.where`)."
@@ -661,6 +753,10 @@ SAYS_IN_PLACE = (
 SAYS_PROBABILITIES = (
     "It returns probabilities. Logits go in and logits come out, so that filters can be put one behind the other; the "
     "softmax comes last."
+)
+SAYS_LOG_PROBABILITIES = (
+    "It returns logarithms of probabilities, of a `log_softmax`. The softmax would make the same of them, but what is "
+    "left is to stay as it was: only what is removed changes."
 )
 SAYS_SORTED = (
     "It returns the logits in the order of their size. Then position 0 is the likeliest token, not token 0: what is "
@@ -708,6 +804,11 @@ TOP_K_FILTER = Exercise(
         Misconception(
             "finite",
             refusing(lambda logits, k: logits.masked_fill(logits < threshold_of(logits, k), -1e9)),
+            SAYS_FINITE,
+        ),
+        Misconception(
+            "least_float",
+            refusing(lambda logits, k: logits.masked_fill(logits < threshold_of(logits, k), LEAST_FLOAT)),
             SAYS_FINITE,
         ),
         Misconception(
@@ -779,6 +880,27 @@ TOP_K_FILTER = Exercise(
             SAYS_PROBABILITIES,
         ),
         Misconception(
+            "probabilities_with_zeros",
+            refusing(lambda logits, k: logits.softmax(dim=-1).masked_fill(top_k_filter(logits, k).isinf(), 0.0)),
+            SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities",
+            refusing(lambda logits, k: top_k_filter(logits, k).log_softmax(dim=-1)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities_of_all",
+            refusing(lambda logits, k: top_k_filter(logits.log_softmax(dim=-1), k)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "wrong_axis",
+            refusing(top_k_down_the_columns),
+            "The k greatest are looked for down the columns (`dim=0`), among the rows of a batch. Each row is a "
+            "distribution of its own: the vocabulary is the last axis, `dim=-1`.",
+        ),
+        Misconception(
             "no_error",
             lambda logits, k: top_k_filter(logits, k) if k >= 1 else torch.full_like(logits, -math.inf),
             "With k = 0 no token is left, and what is drawn from that is NaN. Raise a `ValueError` before.",
@@ -821,6 +943,24 @@ def likeliest_are_kept(inputs, received):
     return None
 
 
+def peaked_logits(draw: Draw, vocab: int) -> Tensor:
+    """One token has so much that the sum of all probabilities is 1 after it, as every dtype rounds."""
+    logits = draw.numbers(vocab)
+    logits[draw.integer(0, vocab - 1)] = 60.0
+    return logits
+
+
+def filtered_with_one(subject, logits, p):
+    error = raised(subject, logits.clone(), p)
+    return {"error": error, "logits": subject(logits, p) if error == "nothing" else None}
+
+
+def all_are_left_with_one(inputs, received):
+    if received["error"] != "nothing":
+        return f"p = 1 raises a {received['error']}: it is allowed, and keeps all"
+    return nothing_is_removed(inputs, received["logits"])
+
+
 def with_and_without_shift(subject, logits, p, shift):
     return {"kept": subject(logits, p).isfinite(), "kept after the shift": subject(logits + shift, p).isfinite()}
 
@@ -831,10 +971,13 @@ def shift_changes_nothing(inputs, received):
     return None
 
 
-def nucleus(removed_of, fill=-math.inf, weigh=lambda logits: logits.softmax(dim=-1), descending=True):
+def nucleus(removed_of, fill=-math.inf, weigh=lambda logits: logits.softmax(dim=-1), descending=True,
+            all_with_one=False):  # fmt: skip
     """A top_p_filter in which `removed_of(sorted weights, their sums so far, p)` says what goes."""
 
     def filter_tokens(logits, p):
+        if p == 1 and all_with_one:
+            return logits.clone()
         weights, order = weigh(logits).sort(dim=-1, descending=descending)
         removed = removed_of(weights, weights.cumsum(dim=-1), p)
         return logits.masked_fill(torch.zeros_like(removed).scatter(-1, order, removed), fill)
@@ -863,6 +1006,18 @@ def refusing_p(filtered):
 def top_p_not_put_back(logits, p):
     weights = logits.softmax(dim=-1).sort(dim=-1, descending=True).values
     return logits.masked_fill(right_removed(weights, weights.cumsum(dim=-1), p), -math.inf)
+
+
+def top_p_down_the_columns(logits, p):
+    if p == 1:
+        return logits.clone()
+    weights, order = logits.softmax(dim=0).sort(dim=0, descending=True)
+    removed = weights.cumsum(dim=0) - weights >= p
+    return logits.masked_fill(torch.zeros_like(removed).scatter(0, order, removed), -math.inf)
+
+
+def top_p_filter_or_nothing(logits, p):
+    return top_p_filter(logits, p) if p > 0 else torch.full_like(logits, -math.inf)
 
 
 def top_p_unsorted(logits, p):
@@ -918,7 +1073,14 @@ TOP_P_FILTER = Exercise(
         Property(
             "with p = 1 all are left",
             lambda draw: {"logits": logits_of(draw, FOUR, STEEP), "p": 1.0},
-            nothing_is_removed,
+            all_are_left_with_one,
+            filtered_with_one,
+        ),
+        Property(
+            "with p = 1 all are left, even where one token has nearly everything",
+            lambda draw: {"logits": peaked_logits(draw, 6), "p": 1.0},
+            all_are_left_with_one,
+            filtered_with_one,
         ),
         Property(
             "one is always left",
@@ -955,6 +1117,13 @@ TOP_P_FILTER = Exercise(
             "The token with which the sum passes p is removed, so that less than p is left, and nothing at all where "
             "the likeliest token alone has more than p. The nucleus is the smallest set that *reaches* p (Holtzman et "
             "al. 2020): ask what the likelier ones have together, without the token itself.",
+        ),
+        Misconception(
+            "reached_is_removed",
+            nucleus(lambda weights, sums, p: sums >= p),
+            "The token with which the sum reaches p is removed, so that less than p is left, nothing where the "
+            "likeliest token alone has p, and with p = 1 the last one is missing. `cumsum >= p` asks one place "
+            "too early: what counts is what stands *before* a token, `cumsum - probabilities >= p`.",
         ),
         Misconception(
             "last_one_missing_but_the_first",
@@ -1020,13 +1189,63 @@ TOP_P_FILTER = Exercise(
             nucleus(lambda weights, sums, p: (sums - weights >= 1 - p) & (sums > weights)),
             "The tokens are added up to 1 - p. That is what may be *lost*; what is kept has p.",
         ),
-        Misconception("zeros", nucleus(right_removed, fill=0.0), SAYS_ZEROS),
-        Misconception("finite", nucleus(right_removed, fill=-1e9), SAYS_FINITE),
+        Misconception(
+            "wrong_axis",
+            refusing_p(top_p_down_the_columns),
+            "Sorting and adding run down the columns (`dim=0`), over the rows of a batch. Each row is a distribution "
+            "of its own: the vocabulary is the last axis, `dim=-1`, in softmax, sort, cumsum and scatter.",
+        ),
+        Misconception(
+            "softmax_of_columns",
+            nucleus(right_removed, weigh=lambda logits: logits.softmax(dim=0), all_with_one=True),
+            "The softmax runs down the columns (`dim=0`), so that no row of a batch sums to 1. The vocabulary is the "
+            "last axis: `dim=-1`.",
+        ),
+        Misconception(
+            "softmax_over_all_rows",
+            nucleus(
+                right_removed, weigh=lambda logits: logits.flatten().softmax(dim=0).view_as(logits), all_with_one=True
+            ),
+            "One softmax is taken over all rows together. Then each row has only a share of the 1, and keeps more "
+            "tokens than it needs: each row is a distribution of its own, `softmax(dim=-1)`.",
+        ),
+        Misconception(
+            "one_is_rounded",
+            nucleus(right_removed),
+            "With p = 1 tokens are removed. Where one token has nearly all the probability, the sum is rounded to 1 "
+            "after it, and the others seem to be no longer needed. p = 1 asks for everything: return the logits, as a "
+            "copy, before any sum.",
+        ),
+        Misconception("zeros", nucleus(right_removed, fill=0.0, all_with_one=True), SAYS_ZEROS),
+        Misconception("finite", nucleus(right_removed, fill=-1e9, all_with_one=True), SAYS_FINITE),
+        Misconception("least_float", nucleus(right_removed, fill=LEAST_FLOAT, all_with_one=True), SAYS_FINITE),
         Misconception("in_place", refusing_p(in_place_top_p), SAYS_IN_PLACE),
         Misconception(
             "probabilities",
             refusing_p(lambda logits, p: top_p_filter(logits, p).softmax(dim=-1)),
             SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "probabilities_with_zeros",
+            refusing_p(lambda logits, p: logits.softmax(dim=-1).masked_fill(top_p_filter(logits, p).isinf(), 0.0)),
+            SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "probabilities_filled",
+            refusing_p(
+                lambda logits, p: logits.softmax(dim=-1).masked_fill(top_p_filter(logits, p).isinf(), -math.inf)
+            ),
+            SAYS_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities",
+            refusing_p(lambda logits, p: top_p_filter(logits, p).log_softmax(dim=-1)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities_of_all",
+            refusing_p(lambda logits, p: top_p_filter(logits.log_softmax(dim=-1), p)),
+            SAYS_LOG_PROBABILITIES,
         ),
         Misconception(
             "sorted_logits",
@@ -1050,6 +1269,17 @@ TOP_P_FILTER = Exercise(
             lambda logits, p: nucleus_of_anything(logits, p),
             "A p of 0, below 0 or above 1 is no probability to reach, and passes without a word. Raise a `ValueError`.",
         ),
+        Misconception(
+            "zero_allowed",
+            refusing(top_p_filter_or_nothing, valid=lambda p: 0 <= p <= 1),
+            "p = 0 is accepted. No token is needed to reach 0, so none would be left to draw from: `0 < p <= 1`, and a "
+            "`ValueError` for all else.",
+        ),
+        Misconception(
+            "one_refused",
+            refusing(top_p_filter, valid=lambda p: 0 < p < 1),
+            "p = 1 is refused. It is a probability too, and says that all tokens are to stay: `0 < p <= 1`.",
+        ),
     ],
     hints=[
         "Sort the probabilities, likeliest first, and write beside each what all *before* it have together. When is a "
@@ -1057,12 +1287,15 @@ TOP_P_FILTER = Exercise(
         "`softmax`, `sort(descending=True)`, `cumsum`; a token goes if the sum of those before it is p already. The "
         "mask is in sorted order then: `scatter` brings it back to the tokens.",
         "`before = probabilities.cumsum(dim=-1) - probabilities`; `removed = before >= p`; "
-        "`torch.zeros_like(removed).scatter(-1, order, removed)` is the mask for `logits.masked_fill(..., -math.inf)`.",
+        "`torch.zeros_like(removed).scatter(-1, order, removed)` is the mask for `logits.masked_fill(..., -math.inf)`. "
+        "Before all that, p = 1: `return logits.clone()`, because a rounded sum can be 1 too early.",
     ],
 )
 
 
 def nucleus_of_anything(logits, p):
+    if p == 1:
+        return logits.clone()
     weights, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
     removed = right_removed(weights, weights.cumsum(dim=-1), p)
     return logits.masked_fill(torch.zeros_like(removed).scatter(-1, order, removed), -math.inf)
@@ -1090,7 +1323,7 @@ def reader_inputs(draw: Draw, max_length: int, prompt: int, count: int) -> dict:
     """A model that reads everything, and a prompt for which each mistake in reading writes a text of its own."""
     mistakes = [{"mask": mask_without_hiding}, {"mask": mask_of_this_course}, {"reads": the_newest}, {"position": 0}]
     if prompt + count > max_length + 1:
-        mistakes.append({"reads": the_first})
+        mistakes += [{"reads": the_first}, {"reads": one_less_than_it_can}]
     writers = [sample, *(sample_with(**mistake) for mistake in mistakes)]
     while True:
         inputs = {
@@ -1134,11 +1367,14 @@ def shares_of_tokens(subject, logits, prompt, count, settings, seed):
 
     model = TableLanguageModel(logits.expand(len(logits), -1).contiguous())
     written = subject(model, prompt, count, **settings, generator=torch.Generator().manual_seed(seed))
-    return {"shares": torch.bincount(written, minlength=len(logits)).double() / len(written)}
+    shares = torch.bincount(written, minlength=len(logits)).double() / len(written)
+    return {"shares": shares, "tokens written": len(written)}
 
 
 def shares_as_they_should(inputs, expected, received):
     """Five standard deviations: of a million right answers, one would be found fault with."""
+    if received["tokens written"] != inputs["count"]:
+        return f"{'more' if received['tokens written'] > inputs['count'] else 'fewer'} tokens are written than `count`"
     probabilities = (inputs["logits"] / inputs["settings"].get("temperature", 1.0)).softmax(dim=-1)
     shares = received["shares"]
     allowed = 5 * (probabilities * (1 - probabilities) / inputs["count"]).sqrt()
@@ -1208,6 +1444,18 @@ def bad_requests(subject, table, prompt):
     }
 
 
+def coldest_request(subject, table, prompt):
+    from transformer_lab.electives.table_language_model import TableLanguageModel
+
+    return {"temperature 0": raised(subject, TableLanguageModel(table), prompt, 2, 0)}
+
+
+def the_coldest_is_taken(inputs, received):
+    if received["temperature 0"] == "ValueError":
+        return "temperature 0 raises a ValueError: it is allowed, and takes the likeliest token"
+    return None
+
+
 @contextmanager
 def no_grad_only(model):
     with torch.no_grad():
@@ -1254,6 +1502,10 @@ def of_all_written(written, max_length):
     return written[-max_length:]
 
 
+def one_less_than_it_can(written, max_length):
+    return written[-(max_length - 1) :]
+
+
 def the_newest(written, max_length):
     return written[-1:]
 
@@ -1272,16 +1524,17 @@ def mask_of_this_course(length):
 
 def sample_with(mask=lambda length: ~causal_mask(length)[0, 0], reads=of_all_written, position=-1, prepare=in_order,
                 mode=evaluation_mode, generator_of=lambda given: given, appended=True, returned=None,
-                chooses=None, greedy_at_zero=True, refuses=True):  # fmt: skip
+                chooses=None, greedy_at_zero=True, refuses=lambda temperature: temperature < 0,
+                draws_from=lambda logits: logits.softmax(dim=-1), rounds=lambda count, max_length: count):  # fmt: skip
     """A `sample` with one thing changed."""
 
     def write(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-        if refuses and (len(prompt) == 0 or temperature < 0):
+        if refuses and (len(prompt) == 0 or refuses(temperature)):
             raise ValueError("cannot write")
         written, new = prompt, []
         generator = generator_of(generator)
         with mode(model):
-            for _ in range(count):
+            for _ in range(rounds(count, model.max_length)):
                 seen = reads(written, model.max_length)
                 logits = model(seen[None], mask(len(seen)))[0, position]
                 if chooses is not None:
@@ -1290,7 +1543,7 @@ def sample_with(mask=lambda length: ~causal_mask(length)[0, 0], reads=of_all_wri
                     token = logits.argmax(keepdim=True)
                 else:
                     logits = prepare(logits, temperature, top_k, top_p)
-                    token = torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
+                    token = torch.multinomial(draws_from(logits), 1, generator=generator)
                 new.append(token)
                 written = torch.cat([written, token]) if appended else written
         return returned(prompt, new) if returned else torch.cat(new)
@@ -1359,6 +1612,12 @@ SAMPLE = Exercise(
             lambda draw: {"table": draw.numbers(4, 4), "prompt": draw.integers(2, low=0, high=3)},
             all_are_refused,
             bad_requests,
+        ),
+        Property(
+            "temperature 0 is not refused",
+            lambda draw: {"table": draw.numbers(4, 4), "prompt": draw.integers(2, low=0, high=3)},
+            the_coldest_is_taken,
+            coldest_request,
         ),
     ],
     misconceptions=[
@@ -1442,6 +1701,29 @@ SAMPLE = Exercise(
             "same: keep the last ones.",
         ),
         Misconception(
+            "one_less_than_it_can",
+            sample_with(reads=one_less_than_it_can),
+            "The model reads one token fewer than it can. It has a position for `max_length` of them, and none has to "
+            "be kept free for the token that comes: `written[-model.max_length:]`.",
+        ),
+        Misconception(
+            "max_length_rounds",
+            sample_with(rounds=lambda count, max_length: max_length),
+            "It writes `max_length` tokens, whatever was asked for. That is how many the model can *read* at once; "
+            "written are `count`: `range(count)`.",
+        ),
+        Misconception(
+            "one_round_too_few",
+            sample_with(rounds=lambda count, max_length: count - 1),
+            "It writes one token fewer than `count`. Each round draws one, the first too: `range(count)`.",
+        ),
+        Misconception(
+            "draws_from_logits",
+            sample_with(draws_from=lambda logits: logits),
+            "`torch.multinomial` gets logits, or logarithms of probabilities. It takes probabilities, or weights that "
+            "are none of them negative: `logits.softmax(dim=-1)`, the last step before it draws.",
+        ),
+        Misconception(
             "not_appended",
             sample_with(appended=False),
             "What was drawn is not written behind the text, so that every token is drawn as if it were the first.",
@@ -1463,6 +1745,12 @@ SAMPLE = Exercise(
             sample_with(greedy_at_zero=False),
             "Temperature 0 divides by zero. It stands for the limit: the likeliest token, `argmax`, and "
             "nothing is drawn.",
+        ),
+        Misconception(
+            "zero_refused",
+            sample_with(refuses=lambda temperature: temperature <= 0),
+            "Temperature 0 is refused. It is allowed, and stands for the limit: the likeliest token, `argmax`. Only a "
+            "negative one raises a `ValueError`.",
         ),
         Misconception(
             "list_returned",
@@ -1490,7 +1778,7 @@ SAMPLE = Exercise(
         ),
         Misconception(
             "no_error",
-            sample_with(refuses=False),
+            sample_with(refuses=None),
             "An empty prompt or a negative temperature is accepted. A negative temperature turns the order round, so "
             "that the unlikeliest token comes most: raise a `ValueError`.",
         ),

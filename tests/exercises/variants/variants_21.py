@@ -76,6 +76,8 @@ def top_k_by_ranks(logits, k):
 def top_p_shifted(logits, p):
     if p <= 0 or p > 1:
         raise ValueError(p)
+    if p == 1:
+        return torch.empty_like(logits).copy_(logits)
     ordered, order = torch.sort(logits, descending=True)
     over = ordered.softmax(-1).cumsum(-1) > p
     over[..., 1:] = over[..., :-1].clone()
@@ -96,7 +98,7 @@ def top_p_ascending(logits, p):
 def top_p_by_loops(logits, p):
     if p <= 0 or p > 1:
         raise ValueError(p)
-    result = torch.full_like(logits, -math.inf)
+    result = torch.full_like(logits, -math.inf) if p < 1 else 1 * logits
     for source, target in zip(logits.view(-1, logits.size(-1)), result.view(-1, logits.size(-1)), strict=True):
         total = 0.0
         for token in sorted(range(len(source)), key=lambda token: -source[token].item()):
