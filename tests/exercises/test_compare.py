@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_lab.exercises.compare import compare, number, short
+from transformer_lab.exercises.compare import compare, number, short, short_and_apart
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,14 @@ def test_last_bits_do_not_show():
 def one(expected, received, **options):
     differences, remarks = compare(expected, received, **options)
     return [difference.kind for difference in differences], remarks
+
+
+def test_two_numbers_that_differ_look_different():
+    """Otherwise a report says: expected -0.4571, received -0.4571."""
+    assert short_and_apart(-0.457121, -0.457148) == ("-0.45712", "-0.45715")
+    assert short_and_apart(0.5, 0.7) == ("0.5", "0.7")
+    assert short_and_apart("one", 1.0) == ("'one'", "1")
+    assert short_and_apart(0.25, 0.25 + 1e-16) == ("0.25", "0.25")
 
 
 def test_tolerance_is_absolute_and_relative():

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from transformer_lab.electives.search import HYPER_PARAMETERS
+from transformer_lab.electives.search import HYPER_PARAMETERS, Plan, base_preset
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.errors import InputError
 from transformer_lab.plots.search_results import (
@@ -58,6 +58,25 @@ def test_every_trial_with_a_bleu_is_a_line(trials, cut_off):
     assert cut_off(figure) == []
 
 
+def test_axes_are_as_long_as_the_range_that_was_searched(trials, cut_off):
+    """Without the plan, a best trial at the end of what was drawn looks as if it were at the end of the range."""
+    plan = Plan(base_preset())
+    figure = draw_parallel(trials, plan)
+    texts = {text.get_text() for text in figure.axes[0].texts}
+    assert {"0.0003", "0.03", "128", "1024", "8", "0.3"} <= texts
+    heights = {line.get_ydata()[2] for line in figure.axes[0].lines if len(line.get_xdata()) == 7}
+    assert 0 < min(heights) < max(heights) < 1  # the rates drawn are all within
+    assert cut_off(figure) == []
+
+
+def test_the_legend_names_what_there_is(trials):
+    def named(table):
+        return {text.get_text() for text in draw_slices(table).axes[2].get_legend().get_texts()}
+
+    assert named(trials) == {"complete", "pruned", "diverged"}
+    assert named(trials[trials["state"] != "diverged"]) == {"complete", "pruned"}
+
+
 def test_a_slice_has_a_point_for_each_trial(trials, cut_off):
     figure = draw_slices(trials)
     assert len(figure.axes) == 6
@@ -103,6 +122,9 @@ def test_pruning_counts_what_was_spared(trials, cut_off):
 def test_finalists_stand_beside_what_they_were_chosen_for(trials, finalists, cut_off):
     figure = draw_finalists(trials, finalists)
     assert "trial 11 was found with 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
+    axes = figure.axes[0]
+    figure.canvas.draw()  # the legend has the marks of the runs, and must not stand among them
+    assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
     assert "trial 10 was found with 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
     assert cut_off(figure) == []
 
@@ -113,6 +135,9 @@ def test_the_expected_best_is_yours(cut_off):
     (one, other) = figure.axes[0].lines
     assert one.get_ydata() == pytest.approx([expected_best(runs["one"], n) + 100 for n in (1, 2, 3)])
     assert len(other.get_ydata()) == 3
+    (too_low,) = figure.axes[0].patches
+    assert too_low.get_extents().x0 < too_low.get_extents().x1
+    assert "From n = 1 on, half of the runs measured" in figure.get_label()  # of the shorter series
     assert cut_off(figure) == []
 
 
@@ -128,8 +153,9 @@ def test_intervals_that_miss_the_truth_are_counted(cut_off):
 def test_the_explorer_draws_what_its_sliders_say():
     explorer = explore_intervals()
     before = explorer.picture.value
-    explorer.controls["correlation"].value = 0.5
-    assert "true rank correlation is 0.5" in explorer.picture.value
+    explorer.controls["correlation"].value = 0.2
+    explorer.controls["trials"].value = 320
+    assert "40 searches of 320 trials each, where the true rank correlation is 0.2" in explorer.picture.value
     assert explorer.picture.value != before
 
 

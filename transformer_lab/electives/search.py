@@ -212,7 +212,9 @@ def open_folder(folder: Path, plan: Plan | None) -> Plan:
     with only_one(folder):
         if not (folder / "search.json").exists():
             if (folder / "search.db").exists() or (folder / "training.json").exists():
-                raise InputError(f"{folder} holds something else than a search: give a new folder with --output")
+                raise InputError(
+                    f"{folder} holds something else than a search: give another folder (on the command line: --output)"
+                )
             plan = plan or Plan(base_preset())
             if plan.preset.corpus != "captions" or {plan.source, plan.target} != {"de", "en"}:
                 load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
@@ -238,8 +240,8 @@ def compare_plans(begun: Plan, asked: Plan, folder: Path) -> None:
     )
     if differing:
         raise InputError(
-            f"{folder} holds a search of something else ({differing}): give the same values to go on with it, or a "
-            "new folder with --output"
+            f"{folder} holds a search of something else ({differing}): give the same values to go on with it, or "
+            "another folder (on the command line: --output)"
         )
 
 

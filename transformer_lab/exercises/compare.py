@@ -250,6 +250,17 @@ def short(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else text[: most - 2] + " …"
 
 
+def short_and_apart(expected: Any, received: Any) -> tuple[str, str]:
+    """Both in one line; two numbers that would look alike with as many more digits as tell them apart."""
+    one, other = short(expected), short(received)
+    if one == other and all(isinstance(value, Number) for value in (expected, received)):
+        for digits in range(5, 10):  # further ones are not the same on every machine
+            more = f"{expected:.{digits}g}", f"{received:.{digits}g}"
+            if more[0] != more[1]:
+                return more
+    return one, other
+
+
 def number(value: float) -> str:
     """A number for the report: the same text on every machine, although the last bits differ."""
     if value != value:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.compare import Difference, number, short, to_double, wrong_places
+from transformer_lab.exercises.compare import Difference, number, short, short_and_apart, to_double, wrong_places
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.limits import SECONDS
 from transformer_lab.exercises.observe import Crash, same_data
@@ -74,10 +74,10 @@ def signature(exercise: Exercise) -> str:
 def crash_in_words(exercise: Exercise, crash: Crash) -> str:
     """One line: how the call ended."""
     if crash.kind == "time":
-        return f"it did not come back within {SECONDS:g} seconds: is there a loop that never ends?"
+        return f"it did not come back within {SECONDS:g} seconds: is there a loop that never ends, or too much to try?"
     if crash.kind == "memory":
-        size = f" {crash.message}" if crash.message else " more"
-        return f"it asked for{size} of memory, far more than these inputs need: is a shape wrong?"
+        size = f"{crash.message} of memory" if crash.message else "more memory than it may have"
+        return f"it asked for {size}, far more than these inputs need: is a shape wrong, or too much kept at once?"
     if crash.type == "ParameterError":
         return crash.message
     where = f" in line {crash.line}" if crash.line is not None else ""
@@ -160,7 +160,8 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
             title += f", rows that differ ({len(chosen)} of {len(pages[0])}, {which})"
         return [SideBySide(title, *sides)]
     if difference.kind in ("value", "nan"):
-        return [f"`{difference.where}`: expected {short(expected)}, received {short(received)}"]
+        wanted, got = short_and_apart(expected, received)
+        return [f"`{difference.where}`: expected {wanted}, received {got}"]
     return []
 
 

@@ -1,21 +1,58 @@
 """Notebook 22, a search: how good the best of n runs is by luck alone, and how sure a correlation is."""
 
+import functools
 import math
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 from statistics import NormalDist
 
 import numpy as np
 
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
+from transformer_lab.exercises.compare import compare, short_and_apart
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
-from transformer_lab.exercises.recipes import raised
 
 
 def different_scores(draw: Draw, count: int) -> list[float]:
     """Scores from about 20 on, each greater than the one before."""
     steps = draw.integers(count, low=1, high=9).cumsum(0)
     return [20 + step / 2 for step in steps.tolist()]
+
+
+def difference_in_numbers(expected, received, names):
+    """What the engine itself would say, with the numbers beside it."""
+    differences, remarks = compare(expected, received, names)
+    if not differences:
+        return Remark(" ".join(remarks)) if remarks else None
+    said = []
+    for difference in differences[:2]:
+        wanted, got = short_and_apart(difference.expected, difference.received)
+        numbers = f"`{difference.where}`: expected {wanted}, received {got}"
+        said.append(numbers if difference.kind in ("value", "nan") else difference.says)
+    return "; ".join(said)
+
+
+def what_comes_of_it(subject, **inputs):
+    """For inputs that are to be refused: what comes back, or the name of what is raised."""
+    try:
+        return {"returned": subject(*inputs.values())}
+    except Exception as error:
+        return {"raised": type(error).__name__}
+
+
+def refused_in_words(inputs, received):
+    if "raised" in received:
+        error = received["raised"]
+        if error == "ValueError":
+            return None
+        return Remark(f"It refuses with {error}; a `ValueError` that says why is meant.")
+    value = received["returned"]
+    if value is None:
+        return "None comes back (is there a `return`?); a `ValueError` is meant"
+    numbers = value if isinstance(value, list | tuple) else [value]
+    if any(number != number for number in numbers):
+        return "NaN (not a number) comes back; a `ValueError` is meant"
+    return "nothing is raised; a `ValueError` is meant"
 
 
 # --- expected_best ----------------------------------------------------------------------------------------------------
@@ -37,6 +74,33 @@ def around_zero(draw: Draw) -> dict:
     return {"values": [score - 32 for score in greatest_last(draw, 6, 4)["values"]], "n": 4}
 
 
+def best_twice(subject, values, n):
+    """Asked twice about the same runs: by a formula, both are the same."""
+    first, again = subject(values, n), subject(values, n)
+    if isinstance(first, float | int) and isinstance(again, float | int) and first == first and first != again:
+        return "another number each time"
+    return first
+
+
+def best_of_many(subject, values, n):
+    """The same, where n is greater than the number of runs. Whoever refuses that is told so."""
+    try:
+        first, again = subject(values, n), subject(values, n)
+    except ValueError:
+        return "refused"
+    if isinstance(first, float | int) and isinstance(again, float | int) and first == first and first != again:
+        return "another number each time"
+    return first
+
+
+def best_agrees(inputs, expected, received):
+    if isinstance(received, str) and received == "another number each time":
+        return "asked twice about the same runs, it gives two numbers"
+    if isinstance(received, str) and received == "refused":
+        return f"it refuses n = {inputs['n']} of {len(inputs['values'])} runs with a ValueError"
+    return difference_in_numbers(expected, received, ("best",))
+
+
 def best_in_two_orders(subject, values, n, order):
     return {"as measured": subject(values, n), "in another order": subject([values[i] for i in order], n)}
 
@@ -47,12 +111,20 @@ def order_of_runs_does_not_matter(inputs, received):
     return None
 
 
-def best_of_more_and_more(subject, values):
-    return [subject(values, n) for n in (1, 2, 3, 5, 10, 400)]
+def best_of_more_and_more(subject, values, numbers_of_runs):
+    found = []
+    for n in numbers_of_runs:
+        try:
+            found.append(subject(values, n))
+        except ValueError:
+            return f"n = {n} is refused with a ValueError"
+    return found
 
 
 def from_the_mean_to_the_best(inputs, received):
     values = inputs["values"]
+    if isinstance(received, str):
+        return received
     if any(after < before - 1e-9 for before, after in pairwise(received)):
         return "the best of more runs is worse than the best of fewer"
     if received[-1] > max(values) + 1e-9:
@@ -60,18 +132,6 @@ def from_the_mean_to_the_best(inputs, received):
     if received[0] < min(values) - 1e-9:
         return "it is worse than the worst that was measured"
     return None
-
-
-def best_of_nothing(subject, values):
-    return {"no values": raised(subject, [], 2), "n = 0": raised(subject, values, 0)}
-
-
-def nothing_is_refused_in_words(inputs, received):
-    for given, error in received.items():
-        if error == "nothing":
-            return f"{given}: nothing is raised, a ValueError is meant"
-    others = sorted({error for error in received.values() if error != "ValueError"})
-    return Remark(f"It refuses with {' and '.join(others)}; a `ValueError` that says why is meant.") if others else None
 
 
 def refused(values, n):
@@ -120,6 +180,27 @@ def best_that_sorts_in_place(values, n):
     return sum(share * value for share, value in zip(right_shares(len(values), n), values, strict=True))
 
 
+def best_of_random_draws(values, n):
+    return sum(max(np.random.choice(values, n)) for _ in range(300)) / 300
+
+
+def best_of_as_many_as_measured(values, n):
+    refused(values, n)
+    if n > len(values):
+        raise ValueError("more than there are")
+    return expected_best(values, n)
+
+
+def best_without_looking_at_values(values, n):
+    refused([0], n)
+    return best_of_whatever(values, n)
+
+
+def best_without_looking_at_n(values, n):
+    refused(values, 1)
+    return best_of_whatever(values, n)
+
+
 def best_of_a_bell(values, n):
     return float(np.mean(values) + np.std(values) * math.sqrt(2 * math.log(n)))
 
@@ -135,12 +216,12 @@ EXPECTED_BEST = Exercise(
     returns=("best",),
     axes={"values": "run"},
     probes=[
-        Probe("two of three runs", lambda draw: greatest_last(draw, 3, 2)),
-        Probe("one of five runs", lambda draw: greatest_last(draw, 5, 1)),
-        Probe("three of six runs", lambda draw: greatest_last(draw, 6, 3)),
-        Probe("runs with equal scores", with_equal_scores),
-        Probe("scores around zero", around_zero),
-        Probe("more runs than were measured", lambda draw: greatest_last(draw, 3, 5)),
+        Probe("two of three runs", lambda draw: greatest_last(draw, 3, 2), best_twice, agrees=best_agrees),
+        Probe("one of five runs", lambda draw: greatest_last(draw, 5, 1), best_twice, agrees=best_agrees),
+        Probe("three of six runs", lambda draw: greatest_last(draw, 6, 3), best_twice, agrees=best_agrees),
+        Probe("runs with equal scores", with_equal_scores, best_twice, agrees=best_agrees),
+        Probe("scores around zero", around_zero, best_twice, agrees=best_agrees),
+        Probe("more runs than were measured", lambda draw: greatest_last(draw, 3, 5), best_of_many, agrees=best_agrees),
     ],
     properties=[
         Property(
@@ -151,15 +232,26 @@ EXPECTED_BEST = Exercise(
         ),
         Property(
             "more runs are never worse, and never better than the best that was measured",
-            lambda draw: {"values": greatest_last(draw, 4, 1)["values"]},
+            lambda draw: {
+                "values": greatest_last(draw, 4, 1)["values"],
+                "numbers_of_runs": [1, 2, 3, 5, 10, 40],
+            },
             from_the_mean_to_the_best,
             best_of_more_and_more,
         ),
         Property(
-            "no values, or the best of no run: a ValueError",
-            lambda draw: {"values": different_scores(draw, 3)},
-            nothing_is_refused_in_words,
-            best_of_nothing,
+            "no values: a ValueError",
+            lambda draw: {"values": [], "n": 2},
+            refused_in_words,
+            what_comes_of_it,
+            costs=0.5,
+        ),
+        Property(
+            "the best of no run, n = 0: a ValueError",
+            lambda draw: {"values": different_scores(draw, 3), "n": 0},
+            refused_in_words,
+            what_comes_of_it,
+            costs=0.5,
         ),
     ],
     misconceptions=[
@@ -212,6 +304,12 @@ EXPECTED_BEST = Exercise(
             "1. Count i from 1, and subtract the one *before*.",
         ),
         Misconception(
+            "counted_from_zero",
+            best_with(lambda count, n: [(i / count) ** n - ((i - 1) / count) ** n for i in range(count)]),
+            "i counts from 0, as `range(N)` and `enumerate` do, and in the formula from 1. So the smallest value gets "
+            "the weight 0 - (-1 / N) ** n, and the greatest that of its neighbour: `range(1, N + 1)`.",
+        ),
+        Misconception(
             "density",
             best_with(lambda count, n: [n * (i / count) ** (n - 1) / count for i in range(1, count + 1)]),
             "The weights are the derivative n · (i / N) ** (n - 1) / N, as if there were infinitely many runs. There "
@@ -257,8 +355,31 @@ EXPECTED_BEST = Exercise(
         Misconception(
             "nothing_refused",
             best_of_whatever,
-            "Without values, or for the best of no run, a number comes back, 0. That looks like a measured score: "
-            "raise a `ValueError`.",
+            "Without values, or for the best of no run, a number comes back. That looks like a measured score: raise a "
+            "`ValueError`.",
+        ),
+        Misconception(
+            "no_values_unchecked",
+            best_without_looking_at_values,
+            "Without values a number comes back. That looks like a measured score: raise a `ValueError`.",
+        ),
+        Misconception(
+            "no_run_unchecked",
+            best_without_looking_at_n,
+            "For the best of no run, `n` = 0, a number comes back. Nobody has measured it: raise a `ValueError` where "
+            "`n` is below 1.",
+        ),
+        Misconception(
+            "no_more_than_measured",
+            best_of_as_many_as_measured,
+            "It refuses an `n` greater than the number of runs. The draws are put back, so there may be more of them "
+            "than runs: the best of 5 like these 3 is a fair question, if one whose answer is too low.",
+        ),
+        Misconception(
+            "drawn_at_random",
+            best_of(best_of_random_draws),
+            "It draws runs at random and averages, so that each call gives another number, a little beside the right "
+            "one. The mean over *all* draws needs none: sum the probabilities times the values.",
         ),
     ],
     hints=[
@@ -297,12 +418,59 @@ def heads_and_scores(draw: Draw) -> dict:
     return {"x": heads, "y": [scores[rank] for rank in ranks]}
 
 
-def intervals_at(subject, x, y, confidences):
-    return [subject(x, y, confidence) for confidence in confidences]
+def five_and_their_squares(draw: Draw) -> dict:
+    runs = in_a_mixed_order(draw, [3, 0, 4, 1, 2])
+    return {"x": runs["x"], "x_squared": [one**2 for one in runs["x"]], "y": runs["y"]}
 
 
-def interval_of_perfect_orders(subject, x, y):
-    return {"the same order": list(subject(x, y)), "the opposite": list(subject(x, [-one for one in y]))}
+def two_perfect_orders(draw: Draw) -> dict:
+    scores = different_scores(draw, 6)
+    return {"x": different_scores(draw, 6), "y": scores, "opposite": [-one for one in scores]}
+
+
+def three_runs(draw: Draw) -> dict:
+    """Their order is not perfect, so that an interval is asked for, and there is none."""
+    low, middle, high = different_scores(draw, 3)
+    return {"x": different_scores(draw, 3), "y": [middle, low, high]}
+
+
+@functools.cache
+def ranks_of_their_own(side):
+    """All rankings in which no two values share a rank, the greater of two values before the smaller."""
+    places = [[place for place, one in enumerate(side) if one == value] for value in sorted(set(side))]
+    orders = [sum(chosen, ()) for chosen in product(*(permutations(group) for group in places))]
+    return [np.argsort(order) for order in orders]  # `order` has the places from the smallest value on
+
+
+@functools.cache
+def correlations_without_shared_ranks(x, y):
+    """Every rank correlation that comes out if equal values are ranked one after the other, whichever comes first."""
+    squares = {int(((one - other) ** 2).sum()) for one in ranks_of_their_own(x) for other in ranks_of_their_own(y)}
+    count = len(x)
+    return [1 - 6 * square / (count * (count**2 - 1)) for square in squares]
+
+
+def interval_agrees(inputs, expected, received):
+    if isinstance(received, list | tuple) and len(received) == 3 and isinstance(received[0], float):
+        by_place = correlations_without_shared_ranks(tuple(inputs["x"]), tuple(inputs["y"]))
+        if any(abs(received[0] - one) < 1e-9 for one in by_place):
+            return "it is the correlation of ranks that equal values do not share"
+    return difference_in_numbers(expected, received, ("correlation", "low", "high"))
+
+
+def intervals_in_orders(subject, x, y, orders):
+    return [list(subject([x[i] for i in order], [y[i] for i in order])) for order in orders]
+
+
+def order_of_trials_does_not_matter(inputs, received):
+    first, *others = received
+    if any(abs(one - other) > 1e-5 for more in others for one, other in zip(first, more, strict=True)):
+        return "the same runs in another order give another result"
+    return None
+
+
+def interval_of_perfect_orders(subject, x, y, opposite):
+    return {"the same order": list(subject(x, y)), "the opposite": list(subject(x, opposite))}
 
 
 def perfect_is_one(inputs, received):
@@ -312,8 +480,8 @@ def perfect_is_one(inputs, received):
     return None
 
 
-def intervals_of_stretched(subject, x, y):
-    return {"as they are": list(subject(x, y)), "squared": list(subject([one**2 for one in x], y))}
+def intervals_of_stretched(subject, x, x_squared, y):
+    return {"as they are": list(subject(x, y)), "squared": list(subject(x_squared, y))}
 
 
 def stretching_changes_nothing(inputs, received):
@@ -330,14 +498,6 @@ def bounds_are_in_order(inputs, received):
     if not low <= correlation <= high:
         return "the correlation lies outside of its own interval"
     return None
-
-
-def correlations_that_are_none(subject, x, y):
-    return {
-        "different lengths": raised(subject, x, y[:-1]),
-        "three runs": raised(subject, x[:3], y[:3]),
-        "a side of equal values": raised(subject, x, [y[0]] * len(y)),
-    }
 
 
 def average_ranks(side):
@@ -435,6 +595,21 @@ def unequal_sides_cut(x, y, confidence=0.95):
     return correlation_interval(x[:count], y[:count], confidence)
 
 
+def interval_that_ranks_by_place(x, y, confidence=0.95):
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        raise ValueError("all equal")
+    return interval_with(rank=(first_come_ranks, first_come_ranks))(x, y, confidence)
+
+
+def error_without_looking(correlation, count):
+    return rank_error(correlation, count) if count > 3 else math.inf
+
+
+def low_before_correlation(x, y, confidence=0.95):
+    correlation, low, high = correlation_interval(x, y, confidence)
+    return low, correlation, high
+
+
 def interval_of_equal_values(x, y, confidence=0.95):
     if len(x) == len(y) and (len(set(x)) == 1 or len(set(y)) == 1):
         return (float("nan"),) * 3
@@ -452,19 +627,9 @@ CORRELATION_INTERVAL = Exercise(
         Probe("five runs", lambda draw: in_a_mixed_order(draw, [1, 0, 2, 4, 3])),
         Probe("a correlation below zero", lambda draw: in_a_mixed_order(draw, [6, 7, 3, 5, 4, 1, 0, 2])),
         Probe("a learning rate over eight powers of ten", rates_and_scores),
-        Probe("numbers of heads: equal values", heads_and_scores),
-        Probe(
-            "other confidences",
-            lambda draw: (
-                {
-                    name: value
-                    for name, value in in_a_mixed_order(draw, [2, 0, 1, 3, 6, 4, 5]).items()
-                    if name != "confidence"
-                }
-                | {"confidences": [0.8, 0.99]}
-            ),
-            intervals_at,
-        ),
+        Probe("numbers of heads: equal values", heads_and_scores, agrees=interval_agrees),
+        Probe("a confidence of 80 %", lambda draw: in_a_mixed_order(draw, [2, 0, 1, 3, 6, 4, 5], 0.8), weight=0.5),
+        Probe("a confidence of 99 %", lambda draw: in_a_mixed_order(draw, [1, 0, 4, 2, 3, 6, 5], 0.99), weight=0.5),
     ],
     properties=[
         Property(
@@ -474,21 +639,42 @@ CORRELATION_INTERVAL = Exercise(
         ),
         Property(
             "what keeps the order changes nothing",
-            lambda draw: {k: v for k, v in in_a_mixed_order(draw, [3, 0, 4, 1, 2]).items() if k != "confidence"},
+            five_and_their_squares,
             stretching_changes_nothing,
             intervals_of_stretched,
         ),
         Property(
+            "the order of the runs changes nothing",
+            lambda draw: heads_and_scores(draw) | {"orders": [draw.order(8), draw.order(8), draw.order(8)]},
+            order_of_trials_does_not_matter,
+            intervals_in_orders,
+        ),
+        Property(
             "a perfect order: 1 or -1, three times",
-            lambda draw: {"x": different_scores(draw, 6), "y": different_scores(draw, 6)},
+            two_perfect_orders,
             perfect_is_one,
             interval_of_perfect_orders,
         ),
         Property(
-            "different lengths, three runs, or a side of equal values: a ValueError",
-            lambda draw: {"x": different_scores(draw, 5)[::-1], "y": different_scores(draw, 5)},
-            nothing_is_refused_in_words,
-            correlations_that_are_none,
+            "different lengths: a ValueError",
+            lambda draw: {"x": different_scores(draw, 5)[::-1], "y": different_scores(draw, 4)},
+            refused_in_words,
+            what_comes_of_it,
+            costs=0.5,
+        ),
+        Property(
+            "three runs only: a ValueError",
+            three_runs,
+            refused_in_words,
+            what_comes_of_it,
+            costs=0.5,
+        ),
+        Property(
+            "a side of equal values: a ValueError",
+            lambda draw: {"x": different_scores(draw, 5), "y": different_scores(draw, 1) * 5},
+            refused_in_words,
+            what_comes_of_it,
+            costs=0.5,
         ),
     ],
     misconceptions=[
@@ -507,13 +693,15 @@ CORRELATION_INTERVAL = Exercise(
             "argsort_once",
             interval_with(rank=(lambda s: np.argsort(s, kind="stable"),) * 2),
             "`argsort` gives the places of the smallest, the second smallest and so on, which are not the ranks. The "
-            "rank of a value is how many are below it; `argsort` of `argsort` would give that, but for equal values.",
+            "rank of a value is how many are below it. `argsort` of `argsort` gives that where no two are equal; equal "
+            "ones are to share the mean of their ranks.",
         ),
         Misconception(
             "ties_by_place",
-            interval_with(rank=(first_come_ranks, first_come_ranks)),
-            "Of equal values, the one that comes first gets the lower rank. So the result depends on the order in "
-            "which the trials happened to run. Equal values share the mean of their ranks.",
+            interval_that_ranks_by_place,
+            "Equal values get different ranks, by their place in the list; `argsort` of `argsort` does that. So the "
+            "result depends on the order in which the trials happened to run. Equal values share the mean of their "
+            "ranks.",
         ),
         Misconception(
             "ties_get_the_lowest",
@@ -602,6 +790,12 @@ CORRELATION_INTERVAL = Exercise(
             "The interval is that of 95 % whatever `confidence` says: 1.96 stands for `inv_cdf((1 + confidence) / 2)`.",
         ),
         Misconception(
+            "literal_196",
+            interval_with(quantile=lambda confidence: 1.96),
+            "The reach is 1.96 standard errors, whatever `confidence` says. 1.96 belongs to 95 %, and is rounded: the "
+            "quantile is `NormalDist().inv_cdf((1 + confidence) / 2)`, which is 1.959964 there, and 2.575829 at 99 %.",
+        ),
+        Misconception(
             "one_standard_error",
             interval_with(quantile=lambda confidence: 1.0),
             "The reach is one standard error, which holds the true correlation in 68 % of all searches. Multiply by "
@@ -611,6 +805,12 @@ CORRELATION_INTERVAL = Exercise(
             "bounds_swapped",
             interval_with(bounds=lambda correlation, reach: on_z(correlation, reach)[::-1]),
             "The upper bound comes before the lower one: `(correlation, low, high)` is asked for.",
+        ),
+        Misconception(
+            "low_first",
+            low_before_correlation,
+            "The three numbers are right, but `low` comes first and the correlation second: `(correlation, low, high)` "
+            "is asked for.",
         ),
         Misconception(
             "perfect_order_crashes",
@@ -623,6 +823,12 @@ CORRELATION_INTERVAL = Exercise(
             unequal_sides_cut,
             "With another number of values in `y` than in `x` it goes on with the shorter list. Then the runs of one "
             "side may not be those of the other: raise a `ValueError`.",
+        ),
+        Misconception(
+            "three_runs_unchecked",
+            interval_with(least=3, error=error_without_looking),
+            "Of three runs it makes an interval, although the error is divided by √(3 - 3): NumPy takes that for "
+            "infinity, and the interval goes from -1 to 1. Fewer than 4 runs have none: raise a `ValueError`.",
         ),
         Misconception(
             "equal_values_give_nan",

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from transformer_lab.electives.search import HYPER_PARAMETERS, importance
+from transformer_lab.electives.search import HYPER_PARAMETERS, Plan, importance
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
@@ -44,18 +44,20 @@ def judged(trials: "DataFrame") -> "DataFrame":
     return found
 
 
-def draw_parallel(trials: "DataFrame") -> "Figure":
+def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     """Parallel coordinates: one line a trial, through its six numbers to its BLEU.
 
     Args:
         trials: The table of a search (`transformer_lab.electives.search.Results.trials`).
+        plan: Of the same search. With it an axis is as long as the range that was searched, without as that of the
+            numbers that were drawn.
 
     Raises:
         InputError: No trial has a BLEU.
     """
     import seaborn as sns
     from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
+    from matplotlib.colors import ListedColormap, Normalize
 
     found = judged(trials).sort_values("bleu")  # the best are drawn last, on top
     best = found.iloc[-1]
@@ -68,12 +70,13 @@ def draw_parallel(trials: "DataFrame") -> "Figure":
     )
     axes = figure.subplots()
     columns = [*HYPER_PARAMETERS, "bleu"]
-    ends = {name: _ends(found, name) for name in columns}
-    colours = ScalarMappable(Normalize(0, max(found["bleu"].max(), 1)), sns.color_palette("cividis_r", as_cmap=True))
+    ends = {name: _ends(found, name, plan) for name in columns}
+    seen_on_white = ListedColormap(sns.color_palette("cividis_r", 256)[80:])
+    colours = ScalarMappable(Normalize(0, max(found["bleu"].max(), 1)), seen_on_white)
     for _, trial in found.iterrows():
         heights = [_height(trial[name], *ends[name]) for name in columns]
         finished = trial["state"] == "complete"
-        look = {"linestyle": "-" if finished else ":", "linewidth": 1.6 if finished else 1.0}
+        look = {"linestyle": "-" if finished else ":", "linewidth": 1.6 if finished else 1.3}
         axes.plot(range(len(columns)), heights, color=colours.to_rgba(trial["bleu"]), **look)
     for place, name in enumerate(columns):
         axes.axvline(place, color="0.4", linewidth=0.8, zorder=0)
@@ -106,6 +109,8 @@ def draw_slices(trials: "DataFrame") -> "Figure":
         5,
     )
     colours = {"complete": DARK, "pruned": "#6baed6", "diverged": ORANGE}
+    states = [state for state in MARKS if state in set(found["state"])]
+    figure.get_layout_engine().set(wspace=0.06)  # or the last tick of one is read as the first of its neighbour
     for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
         sns.scatterplot(
             found,
@@ -113,8 +118,8 @@ def draw_slices(trials: "DataFrame") -> "Figure":
             y="bleu",
             hue="state",
             style="state",
-            hue_order=list(MARKS),
-            style_order=list(MARKS),
+            hue_order=states,
+            style_order=states,
             palette=colours,
             markers=MARKS,
             s=55,
@@ -231,7 +236,7 @@ def draw_pruning(trials: "DataFrame") -> "Figure":
     axes.plot([], [], "-o", color=DARK, label="to the end")
     axes.plot([], [], ":v", color="#6baed6", label=f"pruned: {spared} epochs spared")
     axes.set(xlabel="epoch", ylabel="validation BLEU")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # a mark at 0 is drawn whole
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
     _tidy(axes)
@@ -275,8 +280,8 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
         mean = sum(bleu) / len(bleu)
         axes.plot([place + 0.08, place + 0.22], [mean, mean], color="black", label="their mean" if not place else None)
     axes.set_xticks([place + 0.08 for place in range(len(groups))], [f"trial {number}" for number in groups])
-    axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups)))
-    axes.legend(frameon=False, fontsize=9, loc="center right")
+    axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # not among the marks
     _tidy(axes)
     return figure
 
@@ -284,7 +289,10 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
 def draw_expected_best(
     runs: Mapping[str, Sequence[float]], best: Callable[[Sequence[float], int], float] = expected_best
 ) -> "Figure":
-    """What the best of n runs may be expected to reach, for n from 1 on.
+    """What the best of n runs may be expected to reach, for n from 1 to as many as there are.
+
+    The estimate knows no better run than the best of those measured, so that it is too low where n comes near their
+    number: from half of it on, the ground is grey.
 
     Args:
         runs: What each run has reached, by the name of the series.
@@ -292,13 +300,14 @@ def draw_expected_best(
     """
     from matplotlib.ticker import MaxNLocator
 
-    longest = max(map(len, runs.values()))
+    longest, half = max(map(len, runs.values())), min(map(len, runs.values())) / 2
     curves = {name: [best(values, n) for n in range(1, longest + 1)] for name, values in runs.items()}
     figure = new_picture(
         "The expected best of n runs. "
         + " ".join(
             f"{name}: {curve[0]:.1f} for one run, {curve[-1]:.1f} for {longest}." for name, curve in curves.items()
-        ),
+        )
+        + f" From n = {half:g} on, half of the runs measured, take it for a lower bound.",
         7,
         3.2,
     )
@@ -307,9 +316,10 @@ def draw_expected_best(
         curves.items(), [(DARK, "-o"), (ORANGE, "--s"), ("black", ":^")], strict=False
     ):
         axes.plot(range(1, longest + 1), curve, line, color=colour, markersize=4, label=name)
-    axes.set(xlabel="n runs, of which the best is reported", ylabel="expected BLEU of it")
+    axes.axvspan(half, longest, color="0.93", zorder=0, label="beyond half of the runs: rather too low")
+    axes.set(xlabel="n runs, of which the best is reported", ylabel="expected BLEU of the best")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left")
     _tidy(axes)
     return figure
 
@@ -369,14 +379,18 @@ def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
     from transformer_lab.plots.explorer import Explorer
 
     controls = {
-        "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80], value=20, description="Trials"),
-        "correlation": FloatSlider(0.0, min=-0.9, max=0.9, step=0.1, description="Truth"),
+        "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80, 160, 320], value=20, description="Trials"),
+        "correlation": FloatSlider(0.5, min=-0.9, max=0.9, step=0.1, description="Truth"),
     }
     return Explorer(controls, lambda **chosen: draw_intervals(**chosen, interval=interval))
 
 
-def _ends(trials: "DataFrame", name: str) -> tuple[float, float, bool]:
+def _ends(trials: "DataFrame", name: str, plan: Plan | None) -> tuple[float, float, bool]:
     """The least and the greatest value, and whether the axis between them is logarithmic."""
+    searched = plan.space().get(name) if plan else None
+    if searched is not None:
+        choices = getattr(searched, "choices", None) or (searched.low, searched.high)
+        return min(choices), max(choices), name in BY_FACTORS
     low = 0.0 if name in ("bleu", "dropout", "label_smoothing") else trials[name].min()
     return low, trials[name].max(), name in BY_FACTORS
 
@@ -399,6 +413,8 @@ def _scale(axes: "Axes", trials: "DataFrame", name: str) -> None:
         axes.minorticks_off()
     elif name == "n_layers":
         axes.set_xticks(sorted(trials[name].unique()))
+    else:
+        axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _tidy(axes: "Axes", grid: str = "y") -> None:
