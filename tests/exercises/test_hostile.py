@@ -331,7 +331,8 @@ def test_two_gibibytes_are_refused(allocate):
         return allocate()
 
     text = failed(check("softmax", greedy))
-    assert "of memory, far more than these inputs need" in text
+    assert "memory" in text
+    assert "far more than these inputs need" in " ".join(text.split())
     assert check(softmax).passed
 
 
