@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens
+from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,14 +145,11 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
         weights = torch.tensor(weights)
         place = (left + column * step) / width, below / height, map_width / width, map_height / height
         axes = figure.add_axes(place)
-        draw_map(axes, weights.numpy(), [], [], title, lettering)
-        label_with_tokens(axes, "key", keys, lettering)
-        axes.set_xlabel("key (German)", labelpad=72 * label_length(keys, lettering) + 7)
+        draw_map(axes, weights.numpy(), [] if column else queries, keys, title, lettering)
+        name_axes(axes, "" if column else "query: token read (English)", "key (German)", queries, keys, lettering)
         links = [f"{token} to {keys[int(row.argmax())]}" for token, row in zip(written, weights, strict=True)]
         words.append(f"{title.replace(chr(10), ' ')} goes most from {', '.join(links)}")
-    read, asked = figure.axes
-    label_with_tokens(read, "query", queries, lettering)
-    read.set_ylabel("query: token read (English)", labelpad=72 * label_length(queries, lettering) + 7)
+    asked = figure.axes[1]
     label_with_tokens(asked, "next", written, lettering, color="0.25")
     beyond = len(keys) + (label_length(written, lettering) + 0.15) / cell
     asked.text(beyond, len(queries) / 2, "next token", rotation=90, ha="left", va="center", color="0.25")
