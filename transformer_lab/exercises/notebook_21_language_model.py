@@ -764,6 +764,22 @@ SAYS_SORTED = (
 )
 
 
+def log_probabilities_of(keep, refusing):
+    """The two ways of a filter to give back logarithms of probabilities."""
+    return [
+        Misconception(
+            "log_probabilities",
+            refusing(lambda logits, amount: keep(logits, amount).log_softmax(dim=-1)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+        Misconception(
+            "log_probabilities_of_all",
+            refusing(lambda logits, amount: keep(logits.log_softmax(dim=-1), amount)),
+            SAYS_LOG_PROBABILITIES,
+        ),
+    ]
+
+
 TOP_K_FILTER = Exercise(
     answer=top_k_filter,
     points=1,
@@ -884,16 +900,7 @@ TOP_K_FILTER = Exercise(
             refusing(lambda logits, k: logits.softmax(dim=-1).masked_fill(top_k_filter(logits, k).isinf(), 0.0)),
             SAYS_PROBABILITIES,
         ),
-        Misconception(
-            "log_probabilities",
-            refusing(lambda logits, k: top_k_filter(logits, k).log_softmax(dim=-1)),
-            SAYS_LOG_PROBABILITIES,
-        ),
-        Misconception(
-            "log_probabilities_of_all",
-            refusing(lambda logits, k: top_k_filter(logits.log_softmax(dim=-1), k)),
-            SAYS_LOG_PROBABILITIES,
-        ),
+        *log_probabilities_of(top_k_filter, refusing),
         Misconception(
             "wrong_axis",
             refusing(top_k_down_the_columns),
@@ -1237,16 +1244,7 @@ TOP_P_FILTER = Exercise(
             ),
             SAYS_PROBABILITIES,
         ),
-        Misconception(
-            "log_probabilities",
-            refusing_p(lambda logits, p: top_p_filter(logits, p).log_softmax(dim=-1)),
-            SAYS_LOG_PROBABILITIES,
-        ),
-        Misconception(
-            "log_probabilities_of_all",
-            refusing_p(lambda logits, p: top_p_filter(logits.log_softmax(dim=-1), p)),
-            SAYS_LOG_PROBABILITIES,
-        ),
+        *log_probabilities_of(top_p_filter, refusing_p),
         Misconception(
             "sorted_logits",
             refusing_p(lambda logits, p: top_p_filter(logits.sort(dim=-1, descending=True).values, p)),
