@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,6 +12,8 @@ from transformer_lab.training.checkpoints import (
     save_tensors,
     save_training_state,
 )
+from transformer_lab.training.presets import PRESETS
+from transformer_lab.training.steps import build_optimizer
 
 TINY = {"source_vocab": 13, "target_vocab": 13, "d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 12}
 
@@ -43,11 +47,18 @@ def test_averaging_nothing_or_different_models_is_refused():
         average_checkpoints([{"weight": torch.zeros(1)}, {"weight": torch.zeros(1), "bias": torch.zeros(1)}])
 
 
-def test_a_training_state_comes_back_bit_for_bit(tmp_path):
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_a_training_state_comes_back_bit_for_bit(tmp_path, optimizer):
     """A moment left out, or given to another parameter, would let a resumed run drift from the uninterrupted one."""
-    model = tiny_model(tie=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    preset = replace(PRESETS["tour"], optimizer=optimizer)
     tokens = torch.tensor([[4, 5, 6, 2]])
+
+    def some_run(seed):
+        model = tiny_model(seed=seed, tie=True)
+        optimizer = build_optimizer(model, preset)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01
+        return model, optimizer
 
     def step(model, optimizer):
         optimizer.zero_grad()
@@ -55,11 +66,11 @@ def test_a_training_state_comes_back_bit_for_bit(tmp_path):
         model(tokens, tokens).square().mean().backward()
         optimizer.step()
 
+    model, optimizer = some_run(0)
     for _ in range(3):
         step(model, optimizer)
     save_training_state(tmp_path / "latest.safetensors", model, optimizer, {"step": 3})
-    other = tiny_model(seed=1, tie=True)
-    other_optimizer = torch.optim.AdamW(other.parameters(), lr=0.01)
+    other, other_optimizer = some_run(1)
     assert load_training_state(tmp_path / "latest.safetensors", other, other_optimizer) == {"step": 3}
     for _ in range(2):
         step(model, optimizer)

@@ -81,9 +81,8 @@ def save_training_state(
         InputError: as `replacing`.
     """
     tensors = {f"model.{name}": tensor for name, tensor in model_weights(model).items()}
-    moments = optimizer.state_dict()["state"]  # numbered in the order of the parameters
-    for index, (name, _) in enumerate(model.named_parameters()):
-        for moment, tensor in moments.get(index, {}).items():
+    for name, parameter in model.named_parameters():
+        for moment, tensor in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{moment}.{name}"] = tensor
     save_tensors(path, tensors, facts)
 
@@ -105,7 +104,7 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
             moment, name = name.split(".", 1)
             moments.setdefault(name, {})[moment] = tensor
     load_weights(model, weights, path)
-    optimizer.load_state_dict(
-        {"state": dict(enumerate(moments.values())), "param_groups": optimizer.state_dict()["param_groups"]}
-    )
+    for name, parameter in model.named_parameters():
+        if moments[name]:
+            optimizer.state[parameter] = {moment: value.to(parameter.device) for moment, value in moments[name].items()}
     return facts

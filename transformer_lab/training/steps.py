@@ -10,6 +10,7 @@ from transformer_lab.data.batches import Batch
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
+from transformer_lab.training.muon import Muon
 from transformer_lab.training.presets import Preset
 from transformer_lab.training.schedule import linear_rate, warmup_rate
 
@@ -146,10 +147,19 @@ def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
 
 
 def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
-    """Adam as in section 5.3. A weight decay is AdamW's, apart from the gradient."""
-    return torch.optim.AdamW(
-        model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, weight_decay=preset.weight_decay, fused=True
-    )
+    """Adam as in section 5.3, or Muon for the matrices between embeddings and output layer, and Adam for the rest.
+
+    A weight decay is AdamW's, apart from the gradient.
+    """
+    parameters = list(model.parameters())
+    adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}
+    if preset.optimizer == "adam":
+        return torch.optim.AdamW(parameters, **adam)
+    rows_of_tokens = (model.config.source_vocab, model.config.target_vocab)
+    matrices = [parameter for parameter in parameters if parameter.ndim == 2 and len(parameter) not in rows_of_tokens]
+    between = set(matrices)
+    others = [parameter for parameter in parameters if parameter not in between]
+    return Muon(matrices, others, precision=computing_precision(preset, parameters[0].device), **adam)
 
 
 def learning_rate(preset: Preset, step: int, total_steps: int) -> float:

@@ -1,0 +1,86 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.training.muon import Muon, orthogonalize
+from transformer_lab.training.presets import PRESETS
+from transformer_lab.training.steps import build_optimizer
+
+
+def parameters_of(*shapes):
+    torch.manual_seed(0)
+    return [nn.Parameter(torch.randn(shape)) for shape in shapes]
+
+
+def copies(parameters):
+    return [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
+
+
+def test_steps_are_those_of_torch():
+    """Matrices of a shape go together, in one tensor: none may get another's direction, momentum or factor."""
+    matrices, others = parameters_of((8, 8), (16, 8), (8, 8), (8, 16)), parameters_of((5,), (20, 8))
+    same_matrices, same_others = copies(matrices), copies(others)
+    betas = (0.8, 0.9)
+    ours = Muon(matrices, others, lr=0.1, weight_decay=0.2, precision=torch.bfloat16, betas=betas)
+    expected = [
+        torch.optim.Muon(same_matrices, lr=0.1, weight_decay=0.2, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(same_others, lr=0.1, weight_decay=0.2, betas=betas),
+    ]
+    for _ in range(4):
+        for ours_of, same in zip(matrices + others, same_matrices + same_others, strict=True):
+            same.grad = torch.randn_like(same)
+            ours_of.grad = same.grad.clone()
+        ours.step()
+        for optimizer in expected:
+            optimizer.step()
+    for one, other in zip(matrices + others, same_matrices + same_others, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("shape", [(3, 12, 12), (2, 6, 30), (2, 30, 6), (1, 1, 7)])
+def test_orthogonal_matrices_have_the_singular_vectors_of_the_given_ones(shape):
+    """Of the wrong side, or without the transposition back, a tall matrix would come out as another's."""
+    torch.manual_seed(0)
+    left, _, right = torch.linalg.svd(torch.randn(shape, dtype=torch.float64), full_matrices=False)
+    sizes = torch.linspace(1.0, 0.05, left.size(-1), dtype=torch.float64)  # a twentieth is a small direction
+    result = orthogonalize(7.0 * left * sizes @ right)
+    diagonal = left.mT @ result @ right.mT
+    of_directions = diagonal.diagonal(dim1=-2, dim2=-1)
+    torch.testing.assert_close(diagonal, torch.diag_embed(of_directions), atol=1e-9, rtol=0)
+    assert of_directions.min() > 0.65
+    assert of_directions.max() < 1.25
+
+
+def test_nothing_comes_of_nothing():
+    """A part that no loss reaches has a gradient of zero; divided by its length, it would be no number."""
+    assert torch.equal(orthogonalize(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
+
+
+def test_a_matrix_without_a_gradient_stays():
+    """Neither Adam nor the momentum of an earlier step may move it."""
+    [frozen], others = parameters_of((4, 4)), parameters_of((4,))
+    optimizer = Muon([frozen], others, lr=0.1)
+    for parameter in (frozen, *others):
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    before = frozen.detach().clone()
+    assert frozen.grad is None
+    others[0].grad = torch.ones(4)
+    optimizer.step()
+    assert torch.equal(frozen, before)
+
+
+@pytest.mark.parametrize(("target_vocab", "tie"), [(20, True), (20, False), (31, False)])
+def test_embeddings_and_output_layer_are_left_to_adam(target_vocab, tie):
+    """A rare word's row has hardly a gradient; made as large as all others, it would be moved by chance."""
+    model = Transformer(TransformerConfig(20, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
+    optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    others, matrices = ({names[parameter] for parameter in group["params"]} for group in optimizer.param_groups)
+    assert others | matrices == set(names.values())
+    assert not others & matrices
+    assert all(name.startswith(("encoder.", "decoder.")) and name.endswith(".weight") for name in matrices)
+    assert len(matrices) == 4 + 2 + 8 + 2  # of one layer each: attention, feed-forward; twice attention, feed-forward

@@ -1,0 +1,90 @@
+"""Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"): younger than the paper.
+
+The gradient of a matrix is often nearly of low rank: a few directions are large, and all others hardly move. Muon takes
+a step of the same size in every direction. Adam looks at each number alone, and cannot see this.
+"""
+
+import torch
+from torch import Tensor, nn
+
+# Jordan et al.: five rounds of this polynomial bring every singular value from 0.01 to 1 to somewhere about 1, and a
+# polynomial that came closer to 1 would need more rounds.
+POLYNOMIAL, ROUNDS = (3.4445, -4.7750, 2.0315), 5
+
+
+class Muon(torch.optim.AdamW):
+    """Muon for matrices, Adam for everything else, with one learning rate.
+
+    A step of Adam changes a number by about 0.2 times the rate, and so does a step of Muon that is multiplied by
+    0.2 √(the longer side): the rule of Liu et al. (2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon` takes
+    the same steps, one matrix after the other; here those of a shape go together, which for many small ones is quicker.
+
+    The matrices have no gradient after a step.
+
+    Args:
+        matrices: parameters of two dimensions. Embeddings and the output layer, where a row is a token, are no matrices
+            for Muon.
+        others: parameters for Adam.
+        momentum: of Muon; Nesterov's.
+        weight_decay: of both.
+        precision: in which matrices are orthogonalised: `torch.bfloat16` is enough where the hardware has it.
+        adam: further arguments for `torch.optim.AdamW`, such as `betas`.
+    """
+
+    def __init__(
+        self,
+        matrices: list[nn.Parameter],
+        others: list[nn.Parameter],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        precision: torch.dtype = torch.float32,
+        **adam: object,
+    ) -> None:
+        groups = [{"params": others}, {"params": matrices}]
+        super().__init__(groups, lr=lr, weight_decay=weight_decay, **adam)
+        self.momentum, self.precision = momentum, precision
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:
+        rate, weight_decay = (self.param_groups[1][name] for name in ("lr", "weight_decay"))
+        by_shape: dict[torch.Size, list[nn.Parameter]] = {}
+        for matrix in self.param_groups[1]["params"]:
+            if matrix.grad is not None:
+                by_shape.setdefault(matrix.shape, []).append(matrix)
+        for shape, matrices in by_shape.items():
+            gradients = [matrix.grad for matrix in matrices]
+            for matrix in matrices:
+                if "momentum_buffer" not in self.state[matrix]:
+                    self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+                matrix.grad = None  # done: Adam passes over what has no gradient
+            momenta = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+            torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
+            ahead = torch._foreach_lerp(gradients, momenta, self.momentum)  # Nesterov: where the momentum leads
+            directions = orthogonalize(torch.stack(ahead).to(self.precision)).to(matrices[0].dtype)
+            torch._foreach_mul_(matrices, 1 - rate * weight_decay)
+            torch._foreach_add_(matrices, directions.unbind(), alpha=-rate * 0.2 * max(shape) ** 0.5)
+        super().step()
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Matrices with the same singular vectors, whose singular values are all about 1 (between 0.7 and 1.2).
+
+    If M = U S Vᵀ, then M Mᵀ M = U S³ Vᵀ: an odd polynomial of a matrix is one of its singular values, and no
+    decomposition is needed. The one used here draws those above 0.01 towards 1 (Newton and Schulz; Jordan et al.).
+
+    Args:
+        matrices: `(count, rows, columns)`, of any size.
+
+    Returns:
+        The same shape and dtype.
+    """
+    if matrices.size(1) > matrices.size(2):
+        return orthogonalize(matrices.mT).mT
+    first, third, fifth = POLYNOMIAL
+    # No singular value is greater than the root of the sum of all squares.
+    x = matrices / matrices.flatten(1).norm(dim=1).clamp(min=1e-7)[:, None, None]
+    for _ in range(ROUNDS):
+        squares = x @ x.mT  # (count, rows, rows)
+        x = torch.baddbmm(x, torch.baddbmm(squares, squares, squares, beta=third, alpha=fifth), x, beta=first)
+    return x
