@@ -14,8 +14,9 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 course: $(READY)
 	@$(BIN)/transformer-lab open $(ARGS)
 
+# One worker for each core, and one thread in each worker. ARGS="-n 0" runs the tests one after the other, with their output.
 test: lint
-	@$(BIN)/python -m pytest $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
 lint: $(READY)
 	@$(BIN)/ruff check

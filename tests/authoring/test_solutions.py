@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -50,16 +49,8 @@ def run_with_nbval(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module")
-def runs(request):
-    """Of every solution that is asked for: as many at a time as there are cores, in the order of the tests."""
-    asked = [item for item in request.session.items if item.originalname == test_a_solution_runs_as_stored.__name__]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {path: pool.submit(run_with_nbval, path) for path in (item.callspec.params["path"] for item in asked)}
-
-
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_a_solution_runs_as_stored(runs, path):
+def test_a_solution_runs_as_stored(path):
     """Every cell, and what the checks print is what they printed when it was built."""
-    done = runs[path].result()
+    done = run_with_nbval(path)
     assert done.returncode == 0, done.stdout[-4000:]

@@ -2,7 +2,6 @@
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -23,20 +22,9 @@ def run_all_cells(path: Path, folder: Path) -> nbformat.NotebookNode:
     return notebook
 
 
-@pytest.fixture(scope="module")
-def executed(request, tmp_path_factory):
-    """Every notebook that is asked for: as many at a time as there are cores, in the order of the tests."""
-    asked = [item for item in request.session.items if item.originalname == test_only_unwritten_answers_fail.__name__]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {
-            path: pool.submit(run_all_cells, path, tmp_path_factory.mktemp(path.stem))
-            for path in (item.callspec.params["path"] for item in asked)
-        }
-
-
 @pytest.mark.parametrize("path", WITH_EXERCISES, ids=lambda path: path.stem)
-def test_only_unwritten_answers_fail(executed, path):
-    notebook = executed[path].result()
+def test_only_unwritten_answers_fail(tmp_path, path):
+    notebook = run_all_cells(path, tmp_path)
     unwritten = 0
     for cell in notebook.cells:
         if cell.cell_type != "code":

@@ -42,11 +42,11 @@ class Contender:
 def full_preset(epochs: int) -> Preset:
     """The Transformer of the full comparison: the laptop preset with half of its layers, in float32.
 
-    The recurrent models have no bfloat16 here, so nobody has.
+    The recurrent models have no bfloat16 here, so nobody has. And all are trained with Adam.
     """
     return replace(
         find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32",
-        validate_every=epochs, average=1, beam_size=1,
+        optimizer="adam", peak_rate=3e-3, validate_every=epochs, average=1, beam_size=1,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from transformer_lab.training.checkpoints import average_checkpoints
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
+from transformer_lab.training.muon import orthogonalize
 from transformer_lab.training.presets import PRESETS, Preset, find_preset, override
 from transformer_lab.training.records import read_metrics
 from transformer_lab.training.schedule import linear_rate, warmup_rate
@@ -18,6 +19,7 @@ __all__ = [
     "find_preset",
     "label_smoothing_loss",
     "linear_rate",
+    "orthogonalize",
     "override",
     "read_metrics",
     "shift_target",

@@ -140,11 +140,13 @@ PRESETS: dict[str, Preset] = {
             norm_first=True,  # at this rate the post-norm encoder gives the same vector for every word
             epochs=18,
             max_tokens=2500,
+            optimizer="muon",
+            peak_rate=5e-3,
             warmup_steps=200,
             validate_every=3,
         ),
-        # The two for a GPU are chosen from what others report, and not measured yet: results/README.md has the
-        # commands, and cells that are still empty.
+        # The two for a GPU are chosen from what others report and from what `laptop` has shown, and not measured yet:
+        # results/README.md has the commands, and cells that are still empty.
         Preset(
             name="gpu",  # one GPU, meant to take 5 minutes at most
             vocab_size=4000,
@@ -154,7 +156,8 @@ PRESETS: dict[str, Preset] = {
             norm_first=True,
             epochs=50,
             max_tokens=2500,  # small batches at a low rate, and an average, rather than large ones
-            peak_rate=1e-3,
+            optimizer="muon",
+            peak_rate=2e-3,
             warmup_steps=1000,
             consistency=5.0,  # the paper's; on a GPU that is not busy with one pass, the second costs little time
             validate_every=5,  # each takes as long as some dozens of updates
@@ -169,7 +172,8 @@ PRESETS: dict[str, Preset] = {
             dropout=0.2,
             norm_first=True,
             epochs=16,
-            peak_rate=2e-3,
+            optimizer="muon",
+            peak_rate=4e-3,
             warmup_steps=200,
             validate_every=4,
             average=3,
