@@ -251,7 +251,7 @@ def write_record(
 
 def without_progress_bars(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines()]  # bars end in a carriage return
-    return "".join(line + "\n" for line in lines if line and "step/s]" not in line and "s/step]" not in line)
+    return "".join(line + "\n" for line in lines if line and "%|" not in line)
 
 
 def summary(scores: Sequence[float]) -> dict[str, float | None]:
