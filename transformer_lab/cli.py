@@ -434,7 +434,7 @@ def export(
 
     Greedy decoding gives the same translations there. A beam gives some others, about as good: CTranslate2 divides
     scores by length^length_penalty (1, its default, is close to an alpha of 1.5 here), and stops as soon as beam_size
-    hypotheses have finished.
+    hypotheses have finished: patience=2 makes it wait for twice as many, which is better.
 
     \b
     Examples:

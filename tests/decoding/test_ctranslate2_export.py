@@ -117,7 +117,7 @@ def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]
     """The ids and the translations, with nothing of this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
-    results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, max_batch_size=64)
+    results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, patience=2, max_batch_size=64)
     ids = [[tokenizer.token_to_id(token) for token in found.hypotheses[0]] for found in results]
     return ids, tokenizer.decode_batch(ids)
 
