@@ -27,12 +27,11 @@ from tokenizers import Tokenizer
 
 from transformer_lab.data import load_corpus, token_batches
 from transformer_lab.decoding import Translator
-from transformer_lab.decoding.ctranslate2_export import export_ctranslate2
+from transformer_lab.decoding.ctranslate2_export import PATIENCE, export_ctranslate2
 from transformer_lab.decoding.translator import BATCH_CELLS, PRETRAINED
 from transformer_lab.evaluation import score_translations
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "export.json"
-PATIENCE = 2  # CTranslate2's search ends when so many times the beam have finished; chosen on the validation pairs
 SMALL_BATCH = 512  # source tokens, about 30 sentences
 
 Translate = Callable[[list[str], int], list[str]]

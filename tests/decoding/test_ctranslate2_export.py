@@ -10,7 +10,7 @@ from torch import nn
 
 from transformer_lab.data import BpeTokenizer, SpacyTokenizer, load_tokenizer, pad_batch
 from transformer_lab.decoding import Translator, load_pretrained
-from transformer_lab.decoding.ctranslate2_export import export_ctranslate2, service_tokenizer
+from transformer_lab.decoding.ctranslate2_export import PATIENCE, export_ctranslate2, service_tokenizer
 from transformer_lab.decoding.translator import PRETRAINED
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations
@@ -117,7 +117,7 @@ def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]
     """The ids and the translations, with nothing of this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
-    results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, patience=2, max_batch_size=64)
+    results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, patience=PATIENCE, max_batch_size=64)
     ids = [[tokenizer.token_to_id(token) for token in found.hypotheses[0]] for found in results]
     return ids, tokenizer.decode_batch(ids)
 

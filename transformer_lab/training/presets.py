@@ -38,7 +38,7 @@ class Preset:
     max_tokens: int = 4096  # padded cells of a batch, on the source side and on the target side
     accumulation: int = 1  # batches whose gradients are summed for one update
     schedule: Literal["linear", "paper"] = "linear"  # of the learning rate: down to zero at the end, or section 5.3
-    optimizer: Literal["adam", "muon"] = "adam"  # of every matrix but embeddings and output layer; of these, Adam
+    optimizer: Literal["adam", "muon"] = "adam"  # muon: not of embeddings, output layer and vectors, which keep Adam
     peak_rate: float = 3e-3  # of the linear schedule: the rate at the end of the warm-up
     learning_rate_scale: float = 1.0  # of the paper's schedule: a factor on the rate of section 5.3
     warmup_steps: int = 400  # updates until the rate is at its peak

@@ -156,9 +156,10 @@ def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
     if preset.optimizer == "adam":
         return torch.optim.AdamW(parameters, **adam)
     rows_of_tokens = (model.config.source_vocab, model.config.target_vocab)
-    matrices = [parameter for parameter in parameters if parameter.ndim == 2 and len(parameter) not in rows_of_tokens]
-    between = set(matrices)
-    others = [parameter for parameter in parameters if parameter not in between]
+    matrices, others = [], []
+    for parameter in parameters:
+        between = parameter.ndim == 2 and len(parameter) not in rows_of_tokens
+        (matrices if between else others).append(parameter)
     return Muon(matrices, others, precision=computing_precision(preset, parameters[0].device), **adam)
 
 
