@@ -6,6 +6,12 @@ from pathlib import Path
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that are marked `costly_setup` go first. Workers start at the front of their lists and take from the ends of
+    others', so that one of them keeps such a module whole, and it is set up once."""
+    items.sort(key=lambda item: item.get_closest_marker("costly_setup") is None)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of the real corpora: `multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`. Skips where there is none."""

@@ -37,7 +37,10 @@ from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.screen import as_lines
 from transformer_lab.exercises import exercises
 
-pytestmark = pytest.mark.skipif(bool(why_no_sandbox()), reason=f"no sandbox: {why_no_sandbox()}")
+pytestmark = [
+    pytest.mark.costly_setup,
+    pytest.mark.skipif(bool(why_no_sandbox()), reason=f"no sandbox: {why_no_sandbox()}"),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 MASKS, ATTENTION = "03_masks", "01_attention"

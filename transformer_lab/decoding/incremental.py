@@ -70,8 +70,8 @@ class CachedAttention:
         """Append the key and the value of `x` to the cache, and let `x` attend to all that is in it.
 
         Args:
-            x: the newest token of each sentence, `(batch, 1, d_model)`. Several at once, as beam search has them, stand
-                side by side, `(batch, new, d_model)`, and need a mask.
+            x: the newest token of each sentence, `(batch, 1, d_model)`. Several at once, a prefix or the hypotheses that
+                share a row in the package's own beam search, stand side by side, `(batch, new, d_model)`, with a mask.
             mask: boolean, broadcasts to `(batch, heads, new, length)`, length with the new ones; True means
                 "may attend". Without it everything in the cache is seen.
 

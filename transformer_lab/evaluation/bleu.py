@@ -30,7 +30,7 @@ def ngram_precision(hypotheses: Sequence[Sequence[str]], references: Sequence[Se
 
 
 def brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
-    """The factor that makes up for precision's love of short translations (Papineni et al. 2002, section 2.2.2).
+    """Short translations have high precision; this factor makes up for it (Papineni et al. 2002, section 2.2.2).
 
     Args:
         hypothesis_length: tokens in all hypotheses together.
