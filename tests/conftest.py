@@ -7,8 +7,8 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that are marked `costly_setup` go first. Workers start at the front of their lists and take from the ends of
-    others', so that one of them keeps such a module whole, and it is set up once."""
+    """Tests that are marked `costly_setup` go first. Workers begin at the front of their lists and take from the ends
+    of others', so one of them keeps such a module whole, and it is set up once."""
     items.sort(key=lambda item: item.get_closest_marker("costly_setup") is None)
 
 

@@ -42,6 +42,15 @@ def answer(body: str, before: str = "") -> str:
         (answer("eval('F.' + 'scaled')"), "line 2 uses `eval`"),
         (answer("inspect.getsource(query)", "import inspect\n"), "line 3 uses `inspect.getsource`"),
         ("%load_ext x\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 4 uses `torch.nn.functional."),
+        (answer("f(query)", "%time f = torch.nn.functional.scaled_dot_product_attention\n"), "line 1 uses `torch.nn."),
+        (answer("f(query)", "%timeit -n 1 -r1 f = F.scaled_dot_product_attention\n"), "line 1 uses `torch.nn."),
+        (answer("f(query)", "f = %time F.scaled_dot_product_attention\n"), "line 1 uses `torch.nn.functional."),
+        (answer("f(query)", "%time from transformer_lab.model import fused_attention as f\n"), "does not build on"),
+        (answer("f(query)", "%run -i helper.py\n"), "line 1 runs `%run`"),
+        (answer("f(query)", "f = %sx cat x\n"), "line 1 runs `%sx`"),
+        (answer("f(query)", "!curl example.org\n"), "line 1 runs `!`"),
+        (answer("f(query)", ",exec x = 1\n"), "it cannot be read as Python"),
+        (answer("F.scaled_dot_product_attention(query)") + "#" + "x" * 50_000, "it cannot be read as Python"),
     ],
 )
 def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
@@ -49,6 +58,20 @@ def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
     flags = review(ATTENTION, source, [], COURSE)
     assert any(flag in text for text in flags), flags
     assert not any("\n" in text for text in flags)
+
+
+def test_a_helper_that_cannot_be_read_is_flagged():
+    helper = "def helper(*arguments):\n    return F.scaled_dot_product_attention(*arguments)\n#" + "x" * 50_000
+    flags = review(ATTENTION, answer("helper(query, key, value)"), [helper], COURSE)
+    assert flags == ("a cell of their own cannot be read as Python",)
+
+
+@pytest.mark.parametrize(
+    "line", ["%matplotlib inline", "%time x = 1", "%%time", "%%capture", "%timeit -n1 -r 2 math.sqrt(2)", "torch.exp?"]
+)
+def test_what_people_write_beside_an_answer_is_not_flagged(line):
+    before = "\n".join((line, "x = 1\n"))
+    assert review(ATTENTION, answer("query @ key", before), [], COURSE) == ()
 
 
 def test_an_answer_in_another_cell_is_found():
@@ -108,9 +131,14 @@ def test_the_courses_own_answer_is_recognised_if_it_is_large_enough(name):
     assert set(flags) <= {"but for names and comments it is the course's own answer"}
 
 
-def test_what_cannot_be_read_is_not_flagged():
-    for source in ("def f(:", "\0", "(" * 5_000, "%%bash\nrm -rf /", "x = '\ud800'", "-" * 40_000 + "1", ""):
+def test_what_nobody_can_run_is_not_flagged():
+    for source in ("def f(:", "\0", "(" * 5_000, "x = '\ud800'", ""):
         assert review(ATTENTION, source, [source], [source]) == ()
+
+
+def test_what_runs_and_cannot_be_read_is_flagged():
+    for source in ("%%bash\nrm -rf /", "-" * 40_000 + "1", "/exec 'x = 1'"):
+        assert review(ATTENTION, source, [source], [source]) == ("it cannot be read as Python",)
 
 
 def test_there_are_only_so_many_flags():

@@ -5,13 +5,16 @@ import random
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from transformer_lab.exercises import check, judge, limits
+from transformer_lab.classroom.observing import decode_observation, encode_observation
+from transformer_lab.exercises import check, exercises, limits, run_check
+from transformer_lab.exercises.judge import drawn, judge, observe_all, reference_of
 from transformer_lab.exercises.limits import run_limited
 from transformer_lab.model import causal_mask, softmax
 from transformer_lab.model import scaled_dot_product_attention as attention
@@ -110,6 +113,58 @@ def test_wrong_types_are_described(result, words):
     assert words in failed(check("softmax", lambda scores: result))
 
 
+ODD_RESULTS = {
+    "an enormous number": 10**400,
+    "a complex number": 1 + 2j,
+    "text in an array": np.array(["0.5", "0.5"]),
+    "one text in an array": np.array("0.5"),
+    "bytes in an array": np.array([b"0.5"]),
+    "dates": np.array(["2017-06-12"], "datetime64[D]"),
+    "a record": np.zeros(2, [("a", "i4")]),
+    "raw memory": np.zeros(2, "V4"),
+    "more bits than torch has": np.array([0.5, 0.5], np.longdouble),
+    "the other byte order": np.array([0.5, 0.5], ">f8"),
+    "objects": np.array([0.5, "a", None], object),
+    "a sparse tensor": torch.eye(3).to_sparse(),
+    "a tensor without numbers": torch.empty(2, device="meta"),
+    "eight bits": torch.ones(2).to(torch.float8_e4m3fn),
+    "half a letter": "\ud800",
+    "keys of all kinds": {(1, 2): torch.ones(1), None: 3},
+}
+with warnings.catch_warnings():  # torch is sorry that it has them
+    warnings.simplefilter("ignore")
+    ODD_RESULTS["a nested tensor"] = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    ODD_RESULTS["a quantised tensor"] = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
+ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "bleu", "apply_bpe", "greedy_decode")
+
+
+@pytest.mark.parametrize("result", ODD_RESULTS)
+@pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
+def test_no_result_is_too_odd_to_be_judged(name, result):
+    """Not here, and not in a grader, which has it from another process."""
+    exercise = exercises()[name]
+
+    def odd(*arguments, **named):
+        return ODD_RESULTS[result]
+
+    report = run_check(exercise, odd)
+    assert (report.state, report.score) == ("failed", 0.0)
+    assert str(report)
+    assert report._repr_html_()
+    seen = observe_all(exercise, odd, 0)[0]
+    sent = {check: decode_observation(encode_observation(one), ()) for check, one in seen.items()}
+    assert judge(exercise, sent, 0).score == 0
+
+
+@pytest.mark.parametrize("dtype", [str, "S8", ">f8", np.longdouble, "datetime64[s]", np.complex128])
+def test_right_numbers_of_an_odd_type_are_judged(dtype):
+    def softmax_of_another_type(scores):
+        return softmax(scores).astype(dtype)
+
+    report = run_check(exercises()["softmax"], softmax_of_another_type)
+    assert report.passed == (dtype == ">f8"), str(report)
+
+
 def test_wrong_device_is_named():
     """On a machine without a GPU the device `meta` stands for any other one."""
     text = failed(check("scaled_dot_product_attention", lambda q, k, v, m=None, d=None: (v.to("meta"), v.to("meta"))))
@@ -186,8 +241,8 @@ def test_changed_settings_are_named():
 )
 def test_callers_settings_make_no_difference(setting):
     """A notebook may have switched gradients off or changed the defaults: the check is the same, the first time too."""
-    judge.drawn.cache_clear()
-    judge.reference_of.cache_clear()
+    drawn.cache_clear()
+    reference_of.cache_clear()
     torch.set_default_dtype(torch.float16)
     try:
         with setting():

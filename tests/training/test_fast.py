@@ -173,6 +173,13 @@ def test_byte_dropout_drops_the_share_it_is_asked_for_and_keeps_the_mean(p, dtyp
     assert torch.equal(ByteDropout(p).eval()(x), x)
 
 
+def test_byte_dropout_keeps_at_least_one_of_256():
+    torch.manual_seed(0)
+    y = ByteDropout(0.999)(torch.ones(256 * 1000))
+    assert 0 < (y != 0).sum() < 2000
+    assert (y[y != 0] == 256).all()
+
+
 def pairs_to_learn():
     """Sentences of a made-up language and their translations: each word has its own, and the order is turned round."""
     generator = torch.Generator().manual_seed(2)

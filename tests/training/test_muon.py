@@ -73,10 +73,13 @@ def test_a_matrix_without_a_gradient_stays():
     assert torch.equal(frozen, before)
 
 
-@pytest.mark.parametrize(("target_vocab", "tie"), [(20, True), (20, False), (31, False)])
-def test_embeddings_and_output_layer_are_left_to_adam(target_vocab, tie):
-    """A rare word's row has hardly a gradient; made as large as all others, it would be moved by chance."""
-    model = Transformer(TransformerConfig(20, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
+@pytest.mark.parametrize(
+    ("source_vocab", "target_vocab", "tie"),
+    [(20, 20, True), (20, 20, False), (20, 31, False), (16, 16, True), (8, 16, False)],  # d_model is 8, d_ff is 16
+)
+def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab, tie):
+    """They are tables of rows that are read one by one, whatever matrices are of their size."""
+    model = Transformer(TransformerConfig(source_vocab, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
     optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
     names = {parameter: name for name, parameter in model.named_parameters()}
     others, matrices = ({names[parameter] for parameter in group["params"]} for group in optimizer.param_groups)

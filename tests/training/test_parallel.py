@@ -4,9 +4,24 @@ import sys
 from dataclasses import fields, replace
 
 import pytest
+import torch
 
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.training import PRESETS, read_metrics, train
+from transformer_lab.training.distributed import choose_device
+
+
+@pytest.mark.parametrize(
+    ("name", "device"), [(None, "cuda:3"), ("cuda", "cuda:3"), ("cuda:1", "cuda:1"), ("cpu", "cpu")]
+)
+def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
+    """A model in every process on the first GPU would share its memory and leave the others idle."""
+    chosen = []
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    assert choose_device(name) == torch.device(device)
+    assert [str(one) for one in chosen] == [device] * (device != "cpu")
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):

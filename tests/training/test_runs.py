@@ -16,7 +16,7 @@ from transformer_lab.data import load_corpus
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer
-from transformer_lab.training import read_metrics, train
+from transformer_lab.training import read_metrics, records, train
 from transformer_lab.training.checkpoints import load_tensors
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.presets import PRESETS
@@ -383,3 +383,16 @@ def test_a_bare_server_can_train(tiny_preset, tmp_path):
     assert child.returncode == 0, child.stderr
     assert "epoch 1: loss" in child.stderr
     assert child.stdout == ""
+
+
+def test_the_commit_of_somebody_elses_repository_is_not_recorded(monkeypatch, tmp_path):
+    """The package may be installed in an environment that lies inside of one."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=theirs"], check=True)
+    installed = tmp_path / "lib" / "transformer_lab" / "training" / "records.py"
+    installed.parent.mkdir(parents=True)
+    monkeypatch.setattr(records, "__file__", str(installed))
+    assert records.commit() is None
+    monkeypatch.setattr(records, "__file__", str(tmp_path / "transformer_lab" / "training" / "records.py"))
+    assert len(records.commit()) >= 40

@@ -15,8 +15,12 @@ FEW_CHARACTERS = 4_000  # of a cell as people write them: what was read of hundr
 # What reading a hostile text can raise: null bytes, lone surrogates, thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
-# Cell magics whose body is Python that runs in the notebook's own namespace.
+# Magics that run Python in the notebook's own namespace: that of a whole cell, and that of a line.
 PYTHON_MAGICS = ("time", "timeit", "capture", "prun")
+_OF_A_LINE = re.compile(r"%(?:time|timeit|prun)\b((?:[ \t]+-\w+(?:[ \t]+\d+)?)*)[ \t]*(.*)")
+
+# Magics that show or set something, and run nothing.
+HARMLESS_MAGICS = ("%autoreload", "%config", "%load_ext", "%matplotlib", "%precision", "%pwd", "%who", "%whos")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Names:
     imports: dict[str, str] = field(default_factory=dict)  # alias to full name, wherever in the cell
     uses: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # line, name, attributes: `(3, "F", ("softmax",))`
     stars: tuple[tuple[int, str], ...] = ()  # line and module of `from module import *`
+    commands: tuple[tuple[int, str], ...] = ()  # line and name of what IPython runs, and nobody can read: `%run`, `!`
     # The last definition of each function and class, where nothing else binds the name: methods (functions: "") to
     # whether their body is still to be written.
     definitions: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -38,6 +43,21 @@ class Names:
 def names_of(source: str) -> Names:
     """The names in a cell; of one that is no Python, those that it seems to define."""
     return _read_short(source) if len(source) <= FEW_CHARACTERS else _read_long(source)
+
+
+def is_out_of_sight(source: str) -> bool:
+    """Whether a kernel may run what cannot be read here: a text too long or too deep, or one in IPython's language."""
+    if names_of(source).is_python:
+        return False
+    if len(source) > MOST_CHARACTERS or re.search(r"^\s*[%!?,;/]", source, re.MULTILINE):
+        return True
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):  # what no kernel runs either
+        return False
+    except UNREADABLE:
+        pass
+    return True
 
 
 def is_unwritten(source: str, name: str, blank: tuple[str, ...] = ()) -> bool:
@@ -69,13 +89,28 @@ def python_text(source: str) -> str | None:
         return None
     lines = textwrap.dedent(source).split("\n")
     for number, line in enumerate(lines):
-        indent = line[: len(line) - len(line.lstrip())]
-        if re.match(r"\s*(%|!|\?)", line) or line.rstrip().endswith("?"):
-            lines[number] = f"{indent}pass"
-        elif assigned := re.match(r"([\s\w.,\[\]]*=\s*)[%!]", line):
-            lines[number] = f"{assigned[1]}None"
+        if found := _IPYTHONS.fullmatch(line):
+            timed = _OF_A_LINE.fullmatch(found["command"])
+            python = timed[2] if timed and _tree(timed[2].strip()) is not None else ""
+            lines[number] = found["before"] + (python.strip() or ("None" if "=" in found["before"] else "pass"))
     text = "\n".join(lines)
     return text if _tree(text) is not None else None
+
+
+def _commands(source: str) -> Iterator[tuple[int, str]]:
+    """Lines that IPython runs and that are not read here, each with what it begins with: `%run`, `!`."""
+    if _tree(source) is not None:
+        return
+    for number, line in enumerate(source.split("\n"), start=1):
+        found = _IPYTHONS.fullmatch(line)
+        if found and (name := re.match(r"%%?\w*|!", found["command"])) and name[0] not in HARMLESS_MAGICS:
+            timed = _OF_A_LINE.fullmatch(found["command"])
+            if name[0].removeprefix("%%") not in PYTHON_MAGICS and not (timed and _tree(timed[2].strip()) is not None):
+                yield number, name[0]
+
+
+# A line of IPython's: a magic, a command of the shell, a question; perhaps assigned to something.
+_IPYTHONS = re.compile(r"(?P<before>\s*(?:[\w.,\[\] \t]*=\s*(?=[%!]))?)(?P<command>[%!?].*|.*\?\s*)")
 
 
 @lru_cache(maxsize=2)  # a tree is large, and asked for twice in a row
@@ -115,6 +150,7 @@ def _read(source: str) -> Names:
         nodes.imports,
         tuple(sorted(nodes.uses)),
         tuple(nodes.stars),
+        tuple(_commands(source)),
         _definitions(_tree(text)),
     )
 

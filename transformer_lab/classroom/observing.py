@@ -8,6 +8,7 @@ import base64
 import importlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from transformer_lab.exercises.limits import Ran, run_limited
 from transformer_lab.exercises.observe import (
+    NUMBERS,
     Crash,
     Foreign,
     Observation,
@@ -164,7 +166,7 @@ def encode(data: Any, depth: int = 0) -> list:
     if isinstance(data, bool):
         return ["bool", int(data)]
     if isinstance(data, int):
-        return ["int", hex(data)] if abs(data) < 1 << 1024 else ["foreign", "an enormous number"]
+        return ["int", hex(data)] if abs(data) <= sys.float_info.max else ["foreign", "an enormous number"]
     if isinstance(data, float):
         return ["float", data.hex() if math.isfinite(data) else str(data)]
     if isinstance(data, str):
@@ -198,7 +200,7 @@ def _encode_tensor(tensor: Tensor) -> list:
 
 
 def _encode_array(array: np.ndarray) -> list:
-    if array.dtype.kind not in "biufcUS" or array.dtype.itemsize > 1000:
+    if array.dtype.char not in NUMBERS or not array.dtype.isnative:
         return ["foreign", f"an array of `{array.dtype}`"[:200]]
     if array.nbytes > MOST_BYTES:
         return ["foreign", f"an array of shape {array.shape}"[:200]]
@@ -270,9 +272,12 @@ class _Decoder:
 
     def _number(self, make: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return make(*arguments)
+            number = make(*arguments)
         except (ValueError, OverflowError):
             raise WireError("no number") from None
+        if isinstance(number, int) and abs(number) > sys.float_info.max:
+            raise WireError("a number that nothing can be compared with")
+        return number
 
     def _take(self, count: int) -> None:
         self.bytes -= count
@@ -299,17 +304,12 @@ class _Decoder:
             dtype = np.dtype(name)
         except (TypeError, ValueError):
             raise WireError("no type of an array") from None
-        if dtype.kind not in "biufcUS" or dtype.str != name:
+        if dtype.char not in NUMBERS or not dtype.isnative or dtype.str != name:
             raise WireError("no type of an array")
         data = self._raw(shape, dtype.itemsize, text)
         if dtype.kind == "b":
             data = bytearray(map(bool, data))
-        if (
-            dtype.kind == "U"
-            and (np.frombuffer(data, dtype.newbyteorder("=").str.replace("U", "u4")[:3]) > 0x10FFFF).any()
-        ):
-            raise WireError("no text")
-        if dtype.itemsize == 0 or math.prod(shape) == 0:
+        if math.prod(shape) == 0:
             return np.empty(shape, dtype)
         return np.frombuffer(data, dtype).reshape(shape)
 

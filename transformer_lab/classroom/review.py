@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from transformer_lab.classroom.cells import UNREADABLE, names_of, syntax_tree
+from transformer_lab.classroom.cells import UNREADABLE, is_out_of_sight, names_of, syntax_tree
 from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
 from transformer_lab.exercises.banned import USUAL_NAMES
@@ -56,6 +56,9 @@ def review(exercise: Exercise, source: str, own_cells: Sequence[str], course_cel
     allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
     flags = []
     for where, cell in [("", source), *((" of a cell of their own", cell) for cell in _needed(source, own_cells))]:
+        if is_out_of_sight(cell):
+            flags.append("a cell of their own cannot be read as Python" if where else "it cannot be read as Python")
+        flags += [f"line {line}{where} runs `{name}`" for line, name in names_of(cell).commands]
         for line, name in _uses(cell, known):
             if _is_library_answer(name, exercise.banned) or _is_unusual(name):
                 flags.append(f"line {line}{where} uses `{printable(name)}`")

@@ -30,6 +30,7 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("decoding/incremental.py", "CachedAttention", ("step",)),
         ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
     ),
+    "padding_mask": (("decoding/table_model.py", "TableModel", ("encode",)),),
     "LayerNorm": (
         ("training/fast.py", "KernelLayerNorm", ("forward",)),
         ("decoding/incremental.py", "normalize", ()),
@@ -37,6 +38,7 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "ResidualConnection": (("decoding/incremental.py", "connect", ()),),
     "DecoderLayer": (("decoding/incremental.py", "IncrementalLayer", ("step",)),),
     "Decoder": (("decoding/incremental.py", "IncrementalDecoder", ("step",)),),
+    "apply_bpe": (("plots/byte_pair_explorer.py", "_stages", ()),),
     "label_smoothing_loss": (("training/fast.py", "OutputLayerLoss", ("forward",)),),
     "train_step": (
         ("training/fast.py", "FastGradients", ("backward",)),
@@ -46,7 +48,10 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("decoding/incremental.py", "cached_greedy_decode", ()),
         ("electives/recurrent.py", "recurrent_greedy_decode", ()),
     ),
-    "beam_search": (("decoding/incremental.py", "cached_beam_search", ()),),
+    "beam_search": (
+        ("decoding/incremental.py", "cached_beam_search", ()),
+        ("decoding/search_tree.py", "search_tree", ()),
+    ),
     "CachedAttention": (
         ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
         ("decoding/incremental.py", "IncrementalLayer", ("__init__", "step")),

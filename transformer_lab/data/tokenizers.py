@@ -4,9 +4,11 @@ All tokenizers have the same methods, and the same ids for the four special toke
 """
 
 import json
+import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -478,11 +480,16 @@ def _kept(vocabulary: "Vocab") -> dict[str, int]:
 def _write(path: Path, state: dict) -> None:
     part = path.with_name(path.name + ".part")
     try:
-        part.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+        with part.open("w", encoding="utf-8") as file:
+            json.dump(state, file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())  # the bytes must be on the disk before the name is
         part.replace(path)  # at once: a full disk or an interruption leaves the old file as it was
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 Tokenizer = BpeTokenizer | SeparateBpeTokenizer | SpacyTokenizer

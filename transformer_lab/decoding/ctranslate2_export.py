@@ -4,7 +4,7 @@ CTranslate2 computes with code of its own, to which a model is a list of sizes a
 same translations there, but for sums that are rounded in another order. Its beam search is another one than section
 6.1's: scores are divided by length^length_penalty instead of ((5 + length) / 6)^alpha, and it ends as soon as
 `beam_size` hypotheses have finished, each having left its place in the beam to another. Its `length_penalty` 1, the
-default, is close to an `alpha` of 1.5: at 12 tokens the two grow alike. With `patience=2` it waits for twice as many
+default, is close to an `alpha` of 1.5: at 10 tokens the two grow alike. With `patience=2` it waits for twice as many
 hypotheses, and finds about what section 6.1's finds.
 """
 

@@ -70,8 +70,9 @@ class CachedAttention:
         """Append the key and the value of `x` to the cache, and let `x` attend to all that is in it.
 
         Args:
-            x: the newest token of each sentence, `(batch, 1, d_model)`. Several at once, a prefix or the hypotheses that
-                share a row in the package's own beam search, stand side by side, `(batch, new, d_model)`, with a mask.
+            x: the newest token of each sentence, `(batch, 1, d_model)`. Several at once stand side by side,
+                `(batch, new, d_model)`, with a mask: a prefix, or, as the package's own beam search has them, the
+                hypotheses of a sentence.
             mask: boolean, broadcasts to `(batch, heads, new, length)`, length with the new ones; True means
                 "may attend". Without it everything in the cache is seen.
 
@@ -246,6 +247,8 @@ def cached_beam_search(
 ) -> list[list[int]]:
     """The same as `beam_search`, faster: all sentences and all their hypotheses in one step.
 
+    Two hypotheses that are equally good but for rounding may come out in another order.
+
     Args:
         model: a `Transformer`, or any model that keeps the names of its parts; it is left in the mode it was in.
         source: `(batch, source)`, integers, padded on the right.
@@ -329,8 +332,8 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
         k: how many.
 
     Returns:
-        `(log_probabilities, tokens)`, both `(rows, k)`; the first in double precision, or many small errors would add
-        up to a different choice.
+        `(log_probabilities, tokens)`, both `(rows, k)`. The first are as exact as the logits, and in double precision,
+        in which the search adds them up.
     """
     log_probabilities, tokens = [], []
     for some in x.split(ROWS_AT_ONCE):

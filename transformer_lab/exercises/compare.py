@@ -195,20 +195,21 @@ def wrong_places(expected: Tensor, received: Tensor, tolerance: float) -> Tensor
 
 def to_double(numbers: Tensor | np.ndarray) -> Tensor:
     """The same numbers as a float64 tensor."""
-    if isinstance(numbers, np.ndarray):
-        numbers = torch.from_numpy(np.ascontiguousarray(numbers))
+    if isinstance(numbers, np.ndarray):  # in any byte order, and of types that torch does not have
+        numbers = torch.from_numpy(np.array(numbers.real, np.float64))
     return (numbers.real if numbers.is_complex() else numbers).double()
 
 
 def dtype_name(numbers: Tensor | np.ndarray) -> str:
-    return str(numbers.dtype).removeprefix("torch.")
+    return numbers.dtype.name if isinstance(numbers, np.ndarray) else str(numbers.dtype).removeprefix("torch.")
 
 
 def kind_of_dtype(name: str) -> str:
-    for kind, starts in {"whole numbers": ("int", "uint"), "bool": ("bool",), "complex": ("complex",)}.items():
+    kinds = {"whole numbers": ("int", "uint"), "real numbers": ("float", "bfloat"), "bool": ("bool",)}
+    for kind, starts in kinds.items():
         if name.startswith(starts):
             return kind
-    return "real numbers"
+    return "complex" if name.startswith("complex") else "no numbers"
 
 
 def described(value: Any) -> str:

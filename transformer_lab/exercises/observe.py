@@ -158,10 +158,8 @@ def same_data(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor):
         if not isinstance(other, Tensor) or one.shape != other.shape or one.dtype != other.dtype:
             return False
-        return one.device == other.device and torch.equal(
-            one.detach().nan_to_num(0.5) if one.is_floating_point() else one,
-            other.detach().nan_to_num(0.5) if other.is_floating_point() else other,
-        )
+        same = one.device == other.device and (one == other) | (one.isnan() & other.isnan())
+        return bool(same.all() if isinstance(same, Tensor) else same)
     if isinstance(one, np.ndarray):
         return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True)
     if isinstance(one, dict):
@@ -172,6 +170,7 @@ def same_data(one: Any, other: Any) -> bool:
 
 
 MOST_ITEMS = 10_000
+NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has as well: neither text nor dates nor `longdouble`
 
 
 def as_data(value: Any, depth: int = 0) -> Any:
@@ -182,11 +181,19 @@ def as_data(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Tensor):
         if value.device.type != "cpu":
             return Foreign(f"a tensor on the device `{value.device.type}`")
+        if value.is_nested or value.is_quantized or value.layout != torch.strided:
+            return Foreign(f"a tensor of another kind ({'nested' if value.is_nested else value.layout})")
         return value.detach().clone().as_subclass(Tensor)
     if isinstance(value, np.ndarray):
-        return Foreign("an array of Python objects") if value.dtype == object else np.array(value)
+        if value.dtype == object:
+            return Foreign("an array of Python objects")
+        if value.dtype.char not in NUMBERS:
+            return Foreign(f"an array of `{value.dtype.name}`")
+        return np.array(value, value.dtype.newbyteorder("="))
     if isinstance(value, np.generic):
         return value.item()
+    if type(value) is int and abs(value) > sys.float_info.max:
+        return Foreign("an enormous number")  # cannot be compared with a `float`
     if value is None or type(value) in (bool, int, float, str):
         return value
     if depth < 8 and isinstance(value, Mapping):

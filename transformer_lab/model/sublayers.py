@@ -18,7 +18,7 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`(..., d_model)` to the same shape."""
         centred = x - x.mean(dim=-1, keepdim=True)
-        variance = centred.square().mean(dim=-1, keepdim=True)  # the same as `x.var`, which is slow on a CPU
+        variance = centred.square().mean(dim=-1, keepdim=True)  # `x.var(correction=0)` is slow on a CPU
         return self.gain * centred / torch.sqrt(variance + self.eps) + self.bias
 
 

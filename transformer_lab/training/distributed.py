@@ -67,11 +67,14 @@ def join_processes(device: torch.device) -> Processes:
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """The device of that name; without one, this process's GPU where there is one, else the processor."""
-    if name is not None:
-        return torch.device(name)
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
+    """The device of that name; without one, a GPU where there is one, else the processor.
+
+    Of several GPUs it is this process's own, unless the name has a number: `cuda:1`.
+    """
+    device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type != "cuda" or not torch.cuda.is_available():
         return device
-    return torch.device("cpu")
+    if device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    return device

@@ -18,10 +18,10 @@ from transformer_lab.training.loss import shift_target
 
 
 class ByteDropout(nn.Dropout):
-    """Dropout that decides by one random byte for each number: `p` is rounded to a multiple of 1/256."""
+    """Dropout that decides by one random byte for each number: `p` is rounded to a multiple of 1/256 below 1."""
 
     def forward(self, x: Tensor) -> Tensor:
-        dropped_of_256 = round(self.p * 256)
+        dropped_of_256 = min(255, round(self.p * 256))
         if not self.training or dropped_of_256 == 0:
             return x
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)

@@ -100,7 +100,10 @@ def installed(name: str) -> str | None:
 
 def commit() -> str | None:
     """The commit of the source tree that runs, with `-dirty` if it was changed since; None outside of a repository."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():  # installed, perhaps inside of somebody else's repository
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):

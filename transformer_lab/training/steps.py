@@ -155,10 +155,11 @@ def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
     adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}
     if preset.optimizer == "adam":
         return torch.optim.AdamW(parameters, **adam)
-    rows_of_tokens = (model.config.source_vocab, model.config.target_vocab)
+    by_token = (model.source_embedding, model.target_embedding, model.output)
+    of_tokens = {id(parameter) for part in by_token for parameter in part.parameters()}
     matrices, others = [], []
     for parameter in parameters:
-        between = parameter.ndim == 2 and len(parameter) not in rows_of_tokens
+        between = parameter.ndim == 2 and id(parameter) not in of_tokens
         (matrices if between else others).append(parameter)
     return Muon(matrices, others, precision=computing_precision(preset, parameters[0].device), **adam)
 
