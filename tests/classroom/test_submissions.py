@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import re
 import stat
 import struct
+import tracemalloc
 import unicodedata
 import zipfile
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.classroom import submissions
-from transformer_lab.classroom.submissions import LONGEST_NAME, MEBIBYTE, collect, printable
+from transformer_lab.classroom.submissions import LONGEST_NAME, MEBIBYTE, Submission, collect, printable
 from transformer_lab.errors import InputError
 
 NOTEBOOK = json.dumps(
@@ -46,6 +48,16 @@ def found(*paths: Path) -> dict[str, list[str]]:
         assert submission.student.isprintable()
         result.setdefault(submission.student, []).append(submission.problem or "ok")
     return result
+
+
+def with_memory(path: Path) -> tuple[list[Submission], int]:
+    """What is collected, and how many bytes were held at once."""
+    submissions._notebook_pattern()  # imports what it needs, once
+    tracemalloc.start()
+    try:
+        return collect([path]), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 # --- whose is it? ----------------------------------------------------------------------------------------------------
@@ -151,10 +163,54 @@ def test_canvas_zip(tmp_path):
     ],
 )
 def test_a_zip_of_ones_own(tmp_path, names):
-    """With one folder around everything, as file managers make them, and without."""
+    """With one folder around everything, as file managers make them, and without. In a folder it is one student's."""
     (tmp_path / "all.zip").write_bytes(zipped(dict.fromkeys(names, NOTEBOOK)))
     assert found(tmp_path / "all.zip") == {"ada": ["ok"], "ben": ["ok"]}
-    assert found(tmp_path) == {"ada": ["ok"], "ben": ["ok"]}  # a zip in a folder
+    assert found(tmp_path) == {"all": ["ok"], "all (2)": ["ok"]}
+
+
+@pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
+@pytest.mark.parametrize("kept", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
+def test_nobody_hands_in_under_the_name_of_another(tmp_path, inner, kept):
+    """In a folder, a zip was read as a class's: its folders became students, and Zoe herself `zoe (2)`."""
+    hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
+    content = zipped({inner: zipped({"03_masks.ipynb": his}) if inner.endswith(".zip") else his, "own.ipynb": OTHER})
+    write(tmp_path, {"zoe/03_masks.ipynb": hers, kept: content})
+    submissions = collect([tmp_path])
+    assert [one.content for one in submissions if one.student == "zoe"] == [hers]
+    assert {one.student for one in submissions} == {"mallory", "zoe"}
+
+
+def test_a_zip_in_a_folder_is_named_as_a_notebook_would_be(tmp_path):
+    """Whoever hands in a zip has the same name as with the notebook itself."""
+    names = {
+        "ada.zip": "ada",
+        "ben 03_masks (1).zip": "ben",
+        "wucy_14_348_work.zip": "wucy (14)",
+        "Dee Roe_15_assignsubmission_file_work.zip": "Dee Roe (15)",
+        "03_masks.zip": "handed_in",
+    }
+    write(tmp_path / "handed_in", dict.fromkeys(names, zipped({"zoe/03_masks.ipynb": NOTEBOOK})))
+    write(tmp_path / "handed_in", {"eve.zip": zipped({"essay.pdf": b"%PDF"}), "fay_16_349_essay.docx": b"PK"})
+    nothing = ["there is no notebook (.ipynb) in it"]
+    expected = {student: ["ok"] for student in names.values()} | {"eve": nothing, "fay (16)": nothing}
+    assert found(tmp_path / "handed_in") == expected
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["Ada_12_assignsubmission_file_/03_masks.ipynb", "Ben_13_assignsubmission_file_/03_masks.ipynb"],
+        ["Ada_12_assignsubmission_file_03_masks.ipynb", "Ben_13_assignsubmission_onlinetext_onlinetext.html"],
+        ["lovelaceada_12_345_03_masks.ipynb", "unalben_LATE_13_347_03_masks-1.ipynb"],
+    ],
+)
+def test_the_zip_of_a_course_system_in_a_folder(tmp_path, names):
+    """It would be graded as one student's. It is told, and not as an error: a student could make such a zip."""
+    write(tmp_path, {"all.zip": zipped(dict.fromkeys(names, NOTEBOOK)), "zoe/03_masks.ipynb": NOTEBOOK})
+    problem = "it looks like the zip of a whole class: give the path of the zip itself, not of its folder"
+    assert found(tmp_path) == {"all": [problem], "zoe": ["ok"]}
+    assert len(found(tmp_path / "all.zip")) == 2
 
 
 def test_two_versions_of_one_notebook(tmp_path):
@@ -183,6 +239,32 @@ def test_the_order_and_the_names_do_not_depend_on_the_order_of_the_arguments(tmp
     write(tmp_path, {f"{folder}/{name}_03_masks.ipynb": NOTEBOOK for folder in "xyz" for name in ("ada", "ADA", "ben")})
     folders = [tmp_path / folder for folder in "xyz"]
     assert collect(folders) == collect(folders[::-1])
+
+
+def test_the_names_do_not_depend_on_the_order_of_zips_or_on_how_a_path_is_written(tmp_path, monkeypatch):
+    """Two zips of one name looked the same, and `--resume` gives whole paths where the first run had short ones."""
+    given = [Path("b/c/all.zip"), Path("b/all.zip"), Path("../a/all.zip")]
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    for number, path in enumerate(given):
+        write(path.parent, {path.name: zipped({"ada/03_masks.ipynb": NOTEBOOK.replace(b"1", b"%d" % number)})})
+
+    def names(paths: list[Path]) -> list[tuple[str, bytes]]:
+        return [(one.student, one.content) for one in collect(paths)]
+
+    assert [student for student, _ in names(given)] == ["ada", "ada (2)", "ada (3)"]
+    assert names(given) == names(given[::-1]) == names([Path(os.path.abspath(path)) for path in given[::-1]])
+
+
+def test_a_folder_comes_before_a_file_of_the_same_name(tmp_path):
+    """A folder is named by the instructor or the course system, a file sometimes by its student."""
+    write(
+        tmp_path,
+        {"zoe/03_masks.ipynb": NOTEBOOK, "zoe.ipynb": b"{}" + NOTEBOOK, "zoe.zip": zipped({"x.ipynb": NOTEBOOK})},
+    )
+    (zoe, *others) = collect([tmp_path])
+    assert (zoe.student, zoe.path) == ("zoe", str(tmp_path / "zoe" / "03_masks.ipynb"))
+    assert [one.student for one in others] == ["zoe (2)", "zoe (3)"]
 
 
 NAMES = {
@@ -266,8 +348,7 @@ def test_what_is_no_ordinary_file(tmp_path):
     result = found(handed_in)
     assert result.pop("ada") == ["it is a folder, not a file"]
     assert result.pop("ben") == ["it is no ordinary file"]
-    (problem,) = result.pop("pipe")
-    assert "zip" in problem
+    assert result.pop("pipe") == ["it is no ordinary file"]
     assert not result
 
 
@@ -380,9 +461,116 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
     assert found(tmp_path / "handed_in") == {"ada": ["the zip has more than 1,000 entries"], "ben": ["ok"]}
 
 
-def test_one_student_cannot_hand_in_a_thousand_files(tmp_path):
-    write(tmp_path, {f"ada/{n}.ipynb": NOTEBOOK for n in range(105)} | {"ben/03_masks.ipynb": NOTEBOOK})
-    assert len(collect([tmp_path])) == submissions.MOST_FILES_OF_A_STUDENT + 1
+THOUSAND = {f"{n:03}.ipynb": NOTEBOOK for n in range(1_000)}
+
+
+def all_in_one(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {"ada/all.zip": zipped(files)}
+
+
+def in_zips(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"ada/{name}.zip": zipped({"03_masks.ipynb": content}) for name, content in files.items()}
+
+
+def in_a_folder(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"ada/{name}": content for name, content in files.items()}
+
+
+def named_by_canvas(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"ada_12_{n}_{name}": content for n, (name, content) in enumerate(files.items())}
+
+
+@pytest.fixture
+def read(monkeypatch) -> list[int]:
+    """How many bytes were read of each file, packed or not, and not of an archive's own list."""
+    sizes: list[int] = []
+    original = submissions._read
+
+    class Counted:
+        def __init__(self, file) -> None:
+            self.file = file
+
+        def read(self, size: int) -> bytes:
+            content = self.file.read(size)
+            sizes.append(len(content))
+            return content
+
+    monkeypatch.setattr(submissions, "_read", lambda file, *rest, **more: original(Counted(file), *rest, **more))
+    return sizes
+
+
+@pytest.mark.parametrize("hand_in", [all_in_one, in_zips, in_a_folder, named_by_canvas])
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_student_cannot_hand_in_a_thousand_files(tmp_path, read, hand_in, packed):
+    """Nothing is read of what is not taken, and the student is told."""
+    files = hand_in(THOUSAND) | {"ben/03_masks.ipynb": NOTEBOOK}
+    if packed:
+        (tmp_path / "class.zip").write_bytes(zipped(files))
+    else:
+        write(tmp_path, files)
+    results = collect([tmp_path / "class.zip" if packed else tmp_path])
+    (ben,) = (one for one in results if one.student == "ben")
+    assert ben.content == NOTEBOOK
+    (told,) = (one for one in results if one.problem)
+    assert told.student.startswith("ada")
+    assert told.problem == "it comes after 100 files of the same student, and no more are read: hand in fewer"
+    assert len(read) == submissions.MOST_FILES_OF_A_STUDENT + 1
+    zips = {all_in_one: 1, in_zips: 50}.get(hand_in, 0)
+    assert len(results) == len(read) - zips + 1
+
+
+@pytest.mark.parametrize("hand_in", [all_in_one, in_zips, in_a_folder, named_by_canvas])
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_one_student_hands_in_is_limited(tmp_path, monkeypatch, read, hand_in, packed):
+    """A file by itself may be as large as any. What is above the limit is reported, what still fits is graded."""
+    monkeypatch.setattr(submissions, "MOST_BYTES_READ_OF_A_STUDENT", 5 * MEBIBYTE // 2)
+    monkeypatch.setattr(submissions, "MOST_BYTES_KEPT_OF_A_STUDENT", MEBIBYTE)
+    large = NOTEBOOK + b" " * 700_000
+    files = hand_in({"a.ipynb": large, "b.ipynb": large, "c.ipynb": NOTEBOOK, "d.ipynb": large, "e.ipynb": large})
+    files |= {"ben/03_masks.ipynb": large, "cy/03_masks.ipynb": large}
+    if packed:
+        (tmp_path / "class.zip").write_bytes(zipped(files))
+    else:
+        write(tmp_path, files)
+    results = collect([tmp_path / "class.zip" if packed else tmp_path])
+    of_ada = [one for one in results if one.student.startswith("ada")]
+    kept = "with it, the notebooks of this student would have more than 1 MiB: clear the outputs and hand in fewer"
+    whole = "with it, the files of this student would have more than 2.5 MiB: clear the outputs and hand in fewer"
+    assert [one.problem for one in of_ada] == ["", kept, "", kept, whole]
+    assert sorted((one.student, one.problem) for one in results if one not in of_ada) == [("ben", ""), ("cy", "")]
+    assert sum(read) < 5 * MEBIBYTE // 2 + 2 * len(large)
+
+
+def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
+    """A hundred zips of a hundred notebooks of a megabyte are a zip of ten kilobytes."""
+    notebook = json.dumps({"cells": [{"cell_type": "code", "source": "#" * 1_300_000}]}).encode()
+    inner = zipped({"03_masks.ipynb": notebook})
+    bomb = zipped({f"{n}.zip": zipped({f"{m}.ipynb": notebook for m in range(20)}) for n in range(6)})
+    flat = zipped({f"{n}.ipynb": notebook for n in range(90)})
+    write(tmp_path, {"ada/all.zip": bomb, "ben/all.zip": inner, "cy/all.zip": flat})
+    results, peak = with_memory(tmp_path)
+    # what is kept of one student, and a notebook that is being read
+    assert peak < submissions.MOST_BYTES_KEPT_OF_A_STUDENT + 16 * MEBIBYTE
+    assert {one.student: one.problem for one in results if not one.student.startswith("cy")} == {
+        "ada": "there is no notebook (.ipynb) in it",
+        "ben": "",
+    }
+    (problem,) = {one.problem for one in results if one.problem and one.student.startswith("cy")}
+    assert "more than 32 MiB" in problem
+
+
+def test_names_that_are_very_long(tmp_path):
+    """A name in a zip has up to 64 KiB. Looking for ` (2)` at the end of each would take hours."""
+    names = [f"{n}{' ' * 60_000}x.ipynb" for n in range(90)]
+    write(tmp_path, {"ada/all.zip": zipped(dict.fromkeys(names, NOTEBOOK)), "ben.zip": zipped({"x.ipynb": NOTEBOOK})})
+    assert sum(one.content == NOTEBOOK for one in collect([tmp_path])) == 91
+
+
+def test_a_hundred_pictures_beside_a_notebook(tmp_path):
+    """Only notebooks count: the first hundred entries of a zip were looked at, whatever they were."""
+    files = {f"a{n}.png": b"" for n in range(150)} | {"z.ipynb": NOTEBOOK}
+    write(tmp_path, {"ada/all.zip": zipped(files)})
+    assert found(tmp_path) == {"ada": ["ok"]}
 
 
 # --- zips that lie ---------------------------------------------------------------------------------------------------
@@ -446,6 +634,36 @@ def test_a_damaged_entry_is_reported_and_the_others_read(tmp_path, place):
     assert "zip" in result["ada"][0] or "password" in result["ada"][0]
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_entry_that_would_unpack_all_at_once(tmp_path, method):
+    """Python gives the size of a piece to zlib alone: a kilobyte of bzip2 becomes a gigabyte before it is counted."""
+    info = zipfile.ZipInfo("03_masks.ipynb")
+    info.compress_type = method
+    bomb = bytearray(zipped([(info, b"0" * 32 * MEBIBYTE)]))
+    place = bomb.rindex(b"PK\x01\x02")
+    bomb[place + 24 : place + 28] = struct.pack("<I", 1_000)  # the size it claims
+    write(tmp_path, {"ada/all.zip": bytes(bomb), "ben/03_masks.ipynb": NOTEBOOK})
+    results, peak = with_memory(tmp_path)
+    problem = "it is packed as few programs do it (bzip2, LZMA): make the zip anew with the program of the system"
+    assert [(one.student, one.problem) for one in results] == [("ada", problem), ("ben", "")]
+    assert peak < 8 * MEBIBYTE
+
+
+def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch, read):
+    """Damage shows after everything was unpacked, which can be done a hundred times."""
+    monkeypatch.setattr(submissions, "MOST_BYTES_READ_OF_A_STUDENT", 4 * MEBIBYTE)
+    files = {f"{n:02}.ipynb": b"0" * MEBIBYTE for n in range(20)}
+    content = bytearray(zipped(files))
+    for match in re.finditer(b"PK\x01\x02", bytes(content)):
+        content[match.start() + 16 : match.start() + 20] = b"\0\0\0\0"  # the checksum
+    write(tmp_path, {"ada/all.zip": bytes(content), "ben/03_masks.ipynb": NOTEBOOK})
+    result = found(tmp_path)
+    assert result.pop("ben") == ["ok"]
+    (problems,) = result.values()
+    assert ["damaged" in problem for problem in problems] == [True] * 3 + [False] * 17
+    assert "with it, the files of this student would have more than 4 MiB" in problems[-1]
+
+
 @pytest.mark.parametrize("size", [*range(0, 120, 7), *range(120, 800, 61)])
 def test_a_zip_that_is_not_whole(tmp_path, size):
     """An upload that broke off; wherever it did, nothing else is affected."""
@@ -461,8 +679,11 @@ def test_zips_within_zips(tmp_path):
     inner = zipped({"03_masks.ipynb": NOTEBOOK})
     for _ in range(5):
         inner = zipped({"more.zip": inner})
-    (tmp_path / "all.zip").write_bytes(zipped({"ada/x.zip": inner, "ben/03_masks.ipynb": NOTEBOOK}))
-    assert found(tmp_path / "all.zip") == {"ada": ["there is no notebook (.ipynb) in it"], "ben": ["ok"]}
+        files = {"ada/x.zip": inner, "ben/03_masks.ipynb": NOTEBOOK, "cy/x.zip": zipped({"03_masks.ipynb": NOTEBOOK})}
+        (tmp_path / "all.zip").write_bytes(zipped(files))
+        expected = {"ada": ["there is no notebook (.ipynb) in it"], "ben": ["ok"], "cy": ["ok"]}
+        assert found(tmp_path / "all.zip") == expected
+        assert found(write(tmp_path / "unpacked: all", files)) == expected
 
 
 def test_nothing_is_changed(tmp_path):

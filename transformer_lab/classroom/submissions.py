@@ -11,10 +11,11 @@ import stat
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -27,9 +28,15 @@ MOST_BYTES_KEPT_AS_THEY_ARE = MEBIBYTE  # of a larger one the outputs are left o
 MOST_JSON_VALUES = 2_000_000  # an empty list takes two bytes of a file, and sixty in memory
 MOST_ENTRIES = 100_000  # of the zip of a whole class
 MOST_ENTRIES_OF_A_STUDENT = 1_000
-MOST_FILES_OF_A_STUDENT = 100
+MOST_FILES_OF_A_STUDENT = 100  # zips among them
+MOST_BYTES_READ_OF_A_STUDENT = 4 * MOST_BYTES
+MOST_BYTES_KEPT_OF_A_STUDENT = 32 * MEBIBYTE  # every notebook of the course, as large as is kept as it is
 LONGEST_NAME = 100
 NO_NOTEBOOK = "there is no notebook (.ipynb) in it"
+OF_A_CLASS = "it looks like the zip of a whole class: give the path of the zip itself, not of its folder"
+TOO_MANY_FILES = (
+    f"it comes after {MOST_FILES_OF_A_STUDENT} files of the same student, and no more are read: hand in fewer"
+)
 
 
 @dataclass(frozen=True)
@@ -53,86 +60,101 @@ class _Found:
     file_name: str = ""
 
 
+class _Allowance:
+    """How many files and bytes of one student are still read and kept: ten kilobytes of a zip may be a gigabyte."""
+
+    def __init__(self) -> None:
+        self.files = MOST_FILES_OF_A_STUDENT
+        self.read = MOST_BYTES_READ_OF_A_STUDENT
+        self.kept = MOST_BYTES_KEPT_OF_A_STUDENT
+
+
 def collect(paths: Sequence[Path | str]) -> list[Submission]:
     """All submissions in files, folders and zips, in an order that does not depend on the machine.
 
-    A folder holds `<student>/.../<notebook>.ipynb`, or notebooks whose file names name the student, or zips. A file
-    that cannot be graded is among them, with its problem.
+    A folder or a zip among the paths is a class's: it holds `<student>/.../<notebook>.ipynb`, or files whose names name
+    the student. A zip that lies in one is a student's, and what it holds as well, under whatever names. A file that
+    cannot be graded is among the submissions, with its problem.
 
     Raises:
-        InputError: A path does not exist, or a zip that was named cannot be opened.
+        InputError: A path does not exist, or a zip among the paths cannot be opened.
     """
     found: list[_Found] = []
-    for path in map(Path, paths):
-        try:
-            mode = path.lstat().st_mode
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(f"{printable(str(path), 300)}: {reason}: give files, folders or zips") from None
-        if stat.S_ISDIR(mode):
-            found += _in_folder(path)
-        elif path.suffix.lower() == ".zip" and stat.S_ISREG(mode):
-            found += _in_zip_of_class(path)
-        else:
-            named, _ = _student_of_file(path.name)
-            content, problem = _read_file(path)
-            found.append(_Found(named or path.absolute().parent.name, str(path), content, problem, path.name))
+    for path in sorted(map(Path, paths), key=os.path.abspath):
+        found += sorted(_in_path(path), key=lambda one: Path(one.path).parts)  # `zoe/` comes before `zoe.zip`
     return _named(found)
+
+
+def _in_path(path: Path) -> Iterator[_Found]:
+    try:
+        mode = path.lstat().st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{printable(str(path), 300)}: {reason}: give files, folders or zips") from None
+    if stat.S_ISDIR(mode):
+        yield from _in_folder(path)
+    elif _is_zip(path.name) and stat.S_ISREG(mode):
+        yield from _in_zip_of_class(path)
+    else:
+        content, problem = _read_file(path, _Allowance())
+        yield _Found(_key_of([path.name]) or path.absolute().parent.name, str(path), content, problem, path.name)
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
 def _in_folder(folder: Path) -> Iterator[_Found]:
-    for entry in _entries(folder):
-        path = folder / entry.name
-        if entry.is_symlink():
-            yield _Found(entry.name, str(path), problem="it is a link, and links are not followed")
-        elif entry.is_dir(follow_symlinks=False):
-            key = _key_of([entry.name, ""])
-            yield from _one_or_a_problem(key, str(path), list(_in_students_folder(key, path)))
-        elif _is_zip(entry.name):
-            named, from_course_system = _student_of_file(entry.name)
-            if from_course_system and entry.is_file(follow_symlinks=False):
-                content, problem = _read_file(path)
-                yield from _in_zip_of_student(named, str(path), content, problem)
-            else:
-                yield from _in_zip_of_class(path, report_problems=True)
-        elif _is_notebook(entry.name):
-            named, _ = _student_of_file(entry.name)
-            content, problem = _read_file(path)
-            yield _Found(named or folder.absolute().name, str(path), content, problem, entry.name)
-        elif (student := _student_of_file(entry.name))[1]:
-            yield _Found(student[0], str(path), problem="it is no notebook (.ipynb)")
+    of_key: dict[str, list[Path]] = {}
+    for path in _entries(folder):
+        if os.path.islink(path):
+            key = path.name
+        else:
+            key = _key_of([path.name, ""] if os.path.isdir(path) else [path.name]) or folder.absolute().name
+        of_key.setdefault(key, []).append(path)
+    for key, some in sorted(of_key.items()):
+        allowance = _Allowance()
+        found = _first(one for path in some for one in _of_student(key, path, allowance))
+        if not found and any(os.path.isdir(path) or _is_handed_in(path.name) for path in some):
+            yield _Found(key, str(some[0]), problem=NO_NOTEBOOK)
+        yield from found
 
 
-def _in_students_folder(key: str, folder: Path, depth: int = 0) -> Iterator[_Found]:
-    for entry in _entries(folder):
-        path = folder / entry.name
-        if entry.is_symlink():
-            yield _Found(key, str(path), problem="it is a link, and links are not followed")
-        elif entry.is_dir(follow_symlinks=False):
-            if _is_notebook(entry.name):
-                yield _Found(key, str(path), problem="it is a folder, not a file", file_name=entry.name)
-            elif depth < 8:
-                yield from _in_students_folder(key, path, depth + 1)
-        elif _is_notebook(entry.name):
-            content, problem = _read_file(path)
-            yield _Found(key, str(path), content, problem, entry.name)
-        elif _is_zip(entry.name):
-            content, problem = _read_file(path)
-            yield from _in_zip_of_student(key, str(path), content, problem)
+def _of_student(key: str, path: Path, allowance: _Allowance, depth: int = 0) -> Iterator[_Found]:
+    """The notebooks in a file or folder that a student handed in."""
+    if os.path.islink(path):
+        yield _Found(key, str(path), problem="it is a link, and links are not followed")
+    elif os.path.isdir(path):
+        if depth and _is_notebook(path.name):
+            yield _Found(key, str(path), problem="it is a folder, not a file", file_name=path.name)
+        elif depth <= 8:
+            for inner in _entries(path):
+                yield from _of_student(key, inner, allowance, depth + 1)
+    elif _is_notebook(path.name):
+        content, problem = _read_file(path, allowance)
+        yield _Found(key, str(path), content, problem, path.name)
+    elif _is_zip(path.name):
+        content, problem = _read_file(path, allowance)
+        yield from _in_zip_of_student(key, str(path), content, problem, allowance)
 
 
-def _one_or_a_problem(key: str, path: str, found: list[_Found]) -> list[_Found]:
-    """What a student handed in, or that there is no notebook in it."""
-    return found[:MOST_FILES_OF_A_STUDENT] or [_Found(key, path, problem=NO_NOTEBOOK)]
+def _first(found: Iterable[_Found]) -> list[_Found]:
+    """As many as are taken of one student, up to one that says that there are more; others are not looked for."""
+    some: list[_Found] = []
+    for one in islice(found, MOST_FILES_OF_A_STUDENT + 1):
+        some.append(one)
+        if one.problem == TOO_MANY_FILES:
+            break
+    return some
 
 
-def _entries(folder: Path) -> list[os.DirEntry]:
+def _is_handed_in(name: str) -> bool:
+    """Whether a file is somebody's even if there is no notebook in it."""
+    return _is_zip(name) or bool(_student_by_system(name))
+
+
+def _entries(folder: Path) -> list[Path]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted((entry for entry in entries if not _is_litter(entry.name)), key=lambda entry: entry.name)
+        return [folder / name for name in sorted(os.listdir(folder)) if not _is_litter(name)]
     except OSError:
         return []
 
@@ -150,7 +172,7 @@ def _is_zip(name: str) -> bool:
     return name.lower().endswith(".zip")
 
 
-def _read_file(path: Path) -> tuple[bytes, str]:
+def _read_file(path: Path, allowance: _Allowance) -> tuple[bytes, str]:
     """`(content, problem)`; of a link, a device or a pipe nothing is read."""
     try:
         # a pipe without a writer would wait for ever
@@ -160,22 +182,40 @@ def _read_file(path: Path) -> tuple[bytes, str]:
             return b"", "it is a link, and links are not followed"
         return b"", f"it cannot be read ({error.strerror})"
     with open(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             return b"", "it is a folder, not a file"
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(status.st_mode):
             return b"", "it is no ordinary file"
-        return _read(file, zipped=_is_zip(path.name))
+        try:
+            return _read(file, status.st_size, allowance, zipped=_is_zip(path.name))
+        except OSError as error:
+            return b"", f"it cannot be read ({error.strerror})"
 
 
-def _read(file: BinaryIO | Any, zipped: bool = False) -> tuple[bytes, str]:
-    try:
-        content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        return b"", f"it cannot be read ({error.strerror})"
-    if len(content) > MOST_BYTES:
+def _read(file: BinaryIO | Any, size: int, allowance: _Allowance, zipped: bool) -> tuple[bytes, str]:
+    """`(content, problem)`; no more is read than `size`, which is a claim, and than the student has left."""
+    if not allowance.files:
+        return b"", TOO_MANY_FILES
+    allowance.files -= 1
+    if size > MOST_BYTES:
         return b"", f"it has more than {MOST_BYTES // MEBIBYTE} MiB: clear the outputs and hand it in again"
-    return (content, "") if zipped else without_outputs(content)
+    if size > allowance.read:
+        return b"", _too_much("files", MOST_BYTES_READ_OF_A_STUDENT)
+    allowance.read -= size
+    content = file.read(size)
+    if zipped:
+        return content, ""
+    content, problem = without_outputs(content)
+    if len(content) > allowance.kept:
+        return b"", _too_much("notebooks", MOST_BYTES_KEPT_OF_A_STUDENT)
+    allowance.kept -= len(content)
+    return content, problem
+
+
+def _too_much(what: str, most: int) -> str:
+    having = f"the {what} of this student would have more than {most / MEBIBYTE:g} MiB"
+    return f"with it, {having}: clear the outputs and hand in fewer"
 
 
 def without_outputs(content: bytes) -> tuple[bytes, str]:
@@ -237,7 +277,7 @@ def cells_of(notebook: dict[str, Any]) -> list[Any]:
 # --- zips ------------------------------------------------------------------------------------------------------------
 
 
-def _in_zip_of_class(path: Path, report_problems: bool = False) -> Iterator[_Found]:
+def _in_zip_of_class(path: Path) -> Iterator[_Found]:
     """What lies in the zip of a course system: `<student>/<file>`, or files whose names name the student."""
     try:
         # no link, no pipe; the same flags as for a file
@@ -250,9 +290,7 @@ def _in_zip_of_class(path: Path, report_problems: bool = False) -> Iterator[_Fou
                 return
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         problem = f"it cannot be read as a zip ({getattr(error, 'strerror', None) or error})"
-    if not report_problems:
-        raise InputError(f"{printable(str(path), 300)}: {problem}")
-    yield _Found(_student_of_file(path.name)[0] or path.stem, str(path), problem=problem)
+    raise InputError(f"{printable(str(path), 300)}: {problem}")
 
 
 def _too_many_entries(file: BinaryIO) -> str | None:
@@ -278,10 +316,11 @@ def _in_archive(archive: zipfile.ZipFile, name: str) -> Iterator[_Found]:
     for entry, parts in zip(entries, all_parts, strict=True):
         of_key.setdefault(_key_of(parts[skipped:]) or Path(name).stem, []).append(entry)
     for key, some in sorted(of_key.items()):
-        found = [one for entry in some for one in _in_entry(archive, entry, key, name)]
-        in_folder = any(len(_parts(entry.filename)) > 1 for entry in some)
-        if found or in_folder or _student_of_file(some[0].filename)[1]:
-            yield from _one_or_a_problem(key, f"{name}: {some[0].filename}", found)
+        allowance = _Allowance()
+        found = _first(one for entry in some for one in _in_entry(archive, entry, key, name, allowance))
+        if not found and any(len(_parts(entry.filename)) > 1 or _is_handed_in(entry.filename) for entry in some):
+            yield _Found(key, f"{name}: {some[0].filename}", problem=NO_NOTEBOOK)
+        yield from found
 
 
 def _has_one_folder_around(all_parts: list[list[str]]) -> bool:
@@ -314,7 +353,9 @@ def _parts(name: str) -> list[str]:
     return [part for part in PurePosixPath(name.replace("\\", "/")).parts if part not in ("/", "..", ".", "//")]
 
 
-def _in_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, key: str, where: str) -> Iterator[_Found]:
+def _in_entry(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, key: str, where: str, allowance: _Allowance
+) -> Iterator[_Found]:
     path, file_name = f"{where}: {entry.filename}", (_parts(entry.filename) or [""])[-1]
     if stat.S_ISLNK(entry.external_attr >> 16):
         yield _Found(key, path, problem="it is a link, and links are not followed", file_name=file_name)
@@ -322,39 +363,49 @@ def _in_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, key: str, where:
         if PurePosixPath(entry.filename.replace("\\", "/")).is_absolute() or ".." in re.split(r"[/\\]", entry.filename):
             yield _Found(key, path, problem="its name points out of the zip", file_name=file_name)
         else:
-            content, problem = _read_entry(archive, entry)
+            content, problem = _read_entry(archive, entry, allowance)
             yield _Found(key, path, content, problem, file_name)
-    elif _is_zip(file_name) and ": " not in where:  # one zip inside another, and no deeper
-        content, problem = _read_entry(archive, entry, zipped=True)
-        yield from _in_zip_of_student(key, path, content, problem)
+    elif _is_zip(file_name):
+        content, problem = _read_entry(archive, entry, allowance)
+        yield from _in_zip_of_student(key, path, content, problem, allowance)
 
 
-def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, zipped: bool = False) -> tuple[bytes, str]:
-    """Reads no more than a notebook may have, whatever size the entry claims."""
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, allowance: _Allowance) -> tuple[bytes, str]:
+    """Reads no more than the entry claims to have, packed and unpacked."""
     if entry.flag_bits & 1:
         return b"", "it is locked with a password"
+    if entry.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # Python unpacks these at once, whatever is asked
+        return b"", "it is packed as few programs do it (bzip2, LZMA): make the zip anew with the program of the system"
     try:
         with archive.open(entry) as file:
-            return _read(file, zipped)
+            return _read(file, max(entry.file_size, entry.compress_size), allowance, _is_zip(entry.filename))
     except (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
         return b"", f"it is damaged in the zip ({printable(str(error), 100)})"
     except Exception as error:  # lzma's own, and whatever a damaged stream brings about
         return b"", f"it is damaged in the zip ({type(error).__name__})"
 
 
-def _in_zip_of_student(key: str, path: str, content: bytes, problem: str) -> Iterator[_Found]:
-    """The notebooks in a zip that a student handed in."""
+def _in_zip_of_student(key: str, path: str, content: bytes, problem: str, allowance: _Allowance) -> Iterator[_Found]:
+    """The notebooks in a zip that a student handed in, and in no zip within it."""
     problem = problem or _more_entries_than(content, MOST_ENTRIES_OF_A_STUDENT) or ""
-    found: list[_Found] = []
     if not problem:
         try:
             with zipfile.ZipFile(BytesIO(content)) as archive:
-                for entry in _last_of_each_name(archive)[:MOST_FILES_OF_A_STUDENT]:
-                    found += _in_entry(archive, entry, key, path)
-                problem = "" if found else NO_NOTEBOOK
+                entries = _last_of_each_name(archive)
+                problem = OF_A_CLASS if _is_of_class(entries) else ""
+                for entry in [] if problem else entries:
+                    if not _is_zip(entry.filename):
+                        yield from _in_entry(archive, entry, key, path, allowance)
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             problem = f"it cannot be read as a zip ({printable(str(error), 100)})"
-    yield from found or [_Found(key, path, problem=problem)]
+    if problem:
+        yield _Found(key, path, problem=problem)
+
+
+def _is_of_class(entries: list[zipfile.ZipInfo]) -> bool:
+    """Whether a course system named everything, for several students. A student can make such a zip as well."""
+    students = {_student_by_system((_parts(entry.filename) or [""])[0]) for entry in entries}
+    return len(students) > 1 and "" not in students
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -376,16 +427,22 @@ def _notebook_names() -> list[str]:
 
 def _student_of_file(name: str) -> tuple[str, bool]:
     """`(key, whether a course system made the name)` from a file's name; the key is "" where it names no student."""
-    if match := _MOODLE.fullmatch(name):
-        return f"{match['who']}_{match['id']}_assignsubmission_file_", True
-    notebook = _notebook_pattern()
-    match = _CANVAS.fullmatch(name)
-    if match and not notebook.match(name, match.end("id") + 1):  # "student_17_03_masks.ipynb" is not Canvas's
-        return f"{match['who']}_{match['id']}_0_", True
+    if key := _student_by_system(name):
+        return key, True
     stem = name[: name.rindex(".")] if "." in name[1:] else name
     for _ in range(3):
         stem = _COPY.sub("", stem)
-    return notebook.sub("", stem).strip(" _-."), False
+    return _notebook_pattern().sub("", stem).strip(" _-."), False
+
+
+def _student_by_system(name: str) -> str:
+    """The key from a file's name that a course system made, and "" from any other."""
+    if match := _MOODLE.fullmatch(name):
+        return f"{match['who']}_{match['id']}_assignsubmission_file_"
+    match = _CANVAS.fullmatch(name)
+    if match and not _notebook_pattern().match(name, match.end("id") + 1):  # not "student_17_03_masks.ipynb"
+        return f"{match['who']}_{match['id']}_0_"
+    return ""
 
 
 @cache
@@ -405,7 +462,7 @@ def _named(found: list[_Found]) -> list[Submission]:
         display[key] = _unique(_display_name(key), taken)
     submissions = []
     seen: set[tuple[str, str]] = set()
-    for one in sorted(found, key=lambda one: one.path):
+    for one in found:
         which = one.key, _looks_like(one)
         student = _unique(display[one.key], taken) if which in seen and not one.problem else display[one.key]
         seen.add(which)
