@@ -20,7 +20,8 @@ from rich.table import Table
 from transformer_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_lab.classroom.batch import Change
+    from transformer_lab.classroom.batch import Change, Grading, OpenGrader
+    from transformer_lab.classroom.course import Course
     from transformer_lab.data import Corpus
     from transformer_lab.decoding.translator import Translator
 
@@ -489,8 +490,12 @@ def grade(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --only: keep the changes without a question.")] = False,
     require_sandbox: Annotated[
-        bool, typer.Option("--require-sandbox", help="Refuse to run students' code outside a sandbox.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--require-sandbox/--without-sandbox",
+            help="Where there can be no sandbox: refuse, or run students' code with your rights.",
+        ),
+    ] = True,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, metavar="N", help="Submissions at once; without, one a processor.")
     ] = None,
@@ -505,15 +510,15 @@ def grade(
     \b
     Examples:
       transformer-lab grade handed_in/
-      transformer-lab grade moodle.zip --out grades --require-sandbox
+      transformer-lab grade moodle.zip --out grades
       transformer-lab grade --resume
       transformer-lab grade --only causal_mask
     """
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
     from transformer_lab.classroom.screen import as_lines, ask_about, progress_bar
 
-    open_grader = grader_for(jobs, require_sandbox, cluster)
-    with telling_what_is_kept(out, only), progress_bar() as bar:
+    open_grader = warning_without_sandbox(grader_for(jobs, require_sandbox, cluster))
+    with telling_what_is_kept(out, only, require_sandbox), progress_bar() as bar:
         if only:
 
             def approve(changes: list["Change"]) -> bool:
@@ -530,13 +535,27 @@ def grade(
             print(f"warning: {warning}", file=sys.stderr)
 
 
+def warning_without_sandbox(open_grader: "OpenGrader") -> "OpenGrader":
+    """Open graders with a warning where they have no sandbox, before they run anything."""
+
+    @contextmanager
+    def open_and_warn(seed: int, course: "Course") -> Iterator["Grading"]:
+        with open_grader(seed, course) as grader:
+            if not grader.sandboxed:
+                print("warning: there is no sandbox: students' code runs with your rights", file=sys.stderr)
+            yield grader
+
+    return open_and_warn
+
+
 @contextmanager
-def telling_what_is_kept(out: Path, only: str | None) -> Iterator[None]:
+def telling_what_is_kept(out: Path, only: str | None, require_sandbox: bool) -> Iterator[None]:
     """Say with an interruption what is kept, and which command goes on."""
     try:
         yield
     except KeyboardInterrupt:
-        command = shlex.join(["transformer-lab", "grade", "--out", str(out), "--resume"])
+        sandbox = [] if require_sandbox else ["--without-sandbox"]
+        command = shlex.join(["transformer-lab", "grade", "--out", str(out), "--resume", *sandbox])
         kept = "nothing was written" if only else f"what is graded is kept; go on with: {command}"
         raise KeyboardInterrupt(f"interrupted; {kept}") from None
 

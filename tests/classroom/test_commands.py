@@ -104,7 +104,7 @@ def test_release_of_what_there_is_not(lab, course):
 def test_grade(lab, hand_in, reader, tmp_path):
     hand_in("Ada", **ALL)
     (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
-    done = lab("grade", "handed_in", "--jobs", "3", "--require-sandbox", "--cluster", "tcp://host:8786")
+    done = lab("grade", "handed_in", "--jobs", "3", "--cluster", "tcp://host:8786")
     assert reader.asked == (3, True, "tcp://host:8786")
     assert (done.status, done.stderr) == (0, "")
     first, second, *files = done.stdout.splitlines()
@@ -133,23 +133,43 @@ def test_names_do_not_reach_the_terminal_as_commands(lab, hand_in, reader):
     assert "Eve" in outcomes[2].stdout
 
 
-def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader):
+@pytest.mark.parametrize("options", [[], ["--without-sandbox"]])
+def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
     hand_in("Ada", **ALL)
     reader.dies_after = 1
-    done = lab("grade", hand_in("Bob", **ALL), "--out", "my grades")
+    done = lab("grade", hand_in("Bob", **ALL), "--out", "my grades", *options)
     assert done.status == 130
     (line,) = done.stderr.splitlines()
     assert "what is graded is kept" in line
     reader.dies_after = None
     command = shlex.split(line.partition("go on with: ")[2])
+    assert command[5:] == options
     assert lab(*command[1:]).stdout.startswith("1 submission graded, 1 kept; 2 students")
     assert len(reader.graded) == 2
 
 
-def test_the_warning_is_on_stderr(lab, hand_in, reader):
+def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in, reader, monkeypatch, capfd):
+    """Afterwards it would come too late for the instructor's files; the result says it once more."""
+    read, printed_before = reader.read, []
+
+    def look_and_read(*given):
+        printed_before.append(capfd.readouterr().err)
+        return read(*given)
+
+    monkeypatch.setattr(reader, "read", look_and_read)
     reader.sandboxed = False
-    done = lab("grade", hand_in("Ada", **ALL))
-    assert "warning: 1 submission graded without a sandbox" in done.stderr
+    for arguments in (["handed_in"], ["--only", "causal_mask", "--yes"]):
+        hand_in("Ada", **ALL)
+        printed_before.clear()
+        done = lab("grade", *arguments, "--without-sandbox")
+        assert reader.asked == (None, False, None)
+        assert printed_before[0] == "warning: there is no sandbox: students' code runs with your rights\n"
+        assert "warning: 1 submission graded without a sandbox" in done.stderr
+        reader.overrides = {"causal_mask": "passed"}
+
+
+def test_where_there_is_a_sandbox_nothing_warns(lab, hand_in, reader):
+    assert lab("grade", hand_in("Ada", **ALL), "--without-sandbox").stderr == ""
 
 
 def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
@@ -206,13 +226,32 @@ def test_a_slip_is_one_line(lab, hand_in, reader, tmp_path, arguments, says):
     assert not (tmp_path / "grades").exists()
 
 
-def test_a_grader_that_refuses_is_one_line(lab, hand_in, monkeypatch):
-    """`--require-sandbox` where there is none: nothing is run and nothing is written as a grade."""
+@pytest.mark.parametrize("arguments", [[], ["--require-sandbox"], ["--resume"]])
+def test_without_a_sandbox_nothing_is_run(lab, hand_in, monkeypatch, tmp_path, arguments):
+    """One line says what is missing and which option grades all the same; nothing is written as a grade."""
     from transformer_lab.classroom import running
 
+    monkeypatch.setattr(running, "why_no_sandbox", lambda: "bubblewrap is not installed (sudo apt install bubblewrap)")
+    monkeypatch.setattr(running.Grader, "_start", lambda grader: pytest.fail("it starts processes"))
+    folder = hand_in("Ada", **ALL)
+    for again in ([], arguments):
+        assert lab("grade", folder, *again).complaint == (
+            "nothing was run, because there is no sandbox: bubblewrap is not installed (sudo apt install bubblewrap); "
+            "--without-sandbox runs students' code with your rights"
+        )
+    assert not (tmp_path / "grades" / "gradebook.csv").exists()
+
+
+def test_without_a_sandbox_the_option_runs_the_real_grader(lab, hand_in, monkeypatch):
+    from transformer_lab.classroom import running
+
+    def start(grader):
+        assert not grader.sandboxed
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(running, "why_no_sandbox", lambda: "bubblewrap is not installed")
-    said = lab("grade", hand_in("Ada", **ALL), "--require-sandbox").complaint
-    assert said == "submissions would run without a sandbox: bubblewrap is not installed"
+    monkeypatch.setattr(running.Grader, "_start", start)
+    assert lab("grade", hand_in("Ada", **ALL), "--without-sandbox").status == 130
 
 
 def test_help_answers_at_once(lab):

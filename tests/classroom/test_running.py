@@ -24,7 +24,8 @@ FULL = dict.fromkeys(ANSWERS, ("passed", 1.0))
 
 @pytest.fixture(scope="module")
 def grader(course):
-    with Grader(Limits(cell_seconds=5.0, submission_seconds=90.0), jobs=2, course=course) as grader:
+    limits = Limits(cell_seconds=5.0, submission_seconds=90.0)
+    with Grader(limits, jobs=2, require_sandbox=False, course=course) as grader:
         yield grader
 
 
@@ -96,7 +97,8 @@ def test_interrupts_that_are_swallowed_cost_the_cell_and_not_the_rest(grader, as
 def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
     """Each of them stays below the limit of a cell; what was scored or timed out is told."""
     slow = {name: f"{ANSWERS[name]}\nimport time; time.sleep(1.5)" for name in ANSWERS}
-    with Grader(Limits(cell_seconds=60.0, submission_seconds=3.0), jobs=1, course=course) as grader:
+    limits = Limits(cell_seconds=60.0, submission_seconds=3.0)
+    with Grader(limits, jobs=1, require_sandbox=False, course=course) as grader:
         (result,) = grader.grade([assembled("slow", **slow)])
     assert marks(result) == dict.fromkeys(ANSWERS, ("timed out", 0.0))
 
@@ -135,7 +137,7 @@ def test_nothing_is_left_even_if_the_process_behind_it_dies(course, assembled, t
     before = _digest(tmp_path)
     daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(999)"
     cells = {"causal_mask": f"{ANSWERS['causal_mask']}\n{daemon}"}
-    with Grader(jobs=1, course=course) as grader:
+    with Grader(jobs=1, require_sandbox=False, course=course) as grader:
         folders = [grader._folder]
         results = grader.grade(assembled(f"student {number}", **cells) for number in range(4))
         assert marks(next(results)) == FULL
@@ -158,11 +160,11 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def test_no_sandbox_is_refused_where_one_is_required(monkeypatch):
+def test_where_there_is_no_sandbox_it_refuses_unless_told_otherwise(monkeypatch):
     monkeypatch.setattr("transformer_lab.classroom.running.why_no_sandbox", lambda: "bubblewrap is not installed")
-    assert not Grader().sandboxed
-    with pytest.raises(InputError, match="bubblewrap is not installed"):
-        Grader(require_sandbox=True)
+    with pytest.raises(InputError, match="bubblewrap is not installed; --without-sandbox"):
+        Grader()
+    assert not Grader(require_sandbox=False).sandboxed
 
 
 def test_large_messages_in_both_directions_do_not_wait_for_each_other():

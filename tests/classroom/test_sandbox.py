@@ -1,10 +1,11 @@
 """The sandbox: what is not there, what cannot be written, and that everything in it ends."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-import textwrap
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -125,14 +126,15 @@ def test_bubblewrap_that_may_not_make_namespaces_says_so(folders, tmp_path, monk
         Sandbox(*folders)
 
 
-AS_NOBODY = """
-import ctypes, json, os, resource, sys
+ENTERED = """
+import ctypes, json, os, resource, sys  # all that is needed inside, where nobody may read our Python
 from pathlib import Path
 from transformer_lab.classroom import sandbox, zygote
-os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-sys.prefix = sys.base_prefix = "/usr"  # ours may lie where nobody may read
+package, sockets, as_nobody = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "nobody"
+if as_nobody:
+    os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+    sys.prefix = sys.base_prefix = "/usr"  # ours may lie where nobody may read
 os.umask(0o077)
-package, sockets = Path(sys.argv[1]), Path(sys.argv[2])
 made = sandbox.Sandbox(package, sockets)
 reading, writing = os.pipe()
 if os.fork() == 0:
@@ -140,11 +142,22 @@ if os.fork() == 0:
     zygote._enter(namespaces)
     kernel = os.fork()
     if kernel == 0:
-        zygote._give_up_rights({"file_bytes": 10**6, "cpu_seconds": 10, "memory": 2**30, "files": 50, "uid": None,
-            "own_count": sandbox.own_count_of_processes(), "processes": 20, "sandboxed": True})
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        forbidden = ctypes.CDLL(None).unshare(0x10000000)
-        found = {"pid": os.getpid(), "rights": int(status["CapEff"], 16), "unshare": forbidden, "root": os.listdir("/")}
+        zygote._give_up_rights({"file_bytes": 10**6, "cpu_seconds": 10, "memory": 2**30, "files": 50,
+            "uid": 10**9 if os.geteuid() == 0 else None, "own_count": sandbox.own_count_of_processes(),
+            "processes": 20, "sandboxed": True})
+        def status(number):
+            return dict(line.split(":", 1) for line in Path(f"/proc/{number}/status").read_text().splitlines())
+        def can_be_written(number):
+            try:
+                os.close(os.open(f"/proc/{number}/mem", os.O_RDWR))
+            except OSError:
+                return False
+            return True
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        found = {"pid": os.getpid(), "user": os.getuid(), "rights": int(status("self")["CapEff"], 16),
+            "root": os.listdir("/"), "unshare": ctypes.CDLL(None).unshare(0x10000000),
+            "filters": {number: int(status(number)["Seccomp"]) for number in numbers},
+            "writable": [number for number in numbers if can_be_written(number) and number != os.getpid()]}
         os.write(writing, json.dumps(found).encode())
         os._exit(0)
     os._exit(os.waitpid(kernel, 0)[1])
@@ -155,25 +168,63 @@ assert made.kill()
 """
 
 
-@needs_sandbox
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="it becomes another user, which only root can")
-def test_an_ordinary_user_can_enter_a_sandbox_too(tmp_path):
-    """Their namespaces belong to a user namespace that must be entered first."""
-    import json
-    import tempfile
-
+@pytest.fixture(params=["ourselves", "nobody"])
+def entered(request):
+    """What a process without rights finds in a sandbox of ours, and in one of an ordinary user."""
+    if request.param == "nobody" and os.geteuid() != 0:
+        pytest.skip("only root can become another user; this one is ordinary already")
     with tempfile.TemporaryDirectory(prefix="tl-") as made:  # pytest's own folder is for its user alone
         folder = Path(made)
         folder.chmod(0o755)
         for name in ("package", "sockets"):
             (folder / name).mkdir()
             (folder / name).chmod(0o755)
-        asked = [sys.executable, "-c", textwrap.dedent(AS_NOBODY), str(folder / "package"), str(folder / "sockets")]
+        asked = [sys.executable, "-c", ENTERED, str(folder / "package"), str(folder / "sockets"), request.param]
         ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, cwd="/", check=False)
-    if "Permission denied" in ran.stderr or "No permissions" in ran.stderr:
+    if request.param == "nobody" and ("Permission denied" in ran.stderr or "No permissions" in ran.stderr):
         pytest.skip("users may not make namespaces here")
-    found = json.loads(ran.stdout)
-    assert found["pid"] > 1
-    assert found["rights"] == 0
-    assert found["unshare"] == -1
-    assert "home" not in found["root"]
+    return json.loads(ran.stdout)
+
+
+@needs_sandbox
+def test_root_and_ordinary_users_can_enter_a_sandbox(entered):
+    """The namespaces of an ordinary user belong to a user namespace that must be entered first."""
+    assert entered["pid"] > 1
+    assert entered["rights"] == 0
+    assert entered["unshare"] == -1
+    assert "home" not in entered["root"]
+
+
+@needs_sandbox
+def test_every_process_in_it_has_the_filter(entered):
+    """Those of bubblewrap are an ordinary user's own: whoever writes into their memory must gain no calls by it."""
+    assert len(entered["filters"]) >= 3
+    assert set(entered["filters"].values()) == {2}
+    if entered["user"] == 10**9:  # it is another user than root, to whom they belong
+        assert entered["writable"] == []
+
+
+@needs_sandbox
+def test_bubblewrap_takes_the_filter(folders):
+    code = "import os\ntry: os.memfd_create('x')\nexcept PermissionError: print('refused')"
+    calls = sandbox._filter()
+    asked = [*command(*folders), "--seccomp", str(calls), "--", sys.executable, "-c", code]
+    ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, pass_fds=[calls])
+    os.close(calls)
+    assert ran.stdout == "refused\n"
+
+
+@needs_sandbox
+def test_a_bubblewrap_without_the_filter_makes_no_sandbox(folders, tmp_path, monkeypatch):
+    """One that leaves its first process without it, for instance."""
+    fake = tmp_path / "bwrap"
+    fake.write_text(
+        f'#!/bin/bash\nargs=("$@")\nfor i in "${{!args[@]}}"; do\n'
+        '  [[ "${args[i]}" == --seccomp ]] && unset "args[i]" "args[i+1]"\ndone\n'
+        f'exec {shutil.which("bwrap")} "${{args[@]}}"\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(sandbox, "START_SECONDS", 2.0)
+    with pytest.raises(SandboxError, match="filter"):
+        Sandbox(*folders)

@@ -47,7 +47,7 @@ class Grader:
     Args:
         limits: Of one submission.
         jobs: How many submissions at once; as many as there are processors, if None.
-        require_sandbox: Refuse to run where kernels cannot be put into a sandbox.
+        require_sandbox: Refuse to run where kernels cannot be put into a sandbox; there they have our rights, if False.
         seed: Secret, of the inputs that earn points: a new one a run, if None.
         course: Where the notebooks of the course lie; the checkout of the package, if None.
 
@@ -59,13 +59,16 @@ class Grader:
         self,
         limits: Limits = Limits(),  # noqa: B008 (it cannot be changed)
         jobs: int | None = None,
-        require_sandbox: bool = False,
+        require_sandbox: bool = True,
         seed: int | None = None,
         course: "Course | None" = None,
     ) -> None:
         self.why_not_sandboxed = why_no_sandbox()
         if require_sandbox and self.why_not_sandboxed:
-            raise InputError(f"submissions would run without a sandbox: {self.why_not_sandboxed}")
+            raise InputError(
+                f"nothing was run, because there is no sandbox: {self.why_not_sandboxed}; "
+                "--without-sandbox runs students' code with your rights"
+            )
         self.sandboxed = not self.why_not_sandboxed
         self.limits = limits
         self.jobs = jobs or _processors()

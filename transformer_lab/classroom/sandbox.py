@@ -3,7 +3,8 @@
 Network, processes, IPC and mounts are its own. The system and the Python environment are there to be read; /tmp and
 /dev/shm are small and in memory; everything else of the machine (/home, /run, the checkout with the answers) is not
 there. Nothing outside can be written: the folder with the kernel's sockets is read-only too, for connecting is no
-writing.
+writing. Every process in it, bubblewrap's own included, has the filter that refuses calls: an ordinary user's processes
+can write into each other's memory.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from transformer_lab.classroom.zygote import INSIDE, NAMESPACES
+from transformer_lab.classroom.zygote import INSIDE, NAMESPACES, filter_of_calls
 
 START_SECONDS = 20.0  # a busy machine needs some
 END_SECONDS = 10.0
@@ -53,13 +54,15 @@ class Sandbox:
 
     def __init__(self, package: Path, sockets: Path) -> None:
         information, write_information = os.pipe()
+        calls = _filter()
+        given = ["--info-fd", str(write_information), "--seccomp", str(calls)]
         try:
             self.process = subprocess.Popen(
-                [*command(package, sockets), "--info-fd", str(write_information), "--", "cat"],
+                [*command(package, sockets), *given, "--", "cat"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=[write_information],
+                pass_fds=[write_information, calls],
                 env={"PATH": "/usr/bin:/bin"},
                 start_new_session=True,  # a Ctrl-C at the terminal must not end it before the grader knows
             )
@@ -68,6 +71,7 @@ class Sandbox:
             raise SandboxError(f"bubblewrap cannot be started: {error.strerror}") from None
         finally:
             os.close(write_information)
+            os.close(calls)
         self.init: int | None = None
         try:
             number = json.loads(_read_all(information))["child-pid"]
@@ -78,12 +82,13 @@ class Sandbox:
                 not _readable(self.process.stdout.fileno(), START_SECONDS)
                 or os.read(self.process.stdout.fileno(), 1) != b"?"
             ):
-                raise SandboxError("bubblewrap did not start")
+                raise SandboxError("it did not start")
+            _wait_for_filter(number)
             self.namespaces = _open_namespaces(number)
-        except (SandboxError, OSError, ValueError, KeyError):
-            says = self._last_words()
+        except (SandboxError, OSError, ValueError, KeyError) as error:
+            says = self._last_words() or (str(error) if isinstance(error, SandboxError) else "it says no more")
             self.kill()
-            raise SandboxError(f"bubblewrap cannot make a sandbox here: {says or 'it says no more'}") from None
+            raise SandboxError(f"bubblewrap cannot make a sandbox here: {says}") from None
         finally:
             os.close(information)
 
@@ -135,6 +140,23 @@ def _read_all(file: int) -> bytes:
             break
         data += part
     return data
+
+
+def _filter() -> int:
+    """A file from which bubblewrap reads the filter of calls."""
+    reading, writing = os.pipe()
+    os.write(writing, filter_of_calls())  # a pipe holds much more
+    os.close(writing)
+    return reading
+
+
+def _wait_for_filter(number: int) -> None:
+    """Wait until bubblewrap's first process has the filter. It puts it on when `cat` may have started already."""
+    end = time.monotonic() + START_SECONDS
+    while "\nSeccomp:\t2\n" not in Path(f"/proc/{number}/status").read_text():
+        if time.monotonic() > end:
+            raise SandboxError("its first process takes no filter of calls")
+        time.sleep(0.001)
 
 
 def _open_namespaces(number: int) -> list[int]:

@@ -438,37 +438,41 @@ ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that ask for one
 
 
-def _forbid_calls() -> None:
-    """Let the system refuse `FORBIDDEN_CALLS`, by a filter (seccomp) that this process cannot take off."""
-    machine = ARCHITECTURES.get(os.uname().machine)
-    if machine is None:
-        return
-    column, architecture = machine
+def filter_of_calls() -> bytes:
+    """Instructions (seccomp) that refuse `FORBIDDEN_CALLS`; on a machine whose numbers of calls are unknown, none."""
     load, equal, set_bits, give = 0x20, 0x15, 0x45, 0x06
     allow, refuse, unknown, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
-    program = [
-        (load, 0, 0, 4),  # the architecture: another one has other numbers
-        (equal, 1, 0, architecture),
-        (give, 0, 0, kill),
-        (load, 0, 0, 0),  # the number of the call
-        (set_bits, 0, 1, 0x40000000),  # x32, with numbers of its own
-        (give, 0, 0, unknown),
-        (equal, 0, 1, CLONE3[column]),  # its flags cannot be read here; the C library takes `clone` then
-        (give, 0, 0, unknown),
-    ]
-    for numbers in FORBIDDEN_CALLS.values():
-        program += [(equal, 0, 1, numbers[column]), (give, 0, 0, refuse)]
-    program += [
-        (equal, 0, 3, CLONE[column]),
-        (load, 0, 0, 16),  # its flags
-        (set_bits, 0, 1, NEW_NAMESPACES),
-        (give, 0, 0, refuse),
-        (give, 0, 0, allow),
-    ]
-    code = b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+    program = []
+    if os.uname().machine in ARCHITECTURES:
+        column, architecture = ARCHITECTURES[os.uname().machine]
+        program += [
+            (load, 0, 0, 4),  # the architecture: another one has other numbers
+            (equal, 1, 0, architecture),
+            (give, 0, 0, kill),
+            (load, 0, 0, 0),  # the number of the call
+            (set_bits, 0, 1, 0x40000000),  # x32, with numbers of its own
+            (give, 0, 0, unknown),
+            (equal, 0, 1, CLONE3[column]),  # its flags cannot be read here; the C library takes `clone` then
+            (give, 0, 0, unknown),
+        ]
+        for numbers in FORBIDDEN_CALLS.values():
+            program += [(equal, 0, 1, numbers[column]), (give, 0, 0, refuse)]
+        program += [
+            (equal, 0, 3, CLONE[column]),
+            (load, 0, 0, 16),  # its flags
+            (set_bits, 0, 1, NEW_NAMESPACES),
+            (give, 0, 0, refuse),
+        ]
+    program += [(give, 0, 0, allow)]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+
+
+def _forbid_calls() -> None:
+    """Put the filter on this process, which cannot take it off."""
+    code = filter_of_calls()
     instructions = ctypes.create_string_buffer(code, len(code))
-    filter_program = struct.pack("HxxxxxxP", len(program), ctypes.addressof(instructions))
-    if _libc.prctl(PR_SET_SECCOMP, 2, filter_program, 0, 0) != 0 and ctypes.get_errno() != errno.EINVAL:
+    filter_program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(instructions))
+    if _libc.prctl(PR_SET_SECCOMP, 2, filter_program, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
