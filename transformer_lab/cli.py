@@ -516,7 +516,14 @@ def grade(
     """
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
     from transformer_lab.classroom.screen import as_lines, ask_about, progress_bar
+    from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
+    if folder := folder_of_a_pattern(paths or []):
+        print(
+            f"warning: several paths lie in {printable(str(folder), 300)}, and each is read as a class's: the names in "
+            "it become students. If each is one student's, give the folder itself",
+            file=sys.stderr,
+        )
     open_grader = warning_without_sandbox(grader_for(jobs, require_sandbox, cluster))
     with telling_what_is_kept(out, only, require_sandbox), progress_bar() as bar:
         if only:

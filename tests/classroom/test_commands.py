@@ -148,6 +148,17 @@ def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
     assert len(reader.graded) == 2
 
 
+def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
+    """What a student packed would be a class, in which others have names."""
+    for name in ("Ada", "Bob", "Eve"):
+        folder = hand_in(name, **ALL)
+    assert lab("grade", folder).stderr == ""
+    assert lab("grade", folder / "Ada", folder / "Bob").stderr == ""  # two sections of a class
+    (line,) = lab("grade", *sorted(folder.iterdir())).stderr.splitlines()
+    assert "each is read as a class's" in line
+    assert str(folder) in line
+
+
 def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in, reader, monkeypatch, capfd):
     """Afterwards it would come too late for the instructor's files; the result says it once more."""
     read, printed_before = reader.read, []

@@ -99,7 +99,10 @@ class ClusterGrader:
             if facts["why_no_sandbox"]:
                 self.sandboxed = False
                 if self.require_sandbox:
-                    raise InputError(f"the worker {worker} has no sandbox: {facts['why_no_sandbox']}")
+                    raise InputError(
+                        f"the worker {worker} has no sandbox: {facts['why_no_sandbox']}; "
+                        "--without-sandbox runs students' code with its rights"
+                    )
 
     def _threads(self) -> int:
         """How many submissions the cluster can grade at once now."""

@@ -11,6 +11,7 @@ import stat
 import unicodedata
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -83,6 +84,13 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
     for path in sorted(map(Path, paths), key=os.path.abspath):
         found += sorted(_in_path(path), key=lambda one: Path(one.path).parts)  # `zoe/` comes before `zoe.zip`
     return _named(found)
+
+
+def folder_of_a_pattern(paths: Iterable[Path]) -> Path | None:
+    """The folder in which three or more of the given folders and zips lie: a shell has made them of `handed_in/*`."""
+    parents = Counter(path.absolute().parent for path in paths if path.is_dir() or _is_zip(path.name))
+    folder, count = max(parents.items(), key=lambda item: item[1], default=(None, 0))
+    return folder if count >= 3 else None
 
 
 def _in_path(path: Path) -> Iterator[_Found]:
