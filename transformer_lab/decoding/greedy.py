@@ -29,7 +29,7 @@ def translated_tokens(generated: list[int], config: TransformerConfig) -> list[i
 
 
 def greedy_decode(model: Transformer, source: Tensor, max_length: int) -> list[list[int]]:
-    """Translate a batch, one token at a time, each the likeliest after those before it.
+    """Translate a batch, one token at a time, each the likeliest after those before it, until every sentence has ended.
 
     Args:
         model: a `Transformer`, in any mode; it is left in that mode.

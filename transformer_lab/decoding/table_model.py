@@ -40,7 +40,7 @@ class TableModel:
         self.table = table
         self.default = {eos_id: 1.0} if default is None else default
         self.training = training
-        self.sentences_encoded = 0
+        self.sentences_encoded = self.times_decoded = 0
         self.with_gradients = False  # whether it was ever asked outside of `torch.no_grad()`
 
     def eval(self) -> "TableModel":
@@ -59,6 +59,7 @@ class TableModel:
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """`(batch, target)`, bos first, to logits `(batch, target, target_vocab)`."""
         self.with_gradients |= torch.is_grad_enabled()
+        self.times_decoded += 1
         first_words = memory.expand(len(target), -1, -1)[:, 0, 0].int().tolist()
         rows = [
             [self.logits(word, tokens[: end + 1]) for end in range(len(tokens))]

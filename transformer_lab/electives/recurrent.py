@@ -280,6 +280,8 @@ class IncrementalRecurrentDecoder:
 def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_length: int) -> list[list[int]]:
     """Translate a batch, the likeliest token every time, and feed each token once: the state remembers the others.
 
+    It ends when every sentence has its eos.
+
     Args:
         model: a `RecurrentTranslator`, in any mode; it is left in that mode.
         source: `(batch, source)`, integers, padded on the right.

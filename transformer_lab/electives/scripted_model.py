@@ -79,7 +79,7 @@ class ScriptedDecoder(nn.Module):
     def __init__(self, model: ScriptedModel) -> None:
         super().__init__()
         self.model = [model]  # no submodule: the model holds the decoder
-        self.attention = SimpleNamespace(project=lambda memory: memory)
+        self.attention = SimpleNamespace(project=lambda memory: -memory)
 
     def first_state(self, memory: Tensor) -> Tensor:
         state = memory.new_zeros(len(memory), 2 + self.room)
@@ -92,12 +92,15 @@ class ScriptedDecoder(nn.Module):
         """As `AttentionDecoder.step`; the output is what `model.output` makes logits of.
 
         Raises:
-            ValueError: the token or the mask has another shape than a real decoder takes.
+            ValueError: the token or the mask has another shape than a real decoder takes, or the keys are others than
+                those that its attention makes of the memory.
         """
         if token.dim() != 1:
             raise ValueError(f"the tokens have shape {tuple(token.shape)}, but must be (batch,): one for each sentence")
         if mask is not None and mask.dim() != 3:
             raise ValueError(f"the mask has shape {tuple(mask.shape)}, but must be (batch, 1, source)")
+        if keys is not None and not torch.equal(keys, self.attention.project(memory)):
+            raise ValueError("the keys are not what `attention.project` makes of the memory")
         (model,) = self.model
         model.steps += 1
         model.steps_without_keys += keys is None

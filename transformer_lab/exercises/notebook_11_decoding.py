@@ -79,7 +79,11 @@ def work_done(subject, model, source, **search):
 
     table_model = TableModel(**model)
     subject(table_model, source, *search.values())
-    return {"with gradients": table_model.with_gradients, "sentences encoded": table_model.sentences_encoded}
+    return {
+        "with gradients": table_model.with_gradients,
+        "sentences encoded": table_model.sentences_encoded,
+        "times decoded": table_model.times_decoded,
+    }
 
 
 def no_gradients(inputs, received):
@@ -91,6 +95,12 @@ def no_gradients(inputs, received):
 def encoded_once(inputs, received):
     if received["sentences encoded"] > len(inputs["source"]) * inputs.get("beam_size", 1):
         return "a sentence is encoded more than once, though its memory does not change while the translation grows"
+    return None
+
+
+def ends_with_the_sentence(inputs, received):
+    if received["times decoded"] >= inputs["max_length"]:
+        return f"the only sentence has its eos after two tokens, and the model is asked for all {inputs['max_length']}"
     return None
 
 
@@ -365,6 +375,13 @@ GREEDY_DECODE = Exercise(
             work_done,
         ),
         Property(
+            "it ends when every sentence has its eos",
+            lambda draw: spoken_inputs(draw, [SHORT_SENTENCE], max_length=draw.integer(7, 12)),
+            ends_with_the_sentence,
+            work_done,
+            costs=0.5,
+        ),
+        Property(
             "the other sentences of a batch change nothing",
             lambda draw: spoken_inputs(draw, [SHORT_SENTENCE, LONG_SENTENCE], max_length=6),
             the_batch_changes_nothing,
@@ -377,6 +394,12 @@ GREEDY_DECODE = Exercise(
             greedy_with(ended=torch.any),
             "The whole batch stops as soon as one sentence has ended, and the longer ones are cut off. Go on until "
             "every sentence has its eos: `finished.all()`, not `finished.any()`.",
+        ),
+        Misconception(
+            "never_stops",
+            greedy_with(ended=lambda rows: False),
+            "The translations are right, but every one takes `max_length` steps: when all sentences have their eos, "
+            "nothing that follows is kept. With sentences of 12 tokens and a `max_length` of 256 that is 20 times the work.",
         ),
         Misconception(
             "keeps_everything",

@@ -1340,6 +1340,8 @@ def fed_once(inputs, received):
     if received["steps without keys"]:
         return Remark(KEYS_EVERY_STEP + "Compute them before the loop, `model.decoder.attention.project(memory)`, and "
                       "hand them to `step` as its last argument.")  # fmt: skip
+    if received["steps"] == inputs["max_length"]:
+        return Remark("It goes on to `max_length` though every sentence has its eos. What follows is thrown away: stop.")
     return None
 
 
@@ -1394,14 +1396,14 @@ def stepwise(mode=evaluation_mode, first=lambda model, memory: model.decoder.fir
              feeds_back=True, masks=True, ended=torch.all, cleaned=translated_tokens, encodes_again=False,
              steps=lambda max_length: max_length, prefix=False, start="bos_id",
              mask_of=lambda source_mask: source_mask[:, 0],
-             says=lambda model, output: model.output(output)):  # fmt: skip
+             says=lambda model, output: model.output(output), keys_of=lambda model, memory: None):  # fmt: skip
     """A `recurrent_greedy_decode` with one thing done in another way."""
 
     def decode(model, source, max_length):
         config = model.config
         with mode(model):
             memory, source_mask = model.encode(source)
-            state = first(model, memory)
+            state, keys = first(model, memory), keys_of(model, memory)
             generated = torch.full_like(source[:, :1], getattr(config, start))
             for _ in range(steps(max_length)):
                 if encodes_again:
@@ -1410,7 +1412,7 @@ def stepwise(mode=evaluation_mode, first=lambda model, memory: model.decoder.fir
                 fed = generated.unbind(dim=1) if prefix else [generated[:, -1] if feeds_back else generated[:, 0]]
                 for token in fed:
                     mask = mask_of(source_mask) if masks else None
-                    output, state = model.decoder.step(token, state, memory, mask)
+                    output, state = model.decoder.step(token, state, memory, mask, keys)
                 state = state if carries else before
                 generated = torch.cat([generated, says(model, output).argmax(dim=-1, keepdim=True)], dim=1)
                 if ended((generated[:, 1:] == config.eos_id).any(dim=1)):
@@ -1429,6 +1431,8 @@ def decode_with_fixed_ids(model, source, max_length):
             output, state = model.decoder.step(token, state, memory, source_mask[:, 0])
             token = model.output(output).argmax(dim=-1)
             rows.append(token)
+            if (torch.stack(rows) == 2).any(dim=0).all():
+                break
     rows = torch.stack(rows, dim=1).tolist()
     rows = [row[: row.index(2)] if 2 in row else row for row in rows]
     return [[token for token in row if token not in (0, 1)] for row in rows]
@@ -1510,6 +1514,12 @@ RECURRENT_GREEDY_DECODE = Exercise(
             stepwise(ended=torch.any),
             "The whole batch stops as soon as one sentence has ended, and the longer ones are cut off. Go on until "
             "every sentence has its eos.",
+        ),
+        Misconception(
+            "keys_not_projected",
+            stepwise(keys_of=lambda model, memory: memory),
+            "`step` is given the memory for its keys. It compares its query with what `project` makes of the memory: "
+            "`model.decoder.attention.project(memory)`, once, before the loop.",
         ),
         Misconception(
             "runs_on",
