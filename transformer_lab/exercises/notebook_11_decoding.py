@@ -399,7 +399,7 @@ GREEDY_DECODE = Exercise(
             "never_stops",
             greedy_with(ended=lambda rows: False),
             "The translations are right, but every one takes `max_length` steps: when all sentences have their eos, "
-            "nothing that follows is kept. With sentences of 12 tokens and a `max_length` of 256 that is 20 times the work.",
+            "what follows is thrown away. Sentences of 12 tokens and a `max_length` of 256 make that 20 times the work.",
         ),
         Misconception(
             "keeps_everything",

@@ -1341,7 +1341,7 @@ def fed_once(inputs, received):
         return Remark(KEYS_EVERY_STEP + "Compute them before the loop, `model.decoder.attention.project(memory)`, and "
                       "hand them to `step` as its last argument.")  # fmt: skip
     if received["steps"] == inputs["max_length"]:
-        return Remark("It goes on to `max_length` though every sentence has its eos. What follows is thrown away: stop.")
+        return Remark("It goes on to `max_length` though every sentence has its eos. The rest is thrown away: stop.")
     return None
 
 
