@@ -399,7 +399,7 @@ GREEDY_DECODE = Exercise(
             "never_stops",
             greedy_with(ended=lambda rows: False),
             "The translations are right, but every one takes `max_length` steps: when all sentences have their eos, "
-            "what follows is thrown away. Sentences of 12 tokens and a `max_length` of 256 make that 20 times the work.",
+            "the rest is thrown away. Sentences of 12 tokens and a `max_length` of 256 make that 20 times the work.",
         ),
         Misconception(
             "keeps_everything",
