@@ -198,7 +198,7 @@ def test_root_and_ordinary_users_can_enter_a_sandbox(entered):
 @needs_sandbox
 def test_every_process_in_it_has_the_filter(entered):
     """Those of bubblewrap are an ordinary user's own: whoever writes into their memory must gain no calls by it."""
-    assert len(entered["filters"]) >= 3
+    assert len(entered["filters"]) >= 2  # of the first process, and of who has entered
     assert set(entered["filters"].values()) == {2}
     if entered["user"] == 10**9:  # it is another user than root, to whom they belong
         assert entered["writable"] == []

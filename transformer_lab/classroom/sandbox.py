@@ -176,7 +176,8 @@ def command(package: Path, sockets: Path) -> list[str]:
         "--unshare-cgroup-try",
     ]
     # Root needs no user namespace, and the kernel becomes a user of its own: only so its processes are counted alone.
-    arguments += ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user"]
+    # Where it is the same user as `cat`, it could end it, and with it the sandbox: no signal ends a first process.
+    arguments += ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user", "--as-pid-1"]
     arguments += ["--die-with-parent", "--clearenv", "--hostname", "classroom"]
     arguments += [*_in_memory("/tmp", TMP_BYTES), *_system()]  # in this order: an environment may lie below /tmp
     arguments += ["--proc", "/proc", "--dev", "/dev", *_in_memory("/dev/shm", SHM_BYTES), "--remount-ro", "/dev"]
