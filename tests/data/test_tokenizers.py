@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -142,12 +143,25 @@ def test_a_failed_save_leaves_the_old_file(tokenizer, tmp_path: Path, monkeypatc
     tokenizer.save(tmp_path)
     before = (tmp_path / "tokenizer.json").read_bytes()
 
-    def disk_is_full(path: Path, *_, **__):
-        path.write_bytes(before[:100])
+    def disk_is_full(file):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", disk_is_full)
+    monkeypatch.setattr(os, "fsync", disk_is_full)
     with pytest.raises(InputError, match=r"tokenizer\.json cannot be written: No space left on device"):
+        tokenizer.save(tmp_path)
+    assert (tmp_path / "tokenizer.json").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
+def test_an_interrupted_save_leaves_the_old_file(tokenizer, tmp_path: Path, monkeypatch):
+    tokenizer.save(tmp_path)
+    before = (tmp_path / "tokenizer.json").read_bytes()
+
+    def ctrl_c(file):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
         tokenizer.save(tmp_path)
     assert (tmp_path / "tokenizer.json").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
