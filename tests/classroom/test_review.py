@@ -46,6 +46,8 @@ def answer(body: str, before: str = "") -> str:
         (answer("f(query)", "%timeit -n 1 -r1 f = F.scaled_dot_product_attention\n"), "line 1 uses `torch.nn."),
         (answer("f(query)", "f = %time F.scaled_dot_product_attention\n"), "line 1 uses `torch.nn.functional."),
         (answer("f(query)", "%time from transformer_lab.model import fused_attention as f\n"), "does not build on"),
+        (answer("f(query)", "%%prun f = F.scaled_dot_product_attention\n"), "line 1 uses `torch.nn."),
+        (answer("f(query)", "%prun -s cumulative f = F.x\n"), "line 1 runs `%prun`"),
         (answer("f(query)", "%run -i helper.py\n"), "line 1 runs `%run`"),
         (answer("f(query)", "f = %sx cat x\n"), "line 1 runs `%sx`"),
         (answer("f(query)", "!curl example.org\n"), "line 1 runs `!`"),

@@ -15,9 +15,9 @@ FEW_CHARACTERS = 4_000  # of a cell as people write them: what was read of hundr
 # What reading a hostile text can raise: null bytes, lone surrogates, thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
-# Magics that run Python in the notebook's own namespace: that of a whole cell, and that of a line.
+# Magics that run Python in the notebook's own namespace: that of a whole cell, and that of their line.
 PYTHON_MAGICS = ("time", "timeit", "capture", "prun")
-_OF_A_LINE = re.compile(r"%(?:time|timeit|prun)\b((?:[ \t]+-\w+(?:[ \t]+\d+)?)*)[ \t]*(.*)")
+_OF_A_LINE = re.compile(r"%%?(?:time|timeit|prun)\b((?:[ \t]+-\w+(?:[ \t]+\d+)?)*)[ \t]*(.*)")
 
 # Magics that show or set something, and run nothing.
 HARMLESS_MAGICS = ("%autoreload", "%config", "%load_ext", "%matplotlib", "%precision", "%pwd", "%who", "%whos")
