@@ -89,24 +89,32 @@ def python_text(source: str) -> str | None:
         return None
     lines = textwrap.dedent(source).split("\n")
     for number, line in enumerate(lines):
-        if found := _IPYTHONS.fullmatch(line):
-            timed = _OF_A_LINE.fullmatch(found["command"])
-            python = timed[2] if timed and _tree(timed[2].strip()) is not None else ""
-            lines[number] = found["before"] + (python.strip() or ("None" if "=" in found["before"] else "pass"))
+        if (read := _line_of_ipython(line)) is not None:
+            lines[number] = read[0]
     text = "\n".join(lines)
     return text if _tree(text) is not None else None
 
 
 def _commands(source: str) -> Iterator[tuple[int, str]]:
     """Lines that IPython runs and that are not read here, each with what it begins with: `%run`, `!`."""
-    if _tree(source) is not None:
-        return
-    for number, line in enumerate(source.split("\n"), start=1):
-        found = _IPYTHONS.fullmatch(line)
-        if found and (name := re.match(r"%%?\w*|!", found["command"])) and name[0] not in HARMLESS_MAGICS:
-            timed = _OF_A_LINE.fullmatch(found["command"])
-            if name[0].removeprefix("%%") not in PYTHON_MAGICS and not (timed and _tree(timed[2].strip()) is not None):
-                yield number, name[0]
+    if _tree(source) is None:
+        for number, line in enumerate(source.split("\n"), start=1):
+            if (read := _line_of_ipython(line)) is not None and read[1]:
+                yield number, read[1]
+
+
+def _line_of_ipython(line: str) -> tuple[str, str] | None:
+    """A line of IPython's as Python, and the name of what runs there unread, if anything: `("pass", "!")`."""
+    found = _IPYTHONS.fullmatch(line)
+    if not found:
+        return None
+    timed = _OF_A_LINE.fullmatch(found["command"])
+    python = timed[2].strip() if timed and _tree(timed[2].strip()) is not None else None
+    name = re.match(r"%%?\w*|!", found["command"])
+    is_read = (
+        python is not None or not name or name[0] in HARMLESS_MAGICS or name[0].removeprefix("%%") in PYTHON_MAGICS
+    )
+    return found["before"] + (python or ("None" if "=" in found["before"] else "pass")), "" if is_read else name[0]
 
 
 # A line of IPython's: a magic, a command of the shell, a question; perhaps assigned to something.
@@ -141,6 +149,7 @@ def _read(source: str) -> Names:
                 binds.add(symbol.get_name())
     except UNREADABLE:  # `nonlocal` at the top, for instance
         return Names(binds=frozenset(_seem_defined(source)))
+    commands = tuple(_commands(source))
     nodes = _Nodes(_tree(text))
     return Names(
         True,
@@ -150,7 +159,7 @@ def _read(source: str) -> Names:
         nodes.imports,
         tuple(sorted(nodes.uses)),
         tuple(nodes.stars),
-        tuple(_commands(source)),
+        commands,
         _definitions(_tree(text)),
     )
 

@@ -195,21 +195,20 @@ def wrong_places(expected: Tensor, received: Tensor, tolerance: float) -> Tensor
 
 def to_double(numbers: Tensor | np.ndarray) -> Tensor:
     """The same numbers as a float64 tensor."""
-    if isinstance(numbers, np.ndarray):  # in any byte order, and of types that torch does not have
-        numbers = torch.from_numpy(np.array(numbers.real, np.float64))
+    if isinstance(numbers, np.ndarray):
+        numbers = torch.from_numpy(np.ascontiguousarray(numbers))
     return (numbers.real if numbers.is_complex() else numbers).double()
 
 
 def dtype_name(numbers: Tensor | np.ndarray) -> str:
-    return numbers.dtype.name if isinstance(numbers, np.ndarray) else str(numbers.dtype).removeprefix("torch.")
+    return str(numbers.dtype).removeprefix("torch.")
 
 
 def kind_of_dtype(name: str) -> str:
-    kinds = {"whole numbers": ("int", "uint"), "real numbers": ("float", "bfloat"), "bool": ("bool",)}
-    for kind, starts in kinds.items():
+    for kind, starts in {"whole numbers": ("int", "uint"), "bool": ("bool",), "complex": ("complex",)}.items():
         if name.startswith(starts):
             return kind
-    return "complex" if name.startswith("complex") else "no numbers"
+    return "real numbers"
 
 
 def described(value: Any) -> str:
