@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from transformer_lab.data import load_text
 from transformer_lab.decoding.greedy import evaluation_mode
-from transformer_lab.decoding.weights import replacing
 from transformer_lab.electives.language_model import (
     LanguageModel,
     causal_language_model_loss,
@@ -29,6 +28,7 @@ from transformer_lab.electives.language_model import (
     train_language_model,
 )
 from transformer_lab.electives.text_tokenizer import TextTokenizer
+from transformer_lab.files import replacing
 from transformer_lab.model import causal_mask
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "language_model.json"

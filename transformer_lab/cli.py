@@ -363,8 +363,8 @@ def evaluate(
       transformer-lab evaluate --model runs/chinese --corpus cmn.txt
     """
     from transformer_lab.data import load_corpus
-    from transformer_lab.decoding.weights import replacing
     from transformer_lab.evaluation import score_translations
+    from transformer_lab.files import replacing
 
     translator = load_model(model)
     languages = translator.tokenizer.source, translator.tokenizer.target

@@ -147,7 +147,7 @@ def test_a_failed_save_leaves_the_old_file(tokenizer, tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", disk_is_full)
-    with pytest.raises(InputError, match=r"tokenizer\.json cannot be written: No space left on device"):
+    with pytest.raises(InputError, match=r"cannot write .*tokenizer\.json \(No space left on device\)"):
         tokenizer.save(tmp_path)
     assert (tmp_path / "tokenizer.json").read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]

@@ -4,11 +4,9 @@ All tokenizers have the same methods, and the same ids for the four special toke
 """
 
 import json
-import os
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 from transformer_lab.data.chinese import is_chinese, starts_in_chinese, without_needless_spaces
 from transformer_lab.data.vocabulary import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID, build_vocabulary
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -478,18 +477,8 @@ def _kept(vocabulary: "Vocab") -> dict[str, int]:
 
 
 def _write(path: Path, state: dict) -> None:
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            json.dump(state, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-        part.replace(path)  # at once: a full disk or an interruption leaves the old file as it was
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
 
 
 Tokenizer = BpeTokenizer | SeparateBpeTokenizer | SpacyTokenizer

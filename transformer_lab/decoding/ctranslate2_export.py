@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transformer_lab.data import BpeTokenizer, SeparateBpeTokenizer
 from transformer_lab.data.chinese import HAN, NEEDLESS_SPACE
 from transformer_lab.decoding.translator import Translator
-from transformer_lab.decoding.weights import cannot_write
 from transformer_lab.errors import InputError
+from transformer_lab.files import cannot_write
 from transformer_lab.model import (
     Decoder,
     DecoderLayer,

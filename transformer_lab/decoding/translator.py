@@ -13,8 +13,9 @@ from torch import Tensor
 from transformer_lab.data import Tokenizer, load_tokenizer, pad_batch, token_batches
 from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.decoding.incremental import cached_beam_search, cached_greedy_decode
-from transformer_lab.decoding.weights import load_weights, model_weights, read_weights, replacing_together
+from transformer_lab.decoding.weights import load_weights, model_weights, read_weights
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing_together
 from transformer_lab.model import Transformer, TransformerConfig, record_attention
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"

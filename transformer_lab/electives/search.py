@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from transformer_lab.data import load_corpus
-from transformer_lab.decoding.weights import replacing, writing
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing, writing
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
 from transformer_lab.training.records import command_line, commit, installed, read_json, write_json
 

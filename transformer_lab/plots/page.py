@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer_lab.decoding.weights import replacing
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing
 from transformer_lab.plots.heatmaps import COLOURS, STACKS, languages_of, strongest_links
 
 STYLE = """

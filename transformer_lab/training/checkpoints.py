@@ -10,8 +10,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from transformer_lab.decoding.weights import load_weights, model_weights, replacing
+from transformer_lab.decoding.weights import load_weights, model_weights
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing
 
 
 def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from transformer_lab.decoding.weights import replacing, writing
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing, writing
 from transformer_lab.training.presets import PRESETS, Preset
 
 

@@ -17,9 +17,10 @@ from transformer_lab.data.batches import Batch, bucketed_batches
 from transformer_lab.data.corpora import Corpus, load_corpus
 from transformer_lab.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from transformer_lab.decoding.translator import Translator
-from transformer_lab.decoding.weights import load_weights, model_weights, writing
+from transformer_lab.decoding.weights import load_weights, model_weights
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation.scores import score_translations
+from transformer_lab.files import writing
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.training.checkpoints import (
     average_checkpoints,
