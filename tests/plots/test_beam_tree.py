@@ -185,11 +185,11 @@ def test_the_sentence_of_notebook_11_is_a_true_example():
     """The text says that greedy decoding misses what beam search finds; another model may need another sentence."""
     from transformer_lab.plots.beam_tree import search
 
-    translator, sentence = load_pretrained(), "Ein Hund blickt aus dem Fenster eines Zuges."
+    translator, sentence = load_pretrained(), "Eine Frau sieht einem Boot auf dem See zu."
     tree, line = (search(translator, sentence, beam_size) for beam_size in (3, 1))
     best, greedy = tree.nodes[tree.best(DEFAULT_ALPHA)], line.nodes[line.beams[-1][0]]
-    assert best.score > greedy.score
-    assert ["window" in translator.translate([sentence], beam_size)[0] for beam_size in (3, 1)] == [True, False]
+    assert best.score > greedy.score + 1
+    assert ["watching" in translator.translate([sentence], beam_size)[0] for beam_size in (3, 1)] == [True, False]
     assert tree.best(0.0) != tree.best(DEFAULT_ALPHA)  # and the length penalty makes a difference
 
 

@@ -46,7 +46,7 @@ def full_preset(epochs: int) -> Preset:
     """
     return replace(
         find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32",
-        optimizer="adam", peak_rate=3e-3, validate_every=epochs, average=1, beam_size=1,
+        optimizer="adam", peak_rate=3e-3, weight_decay=0.0, validate_every=epochs, average=1, beam_size=1,
     )  # fmt: skip
 
 

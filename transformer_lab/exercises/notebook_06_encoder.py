@@ -432,8 +432,7 @@ ENCODER_LAYER = Exercise(
         Misconception(
             "no_dropout",
             encoder_layer_of(0, 0, 0),
-            "`dropout` is not handed on to any part. Attention, feed-forward and both residual connections take it "
-            "(section 5.4).",
+            "`dropout` is not handed on to any part. Attention, feed-forward and both residual connections take it.",
         ),
         Misconception(
             "no_dropout_in_attention",

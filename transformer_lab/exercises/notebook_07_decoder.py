@@ -505,7 +505,7 @@ DECODER_LAYER = Exercise(
             "no_dropout",
             decoder_layer_of(0, 0, 0, 0),
             "`dropout` is not handed on to any part. Both attentions, the feed-forward and the residual connections "
-            "take it (section 5.4).",
+            "take it.",
         ),
         Misconception(
             "no_dropout_in_attention",

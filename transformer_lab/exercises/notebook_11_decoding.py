@@ -1513,7 +1513,7 @@ BLEU = Exercise(
             "arithmetic_mean",
             bleu_with(combine=lambda precisions: sum(precisions) / 4),
             "The four precisions are averaged arithmetically. Long n-grams are rare, so their small numbers would "
-            "hardly matter. BLEU takes the geometric mean (Papineni et al. 2002, section 2.1.2): the fourth root of "
+            "hardly matter. BLEU takes the geometric mean (Papineni et al. 2002, section 2.1.3): the fourth root of "
             "the product.",
         ),
         Misconception(

@@ -68,7 +68,7 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Matrices with the same singular vectors, whose singular values are about 1 (0.65 to 1.25), but for the smallest.
+    """Matrices with the same singular vectors, whose singular values are about 1 (0.68 to 1.14), but for the smallest.
 
     If M = U S Vᵀ, then M Mᵀ M = U S³ Vᵀ: an odd polynomial of a matrix is one of its singular values, and no
     decomposition is needed. The one used here draws those above 0.01 towards 1 (Newton and Schulz; Jordan et al.).
