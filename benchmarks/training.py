@@ -49,6 +49,8 @@ class AsTrained:
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, device)
         self.fast = FastGradients(self.model, self.precision) if preset.fast and device.type == "cpu" else None
+        if preset.compiled and not self.fast:
+            self.model.compile(dynamic=True)
         self.batches = batches_of_tokens(preset, tokenizer, encoded)
 
     def update(self, batch: Batch) -> None:
@@ -131,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
     parser.add_argument("--preset", default="laptop")
+    parser.add_argument("--compiled", action="store_true", help="our side goes through torch.compile")
     parser.add_argument("--against", choices=AGAINST, default="default-kernel")
     parser.add_argument("--device", default="cpu", help="where both train, such as cuda")
     parser.add_argument("--rounds", type=int, default=8)
@@ -139,7 +142,8 @@ def main() -> None:
     parser.add_argument("--result", type=Path, help="the file to write, if not that of the contender and the device")
     arguments = parser.parse_args()
 
-    preset, device = find_preset(arguments.preset), torch.device(arguments.device)
+    preset = replace(find_preset(arguments.preset), compiled=arguments.compiled)
+    device = torch.device(arguments.device)
     train_pairs = load_corpus(preset.corpus, data_dir=arguments.data_dir).train[: arguments.pairs]
     tokenizer = train_tokenizer(preset.tokenizer, train_pairs, vocab_size=preset.vocab_size)
     encoded = encode_pairs(tokenizer, train_pairs, "training", preset)

@@ -1,5 +1,6 @@
 """The fast path must compute what the paper's code computes: a faster wrong gradient would train a worse model."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -195,7 +196,7 @@ def trained_by_the_papers_code():
     return train_200_steps("explicit", fast=False)
 
 
-def train_200_steps(attention: str, fast: bool) -> tuple[Transformer, list[float]]:
+def train_200_steps(attention: str, fast: bool, compiled: bool = False) -> tuple[Transformer, list[float]]:
     """A model after 200 updates without dropout in float32, and the loss of each update."""
     preset = replace(PRESETS["tour"], peak_rate=0.01, warmup_steps=50)
     sources, targets = pairs_to_learn()
@@ -203,6 +204,8 @@ def train_200_steps(attention: str, fast: bool) -> tuple[Transformer, list[float
     model = small_model(norm_first=True)
     if attention == "fused":
         set_attention(model, fused_attention)
+    if compiled:
+        model.compile(dynamic=True)
     optimizer, gradients = build_optimizer(model, preset), FastGradients(model, torch.float32) if fast else None
     losses = []
     for step in range(1, 201):
@@ -212,11 +215,24 @@ def train_200_steps(attention: str, fast: bool) -> tuple[Transformer, list[float
     return model, losses
 
 
-@pytest.mark.parametrize(("attention", "fast"), [("fused", False), ("explicit", True), ("fused", True)])
-def test_the_quick_paths_have_the_papers_loss_curve_and_translate_alike(attention, fast, trained_by_the_papers_code):
+NO_COMPILER = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler")
+
+
+@pytest.mark.parametrize(
+    ("attention", "fast", "compiled"),
+    [
+        ("fused", False, False),
+        ("explicit", True, False),
+        ("fused", True, False),
+        pytest.param("fused", False, True, marks=NO_COMPILER),
+    ],
+)
+def test_the_quick_paths_have_the_papers_loss_curve_and_translate_alike(
+    attention, fast, compiled, trained_by_the_papers_code
+):
     """What is trained for a record is what the notebooks explain: 200 steps on, rounding is all that differs."""
     model, expected = trained_by_the_papers_code
-    quick, losses = train_200_steps(attention, fast)
+    quick, losses = train_200_steps(attention, fast, compiled)
     assert losses == pytest.approx(expected, abs=1e-3)
     assert expected[-1] < expected[0] / 2  # it has learnt, so that the translations say something
     sources, _ = pairs_to_learn()

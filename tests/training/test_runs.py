@@ -396,3 +396,22 @@ def test_the_commit_of_somebody_elses_repository_is_not_recorded(monkeypatch, tm
     assert records.commit() is None
     monkeypatch.setattr(records, "__file__", str(tmp_path / "transformer_lab" / "training" / "records.py"))
     assert len(records.commit()) >= 40
+
+
+def test_a_model_that_cannot_be_compiled_is_one_line(tiny_preset, tmp_path, monkeypatch):
+    def no_compiler(graph, inputs):
+        raise RuntimeError("No working C++ compiler found")
+
+    compiling = torch.nn.Module.compile
+    monkeypatch.setattr(Transformer, "compile", lambda model, **options: compiling(model, backend=no_compiler))
+    with pytest.raises(InputError, match=r"^cannot compile the model .*No working C\+\+.*compiled$"):
+        train(replace(tiny_preset, fast=False, compiled=True), tmp_path)
+
+
+def test_an_error_of_the_model_itself_is_not_called_one_of_compiling(tiny_preset, tmp_path):
+    class Broken(Transformer):
+        def forward(self, source, target):
+            raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match=r"^shapes do not fit$"):
+        train(replace(tiny_preset, fast=False), tmp_path, build_model=Broken)

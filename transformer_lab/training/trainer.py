@@ -212,6 +212,8 @@ class Run:
             self.fast = FastGradients(self.model, self.precision) if preset.fast and device.type == "cpu" else None
         except ValueError as error:  # sizes that do not go together, or a model without the parts that `fast` needs
             raise InputError(str(error)) from None
+        if preset.compiled and not self.fast:
+            self.model.compile(dynamic=True)  # one program for batches of every shape
         self.optimizer = build_optimizer(self.model, preset)
         self.progress = Progress()
         if resume and self.checkpoint.exists():
@@ -280,9 +282,7 @@ class Run:
                 rate = learning_rate(preset, step, total_steps)
                 for parameters in self.optimizer.param_groups:
                     parameters["lr"] = rate
-                losses, norm = update_weights(
-                    self.model, group, self.optimizer, preset, self.precision, self.processes, self.fast
-                )
+                losses, norm = self.update(group)
                 loss, tokens = sum(losses), sum(batch.target_tokens for batch in group)
                 if not (math.isfinite(loss) and math.isfinite(norm)):
                     raise DivergedError(self.not_finite(epoch, step, group, losses, norm))
@@ -307,6 +307,22 @@ class Run:
         if self.processes.first:
             self.validate(total_loss / total_tokens, speed)
             self.save()
+
+    def update(self, group: list[Batch]) -> tuple[list[float], float]:
+        """`update_weights` with what this run has.
+
+        Raises:
+            InputError: the model was to be compiled, and cannot be.
+        """
+        try:
+            return update_weights(
+                self.model, group, self.optimizer, self.preset, self.precision, self.processes, self.fast
+            )
+        except RuntimeError as error:
+            if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
+                reason = " ".join(str(error).split("\n")[:2])  # the backend, and what it says
+                raise InputError(f"cannot compile the model ({reason}): train without compiled") from error
+            raise
 
     def spell_training_pairs(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
         """Token ids of both sides; with BPE-dropout, spelled as in no epoch before (Provilkov et al. 2020).
