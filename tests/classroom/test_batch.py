@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -328,6 +329,35 @@ def test_what_was_never_graded_is_said(hand_in, grade, regrade, mark_reader):
     outcome, shown = regrade("causal_mask", mark_reader())
     assert [change.student for change in shown] == ["Ada"]
     assert "new or changed: 1 submission" in outcome.warnings[-1]
+
+
+def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
+    """Only the last run's files were: who had handed in earlier kept the old points, of another maximum perhaps."""
+    first = hand_in("Ada", **ALL).rename(tmp_path / "first")
+    grade(first, mark_reader())
+    shutil.copytree(first, tmp_path / "in time")
+    (tmp_path / "in time" / "Ada").rename(tmp_path / "in time" / "Bob")
+    grade(tmp_path / "in time", mark_reader())
+    grade(hand_in("Cyd", **ALL).rename(tmp_path / "late"), mark_reader())
+    outcome, shown = regrade("causal_mask", mark_reader(overrides={"causal_mask": "failed"}))
+    assert [change.student for change in shown] == ["Ada", "Bob", "Cyd"]
+    assert {states(outcome)[student, "causal_mask"] for student in ("Ada", "Bob", "Cyd")} == {"failed"}
+    shutil.rmtree(tmp_path / "in time")
+    outcome, shown = regrade("causal_mask", mark_reader())
+    assert [change.student for change in shown] == ["Ada", "Cyd"]
+    assert outcome.warnings[-1].startswith("the answers of Bob are as they were, because their files are not where")
+    outcome, shown = regrade("causal_mask", mark_reader(), paths=[first])
+    assert [change.student for change in shown] == ["Ada"]
+    assert "the answers of Bob, Cyd are as they were" in outcome.warnings[-1]
+
+
+def test_fewer_points_than_before_are_said(hand_in, grade, mark_reader, tmp_path):
+    """An old download that was graded once more took away what somebody had handed in since."""
+    old = hand_in("Ada", padding_mask="# passed", causal_mask="# timed out").rename(tmp_path / "old")
+    grade(old, mark_reader())
+    assert grade(hand_in("Ada", **ALL).rename(tmp_path / "new"), mark_reader()).warnings == []
+    (warning,) = grade(old, mark_reader()).warnings
+    assert warning == ("fewer points than before, because the files of the last run count: Ada (03_masks, 3 -> 1)")
 
 
 def test_one_exercise_outside_a_sandbox_marks_the_whole(hand_in, grade, regrade, mark_reader):

@@ -17,7 +17,7 @@ from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.gradebook import UNGUARDED, Entry, Gradebook, Run, failed_itself, source_digest
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
-from transformer_lab.classroom.submissions import Submission, collect
+from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import find_exercise
 
@@ -118,6 +118,7 @@ def grade_batch(
             run = last
         else:
             run = book.begin(version(PACKAGE), source_digest(), secrets.randbits(62), list(map(os.path.abspath, paths)))
+        before = {(entry.student, entry.notebook): entry for entry in book.entries()}
         digests = [digest_of(submission, run.version) for submission in submissions]
         of_submission = list(zip(submissions, digests, strict=True))
         book.hand_in(run, [(submission.student, digest, submission.path) for submission, digest in of_submission])
@@ -136,7 +137,7 @@ def grade_batch(
                     book.note_sandbox(run, grader.sandboxed)  # a machine may have joined that has none
         book.finish(run)
         entries, written = write_reports(out, book, course)
-        warnings = _warnings(entries, run)
+        warnings = [*_warnings(entries, run), *_less_than_before(entries, before)]
         return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings)
 
 
@@ -152,7 +153,7 @@ def regrade_exercise(
     """Grade one exercise anew in all that was graded before, and keep the results if `approve` says so.
 
     Args:
-        paths: Files, folders and zips; where none is given, those of the last run.
+        paths: Files, folders and zips; where none is given, those of all runs, as far as they are still there.
         out: The folder of the gradebook.
         exercise: Its name.
         open_grader: As `grader_for` gives it.
@@ -170,18 +171,17 @@ def regrade_exercise(
     course = course or Course.find()
     _must_hold_gradebook(out, "--only")
     with _opened(out, paths) as (out, book):
-        last = _last_run(book, out)
-        if not paths:
-            paths = [Path(path) for path in last.paths] if last else []
-        submissions = _collect(paths)
-        done = book.kept()
-        todo, skipped = {}, 0
-        for submission in submissions:
-            key = submission.student, digest_of(submission, version(PACKAGE))
-            if key not in done:
-                skipped += 1
-            elif any(result.exercise == exercise for result in done[key].exercises):
-                todo[key] = submission
+        _last_run(book, out)
+        # Each run apart: in which of them two students of one name met decides what they are called.
+        of_runs = [paths] if paths else [[Path(path) for path in given] for given in book.paths_of_runs()]
+        submissions = [one for given in of_runs for one in collect(given if paths else filter(Path.exists, given))]
+        done = {
+            key: result
+            for key, result in book.that_may_count().items()
+            if any(one.exercise == exercise for one in result.exercises)
+        }
+        keys = [(submission.student, digest_of(submission, version(PACKAGE))) for submission in submissions]
+        todo = {key: submission for key, submission in zip(keys, submissions, strict=True) if key in done}
         if not todo:
             raise InputError(f"none of the {len(submissions)} submissions was graded with the exercise `{exercise}`")
         advance(0, len(todo))
@@ -210,9 +210,14 @@ def regrade_exercise(
         book.finish(run)
         entries, written = write_reports(out, book, course)
         warnings = _warnings(entries, run)
-        if skipped:
-            warnings.append(f"left out, because new or changed: {_count(skipped, 'submission')}; grade without --only")
-        return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, tuple(changes))
+        if new := set(keys) - book.kept().keys():
+            warnings.append(f"left out, because new or changed: {_count(len(new), 'submission')}; grade without --only")
+        if missed := sorted({done[key].student for key in done.keys() - todo.keys()}):
+            warnings.append(
+                f"the answers of {_shortened(missed)} are as they were, because their files are "
+                + ("not in the paths given" if paths else "not where they were")
+            )
+        return Outcome(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
 
 
 def digest_of(submission: Submission, package_version: str) -> str:
@@ -346,6 +351,25 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
             else []
         ),
     ]
+
+
+def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
+    """Who has fewer points for a notebook because another file was handed in, or an older one graded once more."""
+    lower = [
+        f"{entry.student} ({entry.notebook}, {earlier.result.earned:g} -> {entry.result.earned:g})"
+        for entry in entries
+        if (earlier := before.get((entry.student, entry.notebook)))
+        and earlier.result.digest != entry.result.digest
+        and entry.result.earned < earlier.result.earned
+    ]
+    if not lower:
+        return []
+    return [f"fewer points than before, because the files of the last run count: {_shortened(lower)}"]
+
+
+def _shortened(names: Sequence[str], most: int = 10) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(printable(name, 200) for name in names[:most]) + more
 
 
 def _count(number: int, unit: str) -> str:

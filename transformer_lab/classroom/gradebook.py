@@ -209,12 +209,32 @@ class Gradebook:
             ).fetchall()
         return {(student, digest): self._read(text) for student, digest, text in rows}
 
+    def paths_of_runs(self) -> list[tuple[str, ...]]:
+        """What each run was given, those of a single exercise aside; the newest first, and each once."""
+        with self._connection() as database:
+            rows = database.execute("SELECT paths FROM runs WHERE only_exercise = '' ORDER BY id DESC").fetchall()
+        return list(dict.fromkeys(tuple(json.loads(paths)) for (paths,) in rows))
+
     def entries(self) -> list[Entry]:
         """What counts, by student and notebook.
 
         Of each notebook of a student it is the result of the last run that saw one; of several files in that run, the
         one with the most points. A file that could not be read counts only as long as it is handed in.
         """
+        entries = []
+        for now in self._of_last_runs():
+            best = max(reversed(now), key=lambda entry: entry.result.earned)
+            others = tuple(entry.path for entry in now if entry is not best)
+            entries.append(Entry(best.result, best.path, best.sandboxed, best.sources, others))
+        return sorted(entries, key=lambda entry: (entry.student.casefold(), entry.student, entry.notebook))
+
+    def that_may_count(self) -> dict[tuple[str, str], SubmissionResult]:
+        """By student and digest, the results that count, and those of other files for the same notebook."""
+        found = [entry.result for now in self._of_last_runs() for entry in now]
+        return {(result.student, result.digest): result for result in found}
+
+    def _of_last_runs(self) -> list[list[Entry]]:
+        """For each notebook of each student, what the last run that saw one was given."""
         with self._connection() as database:
             rows = database.execute(
                 "SELECT handed_in.run, handed_in.path, results.student, results.result, runs.sandboxed, runs.sources "
@@ -229,15 +249,13 @@ class Gradebook:
             entry = Entry(self._read(text), path, sandboxed != 0, sources)
             key = student, entry.notebook or path  # each unreadable file stands for itself
             candidates.setdefault(key, []).append((run, entry))
-        entries = []
+        of_last_runs = []
         for (student, _), seen in candidates.items():
             last = max(run for run, _ in seen)
             now = [entry for run, entry in seen if run == last]
             if now[0].notebook or last == last_seen[student]:
-                best = max(reversed(now), key=lambda entry: entry.result.earned)
-                others = tuple(entry.path for entry in now if entry is not best)
-                entries.append(Entry(best.result, best.path, best.sandboxed, best.sources, others))
-        return sorted(entries, key=lambda entry: (entry.student.casefold(), entry.student, entry.notebook))
+                of_last_runs.append(now)
+        return of_last_runs
 
     def _read(self, text: str) -> SubmissionResult:
         try:

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
 from itertools import islice
@@ -59,6 +59,7 @@ class _Found:
     content: bytes = b""
     problem: str = ""
     file_name: str = ""
+    container: str = ""  # the folder or the zip of one student; a file that lies in none is its own
 
 
 class _Allowance:
@@ -121,7 +122,9 @@ def _in_folder(folder: Path) -> Iterator[_Found]:
         of_key.setdefault(key, []).append(path)
     for key, some in sorted(of_key.items()):
         allowance = _Allowance()
-        found = _first(one for path in some for one in _of_student(key, path, allowance))
+        found = _first(
+            replace(one, container=str(path)) for path in some for one in _of_student(key, path, allowance)
+        )
         if not found and any(os.path.isdir(path) or _is_handed_in(path.name) for path in some):
             yield _Found(key, str(some[0]), problem=NO_NOTEBOOK)
         yield from found
@@ -294,7 +297,8 @@ def _in_zip_of_class(path: Path) -> Iterator[_Found]:
             problem = _too_many_entries(file)
             if problem is None:
                 with zipfile.ZipFile(file) as archive:
-                    yield from _in_archive(archive, path.name)
+                    for one in _in_archive(archive, path.name):  # two zips may have one name
+                        yield replace(one, container=os.path.join(os.path.abspath(path), one.container))
                 return
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         problem = f"it cannot be read as a zip ({getattr(error, 'strerror', None) or error})"
@@ -325,7 +329,11 @@ def _in_archive(archive: zipfile.ZipFile, name: str) -> Iterator[_Found]:
         of_key.setdefault(_key_of(parts[skipped:]) or Path(name).stem, []).append(entry)
     for key, some in sorted(of_key.items()):
         allowance = _Allowance()
-        found = _first(one for entry in some for one in _in_entry(archive, entry, key, name, allowance))
+        found = _first(
+            replace(one, container="/".join(_parts(entry.filename)[: skipped + 1]))
+            for entry in some
+            for one in _in_entry(archive, entry, key, name, allowance)
+        )
         if not found and any(len(_parts(entry.filename)) > 1 or _is_handed_in(entry.filename) for entry in some):
             yield _Found(key, f"{name}: {some[0].filename}", problem=NO_NOTEBOOK)
         yield from found
@@ -461,7 +469,11 @@ def _notebook_pattern() -> re.Pattern[str]:
 
 
 def _named(found: list[_Found]) -> list[Submission]:
-    """Gives each student one printable name, and each submission of the same notebook one of its own."""
+    """Gives each student one printable name.
+
+    Files for one notebook in one folder or zip, or under one number of a course system, are of one student, and the
+    best of them counts. Where only names agree, the second gets a name of its own: they may be two people.
+    """
     complete = {one.key for one in found if one.problem != NO_NOTEBOOK}  # a text field beside it may be empty
     found = [one for one in found if one.problem != NO_NOTEBOOK or one.key not in complete]
     display: dict[str, str] = {}
@@ -469,11 +481,14 @@ def _named(found: list[_Found]) -> list[Submission]:
     for key in sorted({one.key for one in found}):
         display[key] = _unique(_display_name(key), taken)
     submissions = []
-    seen: set[tuple[str, str]] = set()
+    containers: dict[tuple[str, str], dict[str, str]] = {}  # of files that seem to be of one notebook: to their name
     for one in found:
-        which = one.key, _looks_like(one)
-        student = _unique(display[one.key], taken) if which in seen and not one.problem else display[one.key]
-        seen.add(which)
+        known = containers.setdefault((one.key, _looks_like(one)), {})
+        container = "" if _is_by_system(one.key) else one.container or one.path
+        student = known.get(container) or (display[one.key] if not known or one.problem else "")
+        if not student:
+            student = _unique(display[one.key], taken)
+        known.setdefault(container, student)
         submissions.append(Submission(student, printable(one.path, 500), one.content, one.problem))
     return submissions
 
@@ -484,8 +499,12 @@ def _looks_like(one: _Found) -> str:
     return match[0].decode(errors="replace") if match else one.file_name
 
 
+def _is_by_system(key: str) -> re.Match | None:
+    return _MOODLE.fullmatch(key) or re.fullmatch(r"(?P<who>[^/_]+)_(?P<id>\d+)_0_", key)
+
+
 def _display_name(key: str) -> str:
-    if match := _MOODLE.fullmatch(key) or re.fullmatch(r"(?P<who>[^/_]+)_(?P<id>\d+)_0_", key):
+    if match := _is_by_system(key):
         return printable(f"{match['who']} ({match['id']})")
     return printable(key)
 
