@@ -471,7 +471,7 @@ def release(
     course = Course.find()
     names = course.graded if everything else [course.full_name(name) for name in notebooks or []]
     if not names:
-        raise InputError(f"no notebook: give one or more of {', '.join(course.graded)}, or --all")
+        raise InputError(f"no notebook: give one or more of {', '.join(course.names)}, or --all")
     written = [path for name in names for path in write_release(name, out, course)]
     print("\n".join(dict.fromkeys(map(str, written))))
 

@@ -54,7 +54,7 @@ def examine() -> list[Finding]:
     findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
     if all(finding.ok for finding in findings if finding.essential):
         findings += [find_threads(), find_gpu(), find_bfloat16(), find_multi30k_files(), find_pretrained()]
-    return [*findings, find_disk(), find_notebook()]
+    return [*findings, find_disk(), find_notebook(), find_sandbox()]
 
 
 def find_python() -> Finding:
@@ -149,3 +149,14 @@ def find_notebook() -> Finding:
     if TOUR_NOTEBOOK.is_file():
         return Finding("notebooks", str(TOUR_NOTEBOOK.parent))
     return Finding("notebooks", f"no {TOUR_NOTEBOOK}", "they come with the repository: install from a clone of it")
+
+
+def find_sandbox() -> Finding:
+    """Whether bubblewrap is here. Whether it may make namespaces, the grader finds out when it starts."""
+    if sys.platform != "linux":
+        return Finding("sandbox", "none: there are sandboxes on Linux only, and only teachers who grade need one")
+    bubblewrap = shutil.which("bwrap")
+    if bubblewrap:
+        return Finding("sandbox", f"bubblewrap, {bubblewrap}")
+    advice = "install bubblewrap (Debian and Ubuntu: sudo apt install bubblewrap); only teachers who grade need it"
+    return Finding("sandbox", "bubblewrap is not installed", advice)

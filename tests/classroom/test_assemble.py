@@ -391,7 +391,7 @@ def test_cells_of_their_own_stand_where_they_stood():
     for number, cell_id in enumerate(["attention-2", "check-softmax", "exercise-numpy_attention"], start=2):
         assert ids.index(f"student-{number}") == ids.index(cell_id) + 1
     assert ids[0] == "student-1"
-    assert "4 cells of your own came along." in assembled.remarks
+    assert "4 added cells came along." in assembled.remarks
     assert not any("my notes" in cell.source for cell in assembled.notebook.cells)
 
 
@@ -569,7 +569,7 @@ def test_answers_of_earlier_notebooks_that_were_pasted_do_not_decide():
     notebook["cells"] = [*(code(ANSWERS[name]) for name in EXERCISES), *notebook["cells"]]
     assembled = handed_in(notebook)
     assert assembled.name == "03_masks"
-    assert "4 cells of your own came along." in assembled.remarks
+    assert "4 added cells came along." in assembled.remarks
 
 
 def test_cells_that_were_pasted_with_their_metadata_do_not_decide():
@@ -659,6 +659,31 @@ def test_nothing_of_a_submission_runs(tmp_path):
     notebook["cells"] = [c for source in sources for c in (code(source), *notebook["cells"][:1])] + notebook["cells"]
     handed_in(notebook)
     assert not mark.exists()
+
+
+def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
+    """For the exercises whose names it binds: nothing else in the notebook says who wrote them."""
+    notebook = untouched()
+    place = place_of(notebook, "exercise-softmax")
+    notebook["cells"].insert(place, code("from transformer_lab.model import softmax, numpy_attention"))
+    flags = handed_in(notebook).flags
+    for name in ("softmax", "numpy_attention"):
+        assert flags[name] == (f"line 1 imports the answer: `transformer_lab.model.{name}`",)
+    assert not flags["scaled_dot_product_attention"]
+
+
+def test_an_attempt_on_the_checks_is_flagged_once():
+    """The cell is run for all exercises; the instructor reads of it with the first."""
+    notebook = solved()
+    for name in EXERCISES:
+        cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"
+    notebook["cells"].insert(1, code("import transformer_lab\ncheck = print\ntransformer_lab.check = print"))
+    flags = handed_in(notebook).flags
+    assert flags.pop(EXERCISES[0]) == (
+        "a cell of their own replaces `check`",
+        "a cell of their own writes into `transformer_lab`",
+    )
+    assert not any(flags.values())
 
 
 def test_ids_and_names_of_cells_are_not_taken_over():

@@ -2,8 +2,8 @@
 
 import json
 import os
-import signal
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -79,6 +79,7 @@ def test_a_class_is_graded(hand_in, grade, mark_reader, out):
         *(f"gradescope/03_masks/{student}/results.json" for student in ("Ada", "Bob")),
         "gradescope/01_attention/Bob/results.json",
         "gradescope/file 1/Cyd/results.json",
+        *(f"gradescope/{student}.json" for student in ("Ada", "Bob", "Cyd")),
     }
     assert (out / "gradebook.csv").read_bytes().startswith(b"\xef\xbb\xbfstudent,softmax,")
 

@@ -53,6 +53,7 @@ def test_another_language_binds_nothing(source):
         ("def f():\n    global a\n    a = b", {"f", "a"}, {"b"}, set()),
         ("for a, (b, *c) in d: pass", {"a", "b", "c"}, {"d"}, set()),
         ("x = lambda y: y + z", {"x"}, {"z"}, set()),
+        ("setattr(a.b, 'c', d)\ndelattr(e, 'f')", set(), {"setattr", "delattr", "a", "d", "e"}, {"a", "e"}),
     ],
 )
 def test_global_names(source, binds, reads, changes):
@@ -111,16 +112,24 @@ def test_whether_a_class_is_still_to_be_written():
 
 
 def test_uses_are_whole_names():
-    """The line and the longest form; `getattr` with a text is a name as well."""
+    """The line and the longest form; `getattr` with a text is a name as well. What has no name has attributes."""
     source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\n"
     assert names_of(source).uses == (
         (1, "a", ("b", "c")),
         (1, "d", ()),
         (2, "e", ("f", "g", "h")),
         (2, "getattr", ()),
+        (3, "", ("j",)),
         (3, "i", ()),
         (4, "k", ("l",)),
     )
+
+
+def test_every_import_has_its_line():
+    """The same name may be imported twice, and each time from elsewhere."""
+    source = "import a.b\nimport a.b as c\ndef f():\n    from d import e as c\nfrom g import *\nfrom . import h\n"
+    assert names_of(source).imported == ((1, "a", "a"), (2, "c", "a.b"), (4, "c", "d.e"))
+    assert names_of(source).imports == {"a": "a", "c": "d.e"}
 
 
 def test_nothing_warns():

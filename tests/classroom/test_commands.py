@@ -94,7 +94,7 @@ def test_release(lab, course, tmp_path):
 
 
 def test_release_of_what_there_is_not(lab, course):
-    assert course.graded[0] in lab("release").complaint
+    assert "00_tour, 01_attention, " in lab("release").complaint
     assert "there is no notebook `77`" in lab("release", "77").complaint
 
 
@@ -108,13 +108,34 @@ def test_grade(lab, hand_in, reader, tmp_path):
     assert reader.asked == (3, True, "tcp://host:8786")
     assert (done.status, done.stderr) == (0, "")
     first, second, *files = done.stdout.splitlines()
-    assert first == "2 submissions graded; 2 students in the gradebook"
+    assert first == "1 submission graded, 1 could not be graded; 2 students in the gradebook"
     assert second.startswith("not graded: handed_in/Bob/03_masks.ipynb: ")
     assert {file.strip() for file in files} == {
         str(tmp_path / "grades" / name)
         for name in ("gradebook.csv", "gradebook.sqlite", "summary.html", "feedback", "junit", "gradescope")
     }
-    assert lab("grade", "handed_in").stdout.startswith("0 submissions graded, 2 kept; 2 students")
+    hand_in("Cyd", **ALL)
+    again = lab("grade", "handed_in").stdout
+    assert again.startswith("1 submission graded, 2 kept; 3 students")
+
+
+def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
+    """Its autograder copies one file; where there is none, the student reads that the autograder failed."""
+    hand_in("Ada", **ALL)
+    hand_in("Ada", "01_attention", softmax="# passed")
+    (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
+    (tmp_path / "handed_in" / "Cyd").mkdir()  # nothing in it
+    lab("grade", "handed_in")
+    files = sorted((tmp_path / "grades" / "gradescope").glob("*.json"))
+    assert [file.stem for file in files] == ["Ada", "Bob", "Cyd"]
+    ada, bob, cyd = (json.loads(file.read_text()) for file in files)
+    names = [test["name"] for test in ada["tests"]]
+    assert {"01_attention: softmax", "03_masks: padding_mask"} <= set(names)
+    assert ada["score"] == 2
+    for student, reason in ((bob, "not whole"), (cyd, "no notebook")):
+        (test,) = student["tests"]
+        assert test["score"] == student["score"] == 0
+        assert reason in test["output"]
 
 
 def test_names_do_not_reach_the_terminal_as_commands(lab, hand_in, reader):

@@ -7,20 +7,26 @@ from dataclasses import replace
 import pytest
 
 from transformer_lab.classroom.exports import LONGEST, feedback_text, gradescope_results, junit_xml
+from transformer_lab.classroom.gradebook import Entry
 from transformer_lab.classroom.results import STATES, ExerciseResult, SubmissionResult
 
 HOSTILE = "\x00\x1b[2J\ud800\ufffe]]><script>alert(1)</script>&\"'"
 
 
 @pytest.fixture
-def result(entry):
+def handed_in(entry):
     return entry(
         "Ada",
         remarks=["a cell stands twice"],
         padding_mask="passed",
         causal_mask={"state": "failed", "earned": 0.5, "misconceptions": ("a", "b"), "report": "it differs"},
         target_mask="not attempted",
-    ).result
+    )
+
+
+@pytest.fixture
+def result(handed_in):
+    return handed_in.result
 
 
 def test_junit_says_what_ran_and_what_was_earned(result):
@@ -48,17 +54,38 @@ def test_junit_has_each_exercise_once_with_what_counts_now(result):
 
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_has_its_words_in_every_format(entry, state):
-    found = entry("Ada", padding_mask=state).result
-    assert "padding_mask" in junit_xml(found)
-    assert json.loads(gradescope_results(found))["tests"][0]["tags"] == [state]
-    assert state in ("passed", "failed") or feedback_text(found.exercises[0])
+    found = entry("Ada", padding_mask=state)
+    assert "padding_mask" in junit_xml(found.result)
+    assert json.loads(gradescope_results([found]))["tests"][0]["tags"] == [state]
+    assert state in ("passed", "failed") or feedback_text(found.result.exercises[0])
 
 
 def test_a_file_that_could_not_be_read(entry):
-    found = entry("Ada", "", problem="the file is empty").result
-    assert ElementTree.fromstring(junit_xml(found)).find("testsuite/testcase/error").text == "the file is empty"
-    given = json.loads(gradescope_results(found))
-    assert (given["score"], given["tests"], given["output"]) == (0, [], "the file is empty")
+    """A student who sees nothing asks whether the autograder is broken."""
+    found = entry("Ada", "", problem="the file is empty")
+    assert ElementTree.fromstring(junit_xml(found.result)).find("testsuite/testcase/error").text == "the file is empty"
+    given = json.loads(gradescope_results([found]))
+    (test,) = given["tests"]
+    assert (given["score"], given["output"]) == (0, "")
+    assert (test["name"], test["score"], test["status"]) == ("the file can be graded", 0, "failed")
+    assert test["output"] == "the file is empty"
+
+
+def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
+    """Gradescope reads one file a submission, whatever was handed in."""
+    attention = entry("Ada", "01_attention", softmax="passed", remarks=["a cell is missing"])
+    lost = entry("Ada", "", path="handed_in/Ada/notes.ipynb", problem="the file is empty")
+    given = json.loads(gradescope_results([lost, attention, handed_in]))
+    assert [(test["number"], test["name"], test["score"]) for test in given["tests"]] == [
+        ("1", "notes.ipynb: the file can be graded", 0.0),
+        ("2", "01_attention: softmax", 1.0),
+        ("3", "03_masks: padding_mask", 1.0),
+        ("4", "03_masks: causal_mask", 0.5),
+        ("5", "03_masks: target_mask", 0.0),
+    ]
+    assert given["score"] == 2.5
+    assert given["execution_time"] == 4.5
+    assert given["output"] == "01_attention: a cell is missing\n03_masks: a cell stands twice"
 
 
 def test_text_of_a_student_stays_text():
@@ -70,7 +97,8 @@ def test_text_of_a_student_stays_text():
     root = ElementTree.fromstring(junit_xml(hostile).encode("utf-8"))
     assert [element.tag for element in root.iter() if "script" in element.tag] == []
     assert "<script>alert(1)</script>" in root.find("testsuite/testcase/failure").text
-    text = gradescope_results(hostile)
+    read, unread = Entry(hostile, HOSTILE, True, ""), Entry(replace(hostile, exercises=()), HOSTILE, True, "")
+    text = gradescope_results([read, unread])
     text.encode("utf-8")
     assert "<script>" in json.loads(text)["tests"][0]["output"]
     assert "\x1b" not in json.loads(text)["tests"][0]["output"]
@@ -85,8 +113,8 @@ def test_a_damaged_junit_costs_its_cells_alone(result, junit):
     assert len(root.findall("testsuite/testcase")) == 3
 
 
-def test_gradescope_reads_points_and_feedback(result):
-    given = json.loads(gradescope_results(result))
+def test_gradescope_reads_points_and_feedback(handed_in):
+    given = json.loads(gradescope_results([handed_in]))
     assert given["score"] == 1.5
     assert given["output"] == "a cell stands twice"
     assert [(test["name"], test["score"], test["max_score"], test["status"]) for test in given["tests"]] == [
@@ -100,9 +128,9 @@ def test_gradescope_reads_points_and_feedback(result):
 
 def test_flags_are_for_the_instructor(entry):
     """A suspicion is no feedback."""
-    found = entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)}).result
-    assert "secret" not in junit_xml(found)
-    assert "secret" not in gradescope_results(found)
+    found = entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)})
+    assert "secret" not in junit_xml(found.result)
+    assert "secret" not in gradescope_results([found])
 
 
 def test_a_report_without_end_is_shortened(entry):

@@ -33,9 +33,45 @@ def test_what_is_handed_out(course, tmp_path):
     exercises = course.exercises("01_attention")
     assert [one["name"] for one in entry["exercises"]] == [exercise.name for exercise in exercises]
     assert entry["points"] == sum(exercise.points for exercise in exercises)
+    assert entry["minutes_of_exercises"] == sum(one["minutes"] for one in entry["exercises"])
+    assert "minutes" not in entry  # the notebook says how long it takes, with the reading
     cells = {cell.id for cell in course.notebook("01_attention").cells}
     assert {one["cell"] for one in entry["exercises"]} <= cells
     assert "`softmax` (1)" in written[1].read_text()
+
+
+def test_the_students_page_fits_the_handout(course, tmp_path):
+    """A student who has nothing yet starts from it, and tries what it says on the notebook at hand."""
+    page = release("03", tmp_path / "masks", course)[1].read_text()
+    assert 'hint("padding_mask")' in page
+    assert "softmax" not in page
+    assert "{" not in page
+    for step in ("git clone ADDRESS", "make course", "source .venv/bin/activate", "jupyter lab"):
+        assert step in page
+    main_page = (ROOT / "README.md").read_text()
+    assert all(step in main_page for step in ("make course", "source .venv/bin/activate"))
+    assert "Use no other" in page
+    assert "hint(" not in release("00", tmp_path / "tour", course)[1].read_text()
+
+
+@pytest.mark.parametrize("cell_id", ["exercise-causal_mask", "check-causal_mask"])
+def test_points_that_changed_since_the_notebook_was_built(course, tmp_path, cell_id):
+    """The page and the list would say other points than the notebook, and nbgrader would count the old ones."""
+    folder = tmp_path / "course"
+    folder.mkdir()
+    notebook = course.notebook("03_masks")
+    (cell,) = (cell for cell in notebook.cells if cell.id == cell_id)
+    cell.source = cell.source.replace("# Exercise: 1 point,", "# Exercise: 2.5 points,")
+    if "points" in cell.metadata.nbgrader:
+        cell.metadata.nbgrader.points = 2.5
+    nbformat.write(notebook, folder / "03_masks.ipynb")
+    with pytest.raises(InputError) as refused:
+        release("03", tmp_path / "handout", Course(folder))
+    assert str(refused.value) == (
+        f"{folder / '03_masks.ipynb'} gives `causal_mask` 2.5 points, and the package 1: "
+        "run `make notebooks ARGS=03_masks` before you hand it out"
+    )
+    assert not (tmp_path / "handout").exists()
 
 
 def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):

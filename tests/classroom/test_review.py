@@ -1,17 +1,21 @@
 """Without these, a library's answer would pass for a student's, or a copied answer would not be seen, or honest people
 would be on the instructor's list."""
 
+import ast
 import inspect
 import textwrap
 
 import pytest
 
-from transformer_lab.authoring.stubs import stub
-from transformer_lab.classroom.review import MOST_FLAGS, Similar, review, similar
+from transformer_lab.authoring.stubs import marked_answer, stub
+from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.review import MOST_FLAGS, Similar, interference, review, similar
 from transformer_lab.exercises import exercises
 
 ATTENTION = exercises()["scaled_dot_product_attention"]
 HEADS = exercises()["MultiHeadAttention"]
+SOFTMAX = exercises()["softmax"]
+PADDING = exercises()["padding_mask"]
 COURSE = [
     "import math\nimport numpy as np\nimport torch\nfrom torch import Tensor, nn\nfrom transformer_lab import check"
 ]
@@ -34,6 +38,12 @@ def answer(body: str, before: str = "") -> str:
         (answer("getattr(torch.nn.functional, 'scaled_dot_product_attention')(query)"), "line 2 uses `torch.nn."),
         (answer("torch._C._nn.scaled_dot_product_attention(query)"), "line 2 uses `torch._C._nn.scaled_dot"),
         (answer("scaled_dot(query)", "from torch.nn.functional import *\n"), "line 1 uses `torch.nn.functional.*`"),
+        (answer("torch.ops.aten._scaled_dot_product_attention_math(query)"), "line 2 uses `torch.ops.aten._scaled"),
+        (answer("aten.add(query, key)", "from torch.ops import aten\n"), "line 3 uses `torch.ops.aten.add`"),
+        (answer("getattr(torch.ops, 'aten').add(query)"), "line 2 uses `torch.ops.aten.add`"),
+        (answer("f(query)", "import torch._C as f\n"), "line 3 uses `torch._C`"),
+        (answer("torch._scaled_dot_product_attention_math(query)"), "line 2 uses `torch._scaled_dot_product_"),
+        (answer("attend(query)", "from torch._C._nn import *\n"), "line 1 uses `torch._C._nn.*`"),
         (answer("nn.MultiheadAttention(4, 1)(query, key, value)"), "line 2 uses `torch.nn.MultiheadAttention`"),
         (answer("nn.modules.activation.MultiheadAttention(4, 1)(query)"), "line 2 uses `torch.nn.modules.activation."),
         (answer("a(query)", "from transformer_lab.model import fused_attention as a\n"), "does not build on"),
@@ -97,6 +107,8 @@ HONEST = [
     "nn.functional.softmax(query, dim=-1), check",
     "F = 3\nprint(F)",
     "sys.float_info.max, os.path",
+    "torch.__version__, torch.optim",
+    "weights = query.softmax(dim=-1)",
 ]
 
 
@@ -116,6 +128,93 @@ def test_parts_that_the_exercise_builds_on_are_free():
     assert review(HEADS, own, [], course) == ()
 
 
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [
+        ("from transformer_lab.model import padding_mask", "transformer_lab.model.padding_mask"),
+        (
+            "import math\nfrom transformer_lab.model.masks import padding_mask",
+            "transformer_lab.model.masks.padding_mask",
+        ),
+        ("from transformer_lab.model import causal_mask as padding_mask", "transformer_lab.model.causal_mask"),
+        ("from transformer_lab.mine import padding_mask", "transformer_lab.mine.padding_mask"),
+        (
+            "try:\n    from transformer_lab.model import padding_mask\nexcept: pass",
+            "transformer_lab.model.padding_mask",
+        ),
+        ("from elsewhere import padding_mask", "elsewhere.padding_mask"),
+    ],
+)
+def test_an_answer_that_is_imported_is_flagged(source, imported):
+    """Nothing of it is used in the cell, and it gets all points."""
+    line = source.count("\n", 0, source.index("from ")) + 1
+    assert review(PADDING, source, [], COURSE) == (f"line {line} imports the answer: `{imported}`",)
+    assert review(exercises()["target_mask"], source, [], COURSE) == ()
+
+
+@pytest.mark.parametrize("name", ["padding_mask", "*"])
+def test_an_answer_that_another_cell_imports_is_flagged(name):
+    """By its name, which the answer then hides, or without one."""
+    source = "theirs = padding_mask\ndef padding_mask(tokens, pad):\n    return theirs(tokens, pad)"
+    (flag,) = review(PADDING, source, [f"from transformer_lab.model import {name}"], COURSE)
+    assert flag.startswith("line 1 of a cell of their own ")
+    assert f"`transformer_lab.model.{name}`" in flag
+
+
+@pytest.mark.parametrize(
+    ("source", "flag"),
+    [
+        ("from transformer_lab.model import *", "uses `transformer_lab.model.*`, which the exercise does not build on"),
+        ("exec('from transformer_lab.model import ' + 'padding_mask')", "uses `exec`"),
+        ("globals()['padding_' + 'mask'] = 1", "uses `globals`"),
+        ("%run helper.py", "runs `%run`"),
+    ],
+)
+def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
+    """It can stand between the answer and its check, and nothing in the answer names what it binds."""
+    own = textwrap.dedent(inspect.getsource(PADDING.answer))
+    assert review(PADDING, own, [source], COURSE) == (f"line 1 of a cell of their own {flag}",)
+
+
+def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
+    """Notebook 01 takes the package's attention under another name, below the exercise."""
+    course = ["from transformer_lab.model import scaled_dot_product_attention as package_attention"]
+    (flag,) = review(ATTENTION, answer("package_attention(query, key, value)"), [], course)
+    assert "`transformer_lab.model.scaled_dot_product_attention`, which" in flag
+
+
+@pytest.mark.parametrize("name", Course.find().graded)
+def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
+    """`from transformer_lab import check, hint`, `from transformer_lab.mine import ...`: the course does so itself."""
+    notebook = Course.find().notebook(name)
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
+    imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
+    imports = [line for line in imports if not line.endswith("(") and " as " not in line]
+    for exercise in Course.find().exercises(name):
+        source = "\n".join([*imports, stub(exercise.answer, exercise.blank)])
+        assert review(exercise, source, [], cells) == ()
+
+
+@pytest.mark.parametrize(
+    ("expression", "used"),
+    [
+        ("scores.softmax(-1)", ".softmax"),
+        ("torch.from_numpy(scores).softmax(-1).numpy()", ".softmax"),
+        ("torch.tensor(scores).log_softmax(dim=-1).exp().numpy()", ".log_softmax"),
+        ("getattr(torch.from_numpy(scores), 'softmax')(-1)", ".softmax"),
+        ("torch.Tensor.softmax(torch.tensor(scores), -1)", "torch.Tensor.softmax"),
+        ("torch.nn.functional.log_softmax(torch.tensor(scores), -1).exp()", "torch.nn.functional.log_softmax"),
+        ("torch.special.log_softmax(torch.tensor(scores), -1).exp()", "torch.special.log_softmax"),
+        ("nn.LogSoftmax(-1)(torch.tensor(scores)).exp()", "torch.nn.LogSoftmax"),
+    ],
+)
+def test_a_softmax_that_is_a_method_is_flagged(expression, used):
+    """A tensor has the answer of notebook 01 as a method; later notebooks use it themselves."""
+    source = f"def softmax(scores):\n    return {expression}\n"
+    assert review(SOFTMAX, source, [], COURSE) == (f"line 2 uses `{used}`",)
+    assert review(ATTENTION, source, [], COURSE) == ()
+
+
 def test_a_name_of_their_own_hides_ours():
     """A student's function may be called like one that another cell imports."""
     course = ["from torch.nn.functional import scaled_dot_product_attention as attend"]
@@ -124,13 +223,83 @@ def test_a_name_of_their_own_hides_ours():
     assert review(ATTENTION, answer("attend(query)"), ["def attend(*x): return x"], course) == ()
 
 
+THE_TEXT = "it is the text of the course's own solution"
+
+
 @pytest.mark.parametrize("name", exercises())
 def test_the_courses_own_answer_is_recognised_if_it_is_large_enough(name):
     """`solution(...)` shows it to everybody."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
-    assert set(flags) <= {"but for names and comments it is the course's own answer"}
+    assert set(flags) <= {THE_TEXT, "but for names and comments it is the course's own answer"}
+    assert len(flags) <= 1
+
+
+@pytest.mark.parametrize("name", exercises())
+def test_the_text_of_a_solution_is_flagged(name):
+    """A cell of `solutions/`, as it is, and without its marks, comments and docstrings."""
+    exercise = exercises()[name]
+    assert review(exercise, marked_answer(exercise.answer, exercise.blank), [], COURSE) == (THE_TEXT,)
+    plain = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))))
+    assert set(review(exercise, plain, [], COURSE)) <= {THE_TEXT}
+
+
+def test_a_short_solution_may_be_found_by_oneself():
+    """`padding_mask` is one line, which its last hint shows nearly; a comment of the solution's is no chance."""
+    assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
+    combine = exercises()["combine_heads"]
+    own = textwrap.dedent(inspect.getsource(combine.answer))
+    comments = [line for line in own.split("\n") if "  # " in line]
+    assert comments, "this test needs a short answer with a comment"
+    assert review(combine, own, [], COURSE) == (THE_TEXT,)
+    for line in comments:
+        own = own.replace(line, line.partition("  # ")[0])
+    assert review(combine, own, [], COURSE) == ()
+
+
+@pytest.mark.parametrize("mark", ["### BEGIN SOLUTION", "### END SOLUTION"])
+def test_a_mark_of_the_solutions_is_flagged(mark):
+    """Whoever copies a solution and changes it leaves one behind."""
+    source = answer(f"query @ key\n    {mark}")
+    assert review(ATTENTION, source, [], COURSE) == (f"it has the mark `{mark}` of the course's own solution",)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("check = print", "replaces `check`"),
+        ("def run_check(*anything): return 1", "replaces `run_check`"),
+        ("def f():\n    global check\n    check = 1", "replaces `check`"),
+        ("from elsewhere import check", "replaces `check`"),
+        ("import transformer_lab\ntransformer_lab.exercises.x = 1", "writes into `transformer_lab`"),
+        ("import transformer_lab.exercises.judge as j\nj.judge = 1", "writes into `transformer_lab.exercises.judge`"),
+        ("import transformer_lab\nsetattr(transformer_lab.exercises, 'x', 1)", "writes into `transformer_lab`"),
+        ("check.__code__ = f.__code__", "writes into `transformer_lab.check`"),
+        ("open('transformer_lab/exercises/judge.py', 'w').write('')", "opens a file of the package"),
+        ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
+    ],
+)
+def test_an_attempt_on_the_checks_is_told(source, says):
+    """It earns nothing, and somebody has tried."""
+    course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
+    assert interference(source, course) == [says]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from transformer_lab import check",
+        "def split_heads(x): return x",
+        "def f(check):\n    check[0] = 1\n    check = 2",
+        "open('notes.txt').read()",
+        "setattr(model, 'x', 1)",
+        "torch.x = 1",
+    ],
+)
+def test_what_leaves_the_checks_alone_is_not_told(source):
+    """An import that is repeated, a part of their own, a variable of a function."""
+    assert interference(source, [*COURSE, "from transformer_lab.mine import split_heads"]) == []
 
 
 def test_what_nobody_can_run_is_not_flagged():

@@ -8,6 +8,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from transformer_lab.classroom.assemble import assemble
@@ -82,6 +83,70 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     reports = {one.exercise: one.report for one in results["syntax"].exercises}
     assert "SyntaxError" in reports["causal_mask"]
     assert before == {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("scaled_dot_product_attention", "from torch.nn.functional import softmax\n"),
+        ("scaled_dot_product_attention", "from torch.nn.functional import *\n"),
+        ("own", "import torch\nsoftmax = torch.nn.Softmax(dim=-1)\n"),
+    ],
+)
+def test_a_later_import_takes_nothing_away(grader, course, cell, text):
+    """Every check of the notebook was green, and `softmax` and `numpy_attention`, which calls it, got no points."""
+    notebook = course.notebook("01_attention")
+    for one in notebook.cells:
+        if (name := exercise_of(one)) is not None:
+            one.source = (text if name == cell else "") + inspect.getsource(exercises()[name].answer)
+    if cell == "own":
+        notebook.cells.append(nbformat.v4.new_code_cell(text))
+    (result,) = grader.grade([assemble(Submission("Ada", "01.ipynb", json.dumps(notebook).encode()), course)])
+    assert {one.exercise: one.state for one in result.exercises} == dict.fromkeys(course_names(course), "passed")
+    remarks = {one.exercise: one.remarks for one in result.exercises}
+    assert remarks["SingleHeadAttention"] == ()
+    if cell != "own":  # that one is put before the exercise
+        assert any("`softmax` another meaning" in remark for remark in remarks["softmax"])
+
+
+def course_names(course):
+    return [exercise.name for exercise in course.exercises("01_attention")]
+
+
+def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader, assembled):
+    """The second look is no second chance: what was wrong when the check ran stays so."""
+    wrong = "def padding_mask(tokens, pad_id):\n    return tokens == pad_id\n"
+    (result,) = grader.grade(
+        [assembled("late", padding_mask=wrong, causal_mask=f"{ANSWERS['causal_mask']}\n\npadding_mask = 3\n")]
+    )
+    assert marks(result)["padding_mask"][1] < 1
+    assert marks(result)["causal_mask"] == FULL["causal_mask"]
+
+
+def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, course):
+    """A cell that failed was mentioned nowhere but in the JUnit file, and a part of the package was "not attempted"."""
+    notebook = course.notebook("03_masks")
+    sources = {
+        "padding_mask": "def padding_mask(tokens, pad_id):\n    return compare(tokens, pad_id)",
+        "causal_mask": "from transformer_lab.model import causal_mask",
+        "target_mask": "def targetmask(tokens, pad_id):\n    return None",
+    }
+    for one in notebook.cells:
+        if (name := exercise_of(one)) is not None:
+            one.source = sources[name]
+    notebook.cells.insert(1, nbformat.v4.new_code_cell("\nfrom no_such_library import compare\n"))
+    (result,) = grader.grade([assemble(Submission("Ada", "03.ipynb", json.dumps(notebook).encode()), course)])
+    (remark,) = (remark for remark in result.remarks if "did not run" in remark)
+    assert remark == (
+        "The added cell `from no_such_library import compare` did not run to the end: "
+        "`ModuleNotFoundError: No module named 'no_such_library'`."
+    )
+    reports = {one.exercise: (one.state, one.report) for one in result.exercises}
+    assert reports["causal_mask"][0] == "failed"
+    assert "`causal_mask` is imported from the package, where the answers are taken out" in reports["causal_mask"][1]
+    assert reports["target_mask"] == (
+        "failed", "After the notebook has run, there is no `target_mask`. Its cell defines `targetmask`."
+    )  # fmt: skip
 
 
 def _files():

@@ -47,8 +47,10 @@ def text_of(page, heading):
 
 def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, slug):
     page = show(*class_of_four)
-    assert "4 students, 4 notebooks" in page
-    assert "The mean is 1.25 of 3 points, the median 1; from 0 to 3." in page
+    assert "4 students, 4 notebooks (1 could not be graded)" in page
+    assert (
+        "Of 3 students with a notebook that could be graded, the mean is 1.67 of 3 points, the median 1; from 1 to 3."
+    ) in page
     assert "causal_mask 1 0.33 1 0 2 0 0" in text_of(page, "How each exercise went")
     says = exercises()["causal_mask"].misconceptions[0].says.replace("`", " ")
     misconceptions = text_of(page, "The commonest misconceptions")
@@ -58,6 +60,24 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
     assert "causal_mask 2 2&nbsp;×&nbsp; ✗ failed Bob , Cyd" in stuck
     assert "target_mask" not in stuck  # what comes after the first that fails
     assert "dan.ipynb: the file is empty" in text_of(page, "Files with remarks")
+
+
+def test_means_of_exercises_add_up_to_the_notebooks(show, class_of_four, entry):
+    """One that is of all files beside those that are of the readable ones looks like a mistake of the grader."""
+    page = show(*class_of_four, entry("Ada", "01_attention", softmax="passed"), entry("Eve", "01_attention", softmax={
+        "state": "failed", "earned": 0.5
+    }))  # fmt: skip
+    exercises_text = text_of(page, "How each exercise went")
+    means = {
+        name: float(re.search(rf" {name} 1 ([\d.]+) ", exercises_text)[1])
+        for name in ("softmax", "padding_mask", "causal_mask", "target_mask")
+    }
+    assert means == {"softmax": 0.75, "padding_mask": 1, "causal_mask": 0.33, "target_mask": 0.33}
+    totals = text_of(page, "Points of each student")
+    assert "01_attention 2 1 0.75 0.75 0.5 1" in totals
+    assert "03_masks 3 3 1.67 1 1 3" in totals
+    assert "Of 4 students with a notebook that could be graded, the mean is 1.62 of 4 points" in totals
+    assert "one that is missing with 0" in totals
 
 
 def test_it_lists_what_to_review(show, entry):

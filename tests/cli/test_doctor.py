@@ -17,7 +17,8 @@ def test_all_that_is_essential_is_here(lab):
     examined = lab("doctor")
     assert examined.status == 0
     assert "MISSING" not in examined.stdout
-    for name in ("Python", "torch", "jupyterlab", "threads", "GPU", "bfloat16", "Multi30k", "disk", "notebooks"):
+    names = "Python", "torch", "jupyterlab", "threads", "GPU", "bfloat16", "Multi30k", "disk", "notebooks", "sandbox"
+    for name in names:
         assert name in examined.stdout
 
 
@@ -99,3 +100,17 @@ def test_a_disk_without_room(monkeypatch):
 def test_notebooks_that_are_not_there(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
     assert "repository" in doctor.find_notebook().advice
+
+
+def test_a_sandbox_is_for_those_who_grade(monkeypatch):
+    """A teacher should hear of it before the first hand-in, and a student should not be kept from starting."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/bwrap" if name == "bwrap" else None)
+    assert doctor.find_sandbox() == doctor.Finding("sandbox", "bubblewrap, /usr/bin/bwrap")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    missing = doctor.find_sandbox()
+    assert "sudo apt install bubblewrap" in missing.advice
+    assert "only teachers who grade" in missing.advice
+    assert not missing.essential
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert doctor.find_sandbox().ok  # nothing can be done about it there

@@ -124,6 +124,24 @@ def test_library_answer_is_remarked_upon():
     assert any("`torch.nn.functional.scaled_dot_product_attention`" in remark for remark in report.remarks)
 
 
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("torch.from_numpy(scores).softmax(-1).numpy()", ".softmax"),
+        ("torch.nn.functional.log_softmax(torch.from_numpy(scores), -1).exp().numpy()", "torch.nn.functional.log_soft"),
+    ],
+)
+def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
+    """A tensor has the answer as a method: no module's name stands before it."""
+    path = tmp_path / "cell.py"  # where `inspect` finds the text
+    path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
+    names = {"__name__": "__main__"}
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
+    report = check(names["softmax"])
+    assert report.passed
+    assert [remark.startswith(f"It calls `{name}") for remark in report.remarks] == [True]
+
+
 def test_an_earlier_mistake_costs_once():
     """A wrong `softmax` in the notebook is its own exercise's business: `numpy_attention` built on it is right."""
     source = """

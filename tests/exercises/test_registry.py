@@ -1,17 +1,20 @@
 """Every registered exercise, tested from its own parts: nothing here names one of them."""
 
 import importlib
+import inspect
 import json
 import math
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from transformer_lab.classroom.review import review
 from transformer_lab.exercises import check, exercises, notebooks, run_check
 from transformer_lab.exercises.compare import compare
 from transformer_lab.exercises.judge import judge, observe_all, reference_of
@@ -104,6 +107,14 @@ def test_variant_passes(exercise, part, seed):
     report = run_check(exercise, part, seed)
     assert report.passed, str(report)
     assert report.score == 1
+
+
+@each(VARIANTS)
+def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
+    """Whoever works honestly is not on the instructor's list: not as a copy, nor for a method or what torch hides."""
+    names = [*exercise.banned, "transformer_lab."]
+    for flag in review(exercise, textwrap.dedent(inspect.getsource(part)), [], []):
+        assert any(f"uses `{name}" in flag for name in names if not name.startswith(".")), flag
 
 
 @every_exercise

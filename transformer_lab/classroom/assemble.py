@@ -14,7 +14,7 @@ from nbformat import NotebookNode, from_dict
 from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, METADATA
 from transformer_lab.classroom.cells import is_unwritten, names_of
 from transformer_lab.classroom.course import Course, check_of, exercise_of
-from transformer_lab.classroom.review import review
+from transformer_lab.classroom.review import MOST_FLAGS, interference, review
 from transformer_lab.classroom.submissions import Submission, cells_of, read_notebook
 from transformer_lab.exercises import exercises
 
@@ -117,7 +117,12 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, canonical: _Canonica
     run = [cell for cell in notebook.cells if cell.cell_type == "code" and SKIP not in cell.metadata.get("tags", ())]
     helpers = [cell.source for cell in run if list(_about(cell)) == ["student"]]
     courses = [cell.source for cell in run if not _about(cell)]
-    return {name: review(canonical.exercises[name], source, helpers, courses) for name, source in sources.items()}
+    flags = {name: review(canonical.exercises[name], source, helpers, courses) for name, source in sources.items()}
+    found = [f"a cell of their own {what}" for helper in helpers for what in interference(helper, courses)]
+    if found and flags:  # it is said once, with the first exercise
+        first = next(iter(flags))
+        flags[first] = (*list(dict.fromkeys(found))[:MOST_FLAGS], *flags[first])
+    return flags
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -251,13 +256,18 @@ def _plan(cells: list[_Cell], canonical: _Canonical) -> _Plan:
 
 
 def _choose(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> None:
-    """For each exercise the cell that counts: the last that defines its name and is written, else its own cell."""
+    """For each exercise the cell that counts: the last that defines its name and is written, else its own cell.
+
+    An import or an assignment elsewhere (`from torch import softmax`) takes nothing away from a function or a class.
+    """
     for name, exercise in canonical.exercises.items():
         own = [cell for cell in cells if cell.claims == name]
         written = [
             cell for cell in cells if name in cell.defines and not is_unwritten(cell.source, name, exercise.blank)
         ]
         written = [cell for cell in written if cell.is_code] or written
+        defined = [cell for cell in written if cell.claims == name or name in names_of(cell.source).definitions]
+        written = defined or written
         if written:
             plan.counts[name] = written[-1]
             if len(written) > 1:
@@ -340,7 +350,7 @@ def _place_the_others(cells: list[_Cell], canonical: _Canonical, plan: _Plan) ->
             plan.before.setdefault(place, []).append(cell)
     edited = sum(cell.edited for cell, _, _ in own if id(cell) in brought)
     if len(brought) > edited:
-        plan.remarks.append(f"{_count(len(brought) - edited, 'cell')} of your own came along.")
+        plan.remarks.append(f"{_count(len(brought) - edited, 'added cell')} came along.")
     if edited:
         plan.remarks.append(
             f"You changed {_count(edited, 'cell')} of the course that your code needs: your version was run as well."

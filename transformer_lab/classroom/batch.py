@@ -63,6 +63,7 @@ class Outcome:
     written: list[Path]
     warnings: list[str]
     changes: tuple[Change, ...] = ()  # of a run of one exercise
+    refused: int = 0  # of the submissions of this run, what could not be graded
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
@@ -125,6 +126,7 @@ def grade_batch(
         done = book.kept()
         todo = {(s.student, digest): s for s, digest in of_submission if (s.student, digest) not in done}
         advance(0, len(todo))
+        refused = 0
         if todo:
             readable = any(not submission.problem for submission in todo.values())
             with open_grader(run.seed, course) if readable else nullcontext() as grader:
@@ -132,13 +134,14 @@ def grade_batch(
                     book.note_sandbox(run, grader.sandboxed)
                 for count, result in enumerate(_grade_all(todo, grader, course), start=1):
                     book.save(run, result)
+                    refused += bool(result.problem)
                     advance(count, len(todo))
                 if readable:
                     book.note_sandbox(run, grader.sandboxed)  # a machine may have joined that has none
         book.finish(run)
         entries, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_less_than_before(entries, before)]
-        return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings)
+        return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
 
 
 def regrade_exercise(

@@ -32,12 +32,14 @@ class Names:
     changes: frozenset[str] = frozenset()  # things in them are assigned: `config.size = 3`, `table[0] = 1`
     reads: frozenset[str] = frozenset()
     imports: dict[str, str] = field(default_factory=dict)  # alias to full name, wherever in the cell
-    uses: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # line, name, attributes: `(3, "F", ("softmax",))`
+    # Line, name, attributes: `(3, "F", ("softmax",))`. The name is "" for what is no name: `f(x).softmax`.
+    uses: tuple[tuple[int, str, tuple[str, ...]], ...] = ()
     stars: tuple[tuple[int, str], ...] = ()  # line and module of `from module import *`
     commands: tuple[tuple[int, str], ...] = ()  # line and name of what IPython runs, and nobody can read: `%run`, `!`
     # The last definition of each function and class, where nothing else binds the name: methods (functions: "") to
     # whether their body is still to be written.
     definitions: dict[str, dict[str, bool]] = field(default_factory=dict)
+    imported: tuple[tuple[int, str, str], ...] = ()  # line, alias and full name of every import
 
 
 def names_of(source: str) -> Names:
@@ -161,6 +163,7 @@ def _read(source: str) -> Names:
         tuple(nodes.stars),
         commands,
         _definitions(_tree(text)),
+        tuple(nodes.imported),
     )
 
 
@@ -183,6 +186,7 @@ class _Nodes:
     def __init__(self, tree: ast.Module) -> None:
         self.changes: set[str] = set()
         self.imports: dict[str, str] = {}
+        self.imported: list[tuple[int, str, str]] = []
         self.stars: list[tuple[int, str]] = []
         self.uses: set[tuple[int, str, tuple[str, ...]]] = set()
         self._inner: set[int] = set()  # nodes within a longer name
@@ -191,6 +195,8 @@ class _Nodes:
                 self._add_import(node)
             elif isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
                 self._add_change(node)
+            elif _is_setattr(node):
+                self._add_change(node.args[0])
             if isinstance(node, ast.Name | ast.Attribute | ast.Call) and id(node) not in self._inner:
                 self._add_use(node)
 
@@ -198,15 +204,18 @@ class _Nodes:
         for alias in node.names:
             if isinstance(node, ast.Import):
                 root = alias.name.split(".")[0]
-                self.imports[alias.asname or root] = alias.name if alias.asname else root
-            elif node.module and not node.level:
-                if alias.name == "*":
-                    self.stars.append((node.lineno, node.module))
-                else:
-                    self.imports[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                bound, full = alias.asname or root, alias.name if alias.asname else root
+            elif not node.module or node.level:
+                continue
+            elif alias.name == "*":
+                self.stars.append((node.lineno, node.module))
+                continue
+            else:
+                bound, full = alias.asname or alias.name, f"{node.module}.{alias.name}"
+            self.imports[bound] = full
+            self.imported.append((node.lineno, bound, full))
 
-    def _add_change(self, node: ast.Attribute | ast.Subscript) -> None:
-        base: ast.expr = node
+    def _add_change(self, base: ast.expr) -> None:
         while isinstance(base, ast.Attribute | ast.Subscript):
             base = base.value
         if isinstance(base, ast.Name):
@@ -226,6 +235,8 @@ class _Nodes:
             self._inner.add(id(base))
         if isinstance(base, ast.Name) and isinstance(base.ctx, ast.Load):
             self.uses.add((node.lineno, base.id, tuple(reversed(attributes))))
+        elif attributes and not isinstance(base, ast.Name):
+            self.uses.add((node.lineno, "", tuple(reversed(attributes))))
 
 
 def _getattr_of_constant(node: ast.AST) -> str | None:
@@ -234,6 +245,12 @@ def _getattr_of_constant(node: ast.AST) -> str | None:
         return None
     name = node.args[1] if len(node.args) > 1 else None
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def _is_setattr(node: ast.AST) -> bool:
+    """Whether it is `setattr(thing, …)` or `delattr(thing, …)`."""
+    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr")
+    return named and bool(node.args)
 
 
 _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)

@@ -2,10 +2,12 @@
 
 import json
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from copy import deepcopy
+from pathlib import PurePosixPath
 from typing import Any
 
-from transformer_lab.classroom.gradebook import number
+from transformer_lab.classroom.gradebook import Entry, number
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.writing import clean
 
@@ -85,31 +87,48 @@ def _add_outcome(case: ElementTree.Element, tag: str, message: str, text: str) -
     ElementTree.SubElement(case, tag, message=clean(message)).text = clean(text)
 
 
-def gradescope_results(result: SubmissionResult) -> str:
-    """`results.json` as Gradescope reads it: a test an exercise, with what a student may see."""
-    tests: list[dict[str, Any]] = [
-        {
-            "name": clean(exercise.exercise),
-            "number": str(place),
-            "score": round(exercise.earned, 2),
-            "max_score": exercise.possible,
-            "status": "passed" if exercise.state == "passed" else "failed",
-            "output": feedback_text(exercise),
-            "output_format": "text",
-            "tags": [clean(tag) for tag in (exercise.state, *exercise.misconceptions)],
-            "visibility": "visible",
-        }
-        for place, exercise in enumerate(result.exercises, start=1)
-    ]
-    said = [result.problem, *result.remarks] if result.problem else [*result.remarks]
+def gradescope_results(handed_in: Sequence[Entry]) -> str:
+    """`results.json` as Gradescope reads it: a test an exercise, with what a student may see.
+
+    A file that could not be graded is a test too, of 0 points, with the reason. Where there are several files, names of
+    tests say of which they are.
+    """
+    tests: list[dict[str, Any]] = []
+    said: list[str] = []
+    for entry in handed_in:
+        result = entry.result
+        file = f"{result.notebook or PurePosixPath(entry.path).name}: " if len(handed_in) > 1 else ""
+        for exercise in result.exercises:
+            name, passed, report = exercise.exercise, exercise.state == "passed", feedback_text(exercise)
+            tags = exercise.state, *exercise.misconceptions
+            tests.append(_test(file + name, exercise.earned, exercise.possible, passed, report, tags))
+        if result.problem and not result.exercises:
+            tests.append(_test(f"{file}the file can be graded", 0.0, 0.0, False, result.problem, ("not gradable",)))
+        problem = [result.problem] if result.problem and result.exercises else []
+        said += [file + line for line in (*problem, *result.remarks)]
     whole = {
-        "score": round(result.earned, 2),
-        "execution_time": round(result.seconds, 2),
+        "score": round(sum(entry.result.earned for entry in handed_in), 2),
+        "execution_time": round(sum(entry.result.seconds for entry in handed_in), 2),
         "output": clean("\n".join(said)),
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "tests": tests,
-        "extra_data": {"notebook": clean(result.notebook), "digest": clean(result.digest)},
+        "tests": [{**test, "number": str(place)} for place, test in enumerate(tests, start=1)],
+        "extra_data": {
+            "files": [{"notebook": clean(entry.notebook), "digest": clean(entry.result.digest)} for entry in handed_in]
+        },
     }
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def _test(name: str, earned: float, possible: float, passed: bool, report: str, tags: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": clean(name),
+        "score": round(earned, 2),
+        "max_score": possible,
+        "status": "passed" if passed else "failed",
+        "output": clean(report),
+        "output_format": "text",
+        "tags": [clean(tag) for tag in tags],
+        "visibility": "visible",
+    }

@@ -70,7 +70,10 @@ def _notebook(entry: Entry, places: Mapping[str, str]) -> list[str]:
     title = safe(result.notebook) if result.notebook else f"The file {safe(entry.path)}"
     parts = [f'<h2 class="head">{title} <span class="points soft small">{points}</span></h2>']
     if result.problem:
-        parts.append(f'<p class="warning"><b>This file could not be graded:</b> {safe(result.problem)}</p>')
+        parts.append(
+            f'<p class="warning"><b>This file could not be graded:</b> {safe(result.problem)}. Save the notebook in '
+            "JupyterLab, open it once more to see that it is whole, and hand in the file that ends in .ipynb.</p>"
+        )
     said = [*result.remarks]
     if entry.others:
         said.append(

@@ -1,9 +1,10 @@
 """One submission as tests of pytest: nbval's cells, in a kernel of ours, and then one test for each exercise."""
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from transformer_lab.classroom.sandbox import SandboxError
 from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, Score, score
 from transformer_lab.exercises.exercise import Exercise
 
+MOST_REMARKS = 10
 MOST_KERNELS = 8  # one, and others after cells or exercises that have ended theirs
 
 
@@ -114,10 +116,16 @@ class Run:
         assembled = self.assembled
         number = self.cell_of(exercise.name)
         outcome = self.outcomes.get(number)
+        source = assembled.sources.get(exercise.name, "")
         if score.is_missing and outcome is not None:
             score = Score(outcome.state, report=f"{score.report} Its cell did not run to the end: {outcome.says}.")
-        elif score.is_missing and not assembled.sources.get(exercise.name, "").strip():
+        elif score.is_missing and not source.strip():
             score = Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
+        elif score.is_missing and (others := ", ".join(f"`{name}`" for name in names_of(source).definitions)):
+            score = replace(score, report=f"{score.report} Its cell defines {others}.")
+        elif score.state == "not attempted" and _is_imported(exercise.name, source):
+            taken = "where the answers are taken out when it is graded: write it yourself"
+            score = Score("failed", report=f"`{exercise.name}` is imported from the package, {taken}.")
         self.results.append(
             ExerciseResult(
                 exercise=exercise.name,
@@ -128,10 +136,20 @@ class Run:
                 report=score.report,
                 flags=assembled.flags.get(exercise.name, ()),
                 remarks=score.remarks,
-                source=assembled.sources.get(exercise.name, ""),
+                source=source,
                 cell_id="" if number is None else self.code[number].id,
             )
         )
+
+    def remarks(self) -> list[str]:
+        """Cells that a student has added and that did not run to the end: what they would define is missing."""
+        found = []
+        for number, outcome in sorted(self.outcomes.items()):
+            if dict(self.code[number].metadata.get("transformer_lab", {})) == {"student": True}:
+                first = next((line.strip() for line in self.code[number].source.splitlines() if line.strip()), "")
+                shown = f"`{clean_text(first, 60)}`" if "`" not in first else "with a backtick in its first line"
+                found.append(f"The added cell {shown} did not run to the end: {outcome.says}.")
+        return found[:MOST_REMARKS]
 
     def cell_of(self, name: str) -> int | None:
         """The number of the code cell that defines the exercise, as far as its text says."""
@@ -143,6 +161,13 @@ class Run:
             if about.get("student") and name in names_of(cell.source).binds:
                 last = number
         return last
+
+    def check_of(self, name: str) -> int | None:
+        """The number of the code cell with the exercise's check."""
+        for number, cell in enumerate(self.code):
+            if cell.metadata.get("transformer_lab", {}).get("check") == name:
+                return number
+        return None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(self, file_path: Path, parent: Any) -> Iterator[None]:
@@ -188,6 +213,10 @@ class GradedNotebook(IPyNbFile):
             self.kernel.stop()
             self.kernel = self.run.kernel_after(cells)
         return self.kernel
+
+
+def _is_imported(name: str, source: str) -> bool:
+    return names_of(source).imports.get(name, "").startswith("transformer_lab.")
 
 
 def _is_skipped(cell: Any) -> bool:
@@ -236,7 +265,8 @@ class GradedCell(IPyNbCell):
         """What the cell raised."""
         for output in self.test_outputs or ():
             if output.output_type == "error":
-                return " ".join(f"{output.ename}: {output.evalue}".split())[:400]
+                text = " ".join(f"{output.ename}: {output.evalue}".split())[:400]
+                return re.sub(r"\(\d+\.py, line (\d+)\)", r"(line \1)", text)  # a file's name that says nothing
         return None
 
     def format_output_compare(self, key: str, left: Any, right: Any) -> None:
@@ -260,6 +290,10 @@ class GradedExercise(pytest.Item):
 
     def runtest(self) -> None:
         found = self._score()
+        if found.state not in ("passed", "not attempted"):
+            earlier = self._score_where_checked()
+            if earlier is not None and earlier.earned > found.earned:
+                found = earlier
         run = self.parent.run
         run.shown.add(self.exercise.name)
         run.add(self.exercise, found)
@@ -286,6 +320,10 @@ class GradedExercise(pytest.Item):
             return Score(state, report=f"`{self.exercise.name}` was not scored: {outcome.says if outcome else ended}.")
         if run.seconds_left() <= 0:
             return Score("timed out", report="The time for the whole notebook was up before this could be scored.")
+        return self._score_in(kernel)
+
+    def _score_in(self, kernel: Kernel) -> Score:
+        run = self.parent.run
         seconds = min(run.setting.limits.exercise_seconds, run.seconds_left())
         try:
             return score(kernel, self.exercise, run.setting.seed, run.shown, seconds)
@@ -293,6 +331,30 @@ class GradedExercise(pytest.Item):
             return Score(
                 "grader error", report=f"The grader failed ({type(error).__name__}): this is no fault of yours."
             )
+
+    def _score_where_checked(self) -> Score | None:
+        """The score before a later cell gave the name another meaning: `from torch.nn.functional import softmax`.
+
+        Its check was green, and nobody sees there that an import takes away what an earlier cell has defined.
+        """
+        run, exercise = self.parent.run, self.exercise
+        number = run.check_of(exercise.name)
+        names = {exercise.name, *(name for name in exercise.builds_on if run.check_of(name) is not None)}
+        later = [names_of(cell.source) for cell in run.code[number + 1 :]] if number is not None else []
+        changed = {name for cell in later for name in (names if cell.stars else names & cell.binds)}
+        if not changed or run.seconds_left() <= 0:
+            return None
+        try:
+            kernel = run.kernel_after(range(number))
+        except Exception:  # its cells end every kernel, or there is no other: the first score stands
+            return None
+        try:
+            found = self._score_in(kernel)
+        finally:
+            kernel.stop()
+        meaning = ", ".join(f"`{name}`" for name in sorted(changed))
+        remark = f"A later cell gives {meaning} another meaning. What counts is what the check in the notebook saw."
+        return replace(found, remarks=(*found.remarks, remark))
 
     def repr_failure(self, excinfo: Any) -> str:
         if isinstance(excinfo.value, _NotPassed):

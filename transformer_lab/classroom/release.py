@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from transformer_lab.classroom.cells import is_unwritten
-from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.writing import write_file
 from transformer_lab.errors import InputError
 
@@ -32,12 +33,14 @@ def release(name: str, out: Path, course: Course) -> list[Path]:
 
     Raises:
         InputError: There is no such notebook, it is not as it is to be handed out (an exercise has been answered in
-            it), or `out` holds a file of that name that was not released there, or was changed since.
+            it, or has other points than in the package), or `out` holds a file of that name that was not released
+            there, or was changed since.
     """
     name = course.full_name(name)
     out = Path(out).resolve()
     text = nbformat.writes(_without_outputs(course.notebook(name))) + "\n"
     _refuse_answers(name, course)
+    _refuse_other_points(name, course)
     manifest = _manifest(out)
     path = out / f"{name}.ipynb"
     _refuse_to_overwrite(path, text, manifest)
@@ -67,6 +70,20 @@ def _refuse_answers(name: str, course: Course) -> None:
             raise InputError(
                 f"{course.paths[name]} holds an answer to `{exercise}`: build it anew "
                 f"(python -m transformer_lab.authoring build {name}) before you hand it out"
+            )
+
+
+def _refuse_other_points(name: str, course: Course) -> None:
+    """Points are written into a notebook when it is built, and may have been changed in the package since."""
+    points = {exercise.name: exercise.points for exercise in course.exercises(name)}
+    for cell in course.notebook(name).cells:
+        exercise = exercise_of(cell) or check_of(cell)
+        title = re.match(r"# Exercise: (\d+\.?\d*) points?\b", cell.source) if exercise_of(cell) else None
+        said = float(title[1]) if title else cell.metadata.get("nbgrader", {}).get("points")  # the check's, of nbgrader
+        if exercise in points and said not in (None, points[exercise]):
+            raise InputError(
+                f"{course.paths[name]} gives `{exercise}` {said:g} points, and the package {points[exercise]:g}: "
+                f"run `make notebooks ARGS={name}` before you hand it out"
             )
 
 
@@ -102,7 +119,7 @@ def _entry(name: str, text: str, course: Course) -> dict[str, Any]:
         "sha256": _checksum(text),
         "version": version("transformer-lab"),
         "points": sum(exercise.points for exercise in found),
-        "minutes": sum(exercise.minutes for exercise in found),
+        "minutes_of_exercises": sum(exercise.minutes for exercise in found),  # what it "takes" is more: reading
         "exercises": [
             {
                 "name": exercise.name,
@@ -124,7 +141,9 @@ def _readme(manifest: dict[str, Any]) -> str:
     for entry in manifest["notebooks"].values():
         names = ", ".join(f"`{exercise['name']}` ({exercise['points']:g})" for exercise in entry["exercises"])
         rows.append(f"| [{entry['file']}]({entry['file']}) | {names or 'none'} | {entry['points']:g} |")
-    return README.format(rows="\n".join(rows))
+    names = [exercise["name"] for entry in manifest["notebooks"].values() for exercise in entry["exercises"]]
+    hint = f'`hint("{names[0]}")` helps with the exercise of that name.\n' if names else ""
+    return README.format(rows="\n".join(rows), hint=hint)
 
 
 README = """# Your notebooks
@@ -133,13 +152,27 @@ README = """# Your notebooks
 | --- | --- | --- |
 {rows}
 
+## Set up, once
+
+You need Python 3.11 or newer. On Linux or macOS:
+
+```sh
+git clone ADDRESS transformer-lab    # ADDRESS: the address your teacher gives you
+cd transformer-lab
+make course                          # takes some minutes, then opens the tour in JupyterLab
+```
+
+The project's own `README.md` says how it is done on Windows, or with conda.
+
 ## Work
 
-Open a notebook in JupyterLab (`jupyter lab`), with the package `transformer-lab` installed. If something is missing,
-`transformer-lab doctor` says what. Write the exercises, where it says `# YOUR CODE HERE`, and take out the line
-`raise NotImplementedError()`. Run the check below: it says at once whether you are right, and if not, what you did.
-`hint("softmax")` helps with the exercise of that name.
+In the folder `transformer-lab`, `source .venv/bin/activate` makes the commands known. Go from there to the folder of
+this page, and open a notebook in JupyterLab (`jupyter lab`). If something is missing, `transformer-lab doctor` says
+what.
 
+Write the exercises, where it says `# YOUR CODE HERE`, and take out the line `raise NotImplementedError()`. Run the
+check below: it says at once whether you are right, and if not, what you did.
+{hint}
 A part that passes is kept in a folder `mine` beside the notebook, and later notebooks go on with it: so keep your
 notebooks in one folder.
 
@@ -150,6 +183,8 @@ notebooks in one folder.
   If it is defined twice, the last definition counts.
 - You may add cells of your own before an exercise, with imports and helpers. Cells of the course are taken from the
   course: what you change in them does not count.
+- Your code may import torch, numpy, Python's standard library, and what the notebook imports itself. Use no other: what
+  else you have installed, such as scipy or einops, may be missing where it is graded.
 - Your code runs without a network and without other files, and a cell may take 30 seconds. What takes longer, such as
   a training of your own, leave out of what you hand in.
 

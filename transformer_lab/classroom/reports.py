@@ -20,7 +20,8 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         summary.html                                      for the instructor
         feedback/STUDENT.html                             a page for each student
         junit/STUDENT.NOTEBOOK.xml                        what ran and what was earned
-        gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it
+        gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it, where a notebook is an assignment
+        gradescope/STUDENT.json                           the same of all that a student handed in
 
     Returns:
         What counts, with the answers that are nearly the same marked, and where to look.
@@ -33,11 +34,12 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
     for student, handed_in in by_student(entries).items():
         page = feedback_page(student, handed_in, places)
         write_file(out / "feedback" / f"{names[student]}.html", page)
+        write_file(out / "gradescope" / f"{names[student]}.json", gradescope_results(handed_in))
         for number, entry in enumerate(handed_in, start=1):
             notebook = entry.notebook or f"file {number}"
             write_file(out / "junit" / f"{names[student]}.{notebook}.xml", junit_xml(entry.result))
             results = out / "gradescope" / notebook / names[student] / "results.json"
-            write_file(results, gradescope_results(entry.result))
+            write_file(results, gradescope_results([entry]))
     write_file(out / "summary.html", summary_page(entries, names))
     written = ["gradebook.csv", "summary.html", "feedback", "junit", "gradescope", "gradebook.sqlite"]
     return entries, [out / name for name in written]

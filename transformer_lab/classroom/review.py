@@ -5,12 +5,14 @@ All of it is read from syntax trees. It costs nobody a point.
 
 import ast
 import inspect
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from transformer_lab.authoring.stubs import BEGIN, END, marked_answer
 from transformer_lab.classroom.cells import UNREADABLE, is_out_of_sight, names_of, syntax_tree
 from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
@@ -20,6 +22,7 @@ MOST_FLAGS = 8  # of one exercise
 LEAST_NODES = 80  # of a syntax tree: what is smaller comes out alike by itself
 LEAST_NODES_NEARLY = 100  # where one statement may differ
 MOST_STATEMENTS = 300
+CHANCE = 3  # statements of an answer that come out the same, word for word, by themselves or from the hints
 
 PACKAGE = "transformer_lab."
 NEVER_AN_ANSWER = (  # what a notebook imports of the package, and what nobody needs for an answer
@@ -27,9 +30,20 @@ NEVER_AN_ANSWER = (  # what a notebook imports of the package, and what nobody n
     "transformer_lab.exercises.",
 )
 
+# The modules whose names check, show and count; what a student may well define anew is in none of them.
+OF_THE_GRADER = ("transformer_lab", "transformer_lab.exercises")
+
 # What runs code that cannot be read, or looks at what is none of an answer's business.
 UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "globals", "open", "vars")
+BINDS_ANYTHING = ("exec", "globals", "vars", "%run")
 UNUSUAL_MODULES = ("builtins", "ctypes", "gc", "importlib", "inspect", "os", "signal", "socket", "subprocess", "sys")
+
+# The inside of torch has each function once more: `torch.ops.aten.softmax`, `torch._C._nn`, `torch._softmax`.
+_INSIDE_TORCH = re.compile(r"torch\.(ops|_(?!_)\w+)(\..*)?")
+
+# A text with a path into the package, or the path of the package itself.
+_PATH_OF_PACKAGE = re.compile(r"""["'][^"'\n]*transformer_lab[^"'\n]*["']|\b__(?:file|path)__\b""")
+_OPENS = ("open", "write_text", "write_bytes")
 
 
 @dataclass(frozen=True)
@@ -54,18 +68,22 @@ def review(exercise: Exercise, source: str, own_cells: Sequence[str], course_cel
     """
     known, of_course = _known_names(source, own_cells, course_cells)
     allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
-    flags = []
+    flags = _of_the_solution(exercise, source)
     for where, cell in [("", source), *((" of a cell of their own", cell) for cell in _needed(source, own_cells))]:
         if is_out_of_sight(cell):
             flags.append("a cell of their own cannot be read as Python" if where else "it cannot be read as Python")
         flags += [f"line {line}{where} runs `{name}`" for line, name in names_of(cell).commands]
+        flags += [
+            f"line {line}{where} imports the answer: `{printable(full)}`"
+            for line, alias, full in names_of(cell).imported
+            if alias == exercise.name and not any(names_of(one).imports.get(alias) == full for one in course_cells)
+        ]
         for line, name in _uses(cell, known):
             if _is_library_answer(name, exercise.banned) or _is_unusual(name):
                 flags.append(f"line {line}{where} uses `{printable(name)}`")
             elif name.startswith(PACKAGE) and not _is_allowed(name, allowed, exercise):
                 flags.append(f"line {line}{where} uses `{printable(name)}`, which the exercise does not build on")
-    if _is_the_packages(exercise, source):
-        flags.append("but for names and comments it is the course's own answer")
+    flags += [f"it {what}" for what in interference(source, course_cells)]
     flags = list(dict.fromkeys(flags))
     more = [f"and {len(flags) - MOST_FLAGS} more"] if len(flags) > MOST_FLAGS else []
     return (*flags[:MOST_FLAGS], *more)
@@ -87,20 +105,30 @@ def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[s
 
 
 def _needed(source: str, own_cells: Sequence[str]) -> list[str]:
-    """The cells that define what the answer uses, directly or through another."""
+    """The cells that define what the answer uses, directly or through another, and those that may define anything."""
     needed, reads = [], set(names_of(source).reads)
     waiting = [cell for cell in own_cells if cell != source]
-    while found := [cell for cell in waiting if names_of(cell).binds & reads]:
+    while found := [cell for cell in waiting if names_of(cell).binds & reads or _may_define_anything(cell)]:
         needed += found
         reads = reads.union(*(names_of(cell).reads for cell in found))
         waiting = [cell for cell in waiting if cell not in found]
     return needed
 
 
-def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
-    """The full names of what a cell uses of libraries and of the package, each with its line."""
+def _may_define_anything(source: str) -> bool:
+    """Whether it binds names that cannot be read: `from module import *`, `exec(...)`, `globals()[...] = ...`."""
     names = names_of(source)
-    used = [(line, ".".join([known[name], *attributes])) for line, name, attributes in names.uses if name in known]
+    ways = {name for _, name, _ in names.uses} | {name for _, name in names.commands}
+    return bool(names.stars) or not ways.isdisjoint(BINDS_ANYTHING)
+
+
+def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
+    """The full names of what a cell uses of libraries and of the package, each with its line.
+
+    Of other things their attributes: `.softmax` of `scores.softmax`.
+    """
+    names = names_of(source)
+    used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
     return sorted([*used, *((line, f"{module}.*") for line, module in names.stars)])
 
 
@@ -108,6 +136,10 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
     """Whether it is a banned name, or the same thing by another way: `torch._C._nn.scaled_dot_product_attention`."""
     library, last = name.partition(".")[0], name.rpartition(".")[2]
     for answer in banned:
+        if answer.startswith("."):
+            if answer[1:] in name.split(".")[1:]:
+                return True
+            continue
         if name == answer or name.startswith(f"{answer.rstrip('.')}."):
             return True
         if library == answer.partition(".")[0] and last in (answer.rpartition(".")[2], "*"):
@@ -118,16 +150,92 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
 def _is_unusual(name: str) -> bool:
     root, _, rest = name.partition(".")
     harmless = root in ("os", "sys") and rest.partition(".")[0] in ("", "path", "float_info", "maxsize")
-    return root in UNUSUAL_BUILTINS or (root in UNUSUAL_MODULES and not harmless)
+    unusual = root in UNUSUAL_BUILTINS or (root in UNUSUAL_MODULES and not harmless)
+    return unusual or _INSIDE_TORCH.fullmatch(name) is not None
 
 
 def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
     """Whether the exercise builds on it, or the course's own cells import it and it is no answer."""
-    if name.startswith(NEVER_AN_ANSWER):
+    if name.startswith(NEVER_AN_ANSWER) or name.rpartition(".")[2] == exercise.name:
         return False
     if name.rpartition(".")[2] in exercise.builds_on:
         return True
     return any(name == known or name.startswith(f"{known}.") for known in allowed)
+
+
+def interference(source: str, course_cells: Sequence[str]) -> list[str]:
+    """What a cell does to the checks or to the package: "replaces `check`". It earns nothing, but somebody tried."""
+    names, known = names_of(source), _known_names(source, [], course_cells)[0]
+    theirs = {alias: full for cell in course_cells for alias, full in names_of(cell).imports.items()}
+    replaced = [
+        name
+        for name in sorted(names.binds & set(theirs))
+        if theirs[name].rpartition(".")[0] in OF_THE_GRADER and names.imports.get(name) != theirs[name]
+    ]
+    changed = [known[name] for name in sorted(names.changes & names.reads & set(known))]
+    changed = [full for full in changed if f"{full}.".startswith(PACKAGE)]
+    opened = [name for _, name in _uses(source, known) if name.rpartition(".")[2] in _OPENS]
+    return [
+        *(f"replaces `{name}`" for name in replaced),
+        *(f"writes into `{printable(full)}`" for full in changed),
+        *(["opens a file of the package"] if opened and _PATH_OF_PACKAGE.search(source) else []),
+    ]
+
+
+# --- the course's own solution ---------------------------------------------------------------------------------------
+
+
+def _of_the_solution(exercise: Exercise, source: str) -> list[str]:
+    """A flag, or none, for an answer that is the course's own, or has the marks of its solutions."""
+    marks = [mark for mark in (BEGIN, END) if mark in source]
+    bodies = _solutions_bodies(exercise)
+    comments = _comments("\n".join(bodies))
+    more_than_chance = marks or sum(map(_statements, bodies)) > CHANCE or (comments and comments <= _comments(source))
+    if more_than_chance and _is_the_solutions_text(exercise, source):
+        return ["it is the text of the course's own solution"]
+    if marks:
+        return [f"it has the mark `{marks[0]}` of the course's own solution"]
+    return ["but for names and comments it is the course's own answer"] if _is_the_packages(exercise, source) else []
+
+
+@lru_cache
+def _solutions_bodies(exercise: Exercise) -> tuple[str, ...]:
+    """What a student writes: the rest stands in the notebook."""
+    marked = marked_answer(exercise.answer, exercise.blank)
+    return tuple(re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL))
+
+
+def _statements(body: str) -> int:
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(textwrap.dedent(body))))
+
+
+def _comments(text: str) -> set[str]:
+    """What stands after the last `#` of a line: all comments, and now and then the end of a text."""
+    return {line.rpartition("#")[2].strip() for line in text.split("\n") if "#" in line}
+
+
+def _is_the_solutions_text(exercise: Exercise, source: str) -> bool:
+    """Whether its last definition is the package's, but for docstrings, comments and white space."""
+    tree = syntax_tree(source)
+    defined = [node for node in tree.body if getattr(node, "name", None) == exercise.name] if tree else []
+    try:
+        return bool(defined) and _text_of_code(defined[-1]) == _solutions_text(exercise)
+    except UNREADABLE:
+        return False
+
+
+@lru_cache
+def _solutions_text(exercise: Exercise) -> str:
+    return _text_of_code(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))).body[0])
+
+
+def _text_of_code(definition: ast.stmt) -> str:
+    """The code of a function or class without docstrings, in one form: quotes and brackets are no difference."""
+    copy = ast.parse(ast.unparse(definition))
+    for node in ast.walk(copy):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.unparse(copy)
 
 
 # --- which answers are alike -----------------------------------------------------------------------------------------

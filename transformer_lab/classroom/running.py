@@ -216,7 +216,7 @@ def _as_result(assembled: "Assembled", answer: dict[str, Any]) -> SubmissionResu
         notebook=assembled.name,
         digest="",
         exercises=exercises,
-        remarks=assembled.remarks,
+        remarks=(*assembled.remarks, *answer.get("remarks", ())),
         problem=answer["problem"],
         seconds=answer["seconds"],
         junit=answer["junit"],
@@ -510,7 +510,7 @@ def _graded(message: dict[str, Any], folder: Path, source: Path, package: Path, 
         if exercise.name not in scored:
             run.add(exercise, Score("grader error", report="The grader failed: no kernel could be started."))
     by_name = {result.exercise: asdict(result) for result in run.results}
-    return answer | {"exercises": [by_name[one.name] for one in exercises]}
+    return answer | {"exercises": [by_name[one.name] for one in exercises], "remarks": run.remarks()}
 
 
 def run_pytest(run: Any) -> str:

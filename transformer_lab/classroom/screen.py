@@ -50,12 +50,15 @@ def as_lines(outcome: Outcome) -> list[str]:
     """What a run came to, in words."""
     students = by_student(outcome.entries)
     problems = [entry for entry in outcome.entries if entry.result.problem]
-    kept = f", {outcome.kept} kept" if outcome.kept else ""
-    lines = [
-        f"{_count(outcome.graded, 'submission')} graded{kept}; {_count(len(students), 'student')} in the gradebook"
-    ]
+    lines = [f"{_counted(outcome)}; {_count(len(students), 'student')} in the gradebook"]
     lines += _first([f"not graded: {on_screen(entry.path)}: {on_screen(entry.result.problem)}" for entry in problems])
     return [*lines, *(f"  {on_screen(str(path))}" for path in outcome.written)]
+
+
+def _counted(outcome: Outcome) -> str:
+    refused = f", {outcome.refused} could not be graded" if outcome.refused else ""
+    kept = f", {outcome.kept} kept" if outcome.kept else ""
+    return f"{_count(outcome.graded - outcome.refused, 'submission')} graded{refused}{kept}"
 
 
 def ask_about(changes: Sequence[Change], yes: bool) -> bool:

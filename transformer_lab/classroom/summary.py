@@ -61,13 +61,15 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str]) -> str:
         for student, name in names.items()
         if student in students
     }
+    refused = len(entries) - len(_gradable(entries))
+    without = f" ({refused} could not be graded)" if refused else ""
     parts = [
         "<h1>Summary</h1>",
-        f'<p class="soft">{_count(len(students), "student")}, {_count(len(entries), "notebook")}, '
+        f'<p class="soft">{_count(len(students), "student")}, {_count(len(entries), "notebook")}{without}, '
         f"transformer-lab {safe(version('transformer-lab'))}. The table is gradebook.csv.</p>",
         *_warnings(entries, links),
         *_exercises(entries),
-        *_totals(students, entries),
+        *_totals(entries),
         *_misconceptions(entries, links),
         *_stuck(entries, links),
         *_review(entries, links),
@@ -75,6 +77,11 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str]) -> str:
         *_grid(students, entries, links),
     ]
     return page("Summary", "\n".join(parts))
+
+
+def _gradable(entries: Sequence[Entry]) -> list[Entry]:
+    """What means are of. A file that could not be graded belongs to no notebook, and is no notebook with 0 points."""
+    return [entry for entry in entries if entry.result.exercises]
 
 
 def _warnings(entries: Sequence[Entry], links: Mapping[str, str]) -> list[str]:
@@ -142,7 +149,10 @@ def _exercises(entries: Sequence[Entry]) -> list[str]:
         rows.append([f"<code>{safe(name)}</code>", number(points), number(mean), *cells])
     head = ["exercise", "#points", "#mean", *(f"#{kind}" for kind in OUTCOMES)]
     picture = chart(f"Students by what they earned. {words}.", draw, 1.1 + 0.33 * len(order))
-    told = "<p>Stopped: timed out, killed, out of memory, or the grader failed.</p>"
+    told = (
+        "<p>Stopped: timed out, killed, out of memory, or the grader failed. "
+        "Means are of the notebooks that could be graded.</p>"
+    )
     return [
         "<h2>How each exercise went</h2>",
         told,
@@ -151,15 +161,31 @@ def _exercises(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _totals(students: Mapping[str, Sequence[Entry]], entries: Sequence[Entry]) -> list[str]:
-    possible = sum(columns(entries).values())
+def _totals(entries: Sequence[Entry]) -> list[str]:
+    graded = _gradable(entries)
+    possible = sum(columns(graded).values())
     if not possible:
         return []
-    totals = [sum(entry.result.earned for entry in handed_in) for handed_in in students.values()]
+    totals = [sum(entry.result.earned for entry in handed_in) for handed_in in by_student(graded).values()]
+    of_notebook: dict[str, list[Entry]] = {}
+    for entry in sorted(graded, key=lambda entry: entry.notebook):
+        of_notebook.setdefault(entry.notebook, []).append(entry)
+    mean, median = number(statistics.fmean(totals)), number(statistics.median(totals))
     words = (
-        f"The mean is {number(statistics.fmean(totals))} of {number(possible)} points, "
-        f"the median {number(statistics.median(totals))}; from {number(min(totals))} to {number(max(totals))}."
+        f"Of {_count(len(totals), 'student')} with a notebook that could be graded, the mean is {mean} of "
+        f"{number(possible)} points, the median {median}; from {number(min(totals))} to {number(max(totals))}."
     )
+    several = []
+    if len(of_notebook) > 1:
+        words = f"{words} All notebooks are counted together here, and one that is missing with 0."
+        rows = []
+        for name, handed_in in of_notebook.items():
+            earned = [entry.result.earned for entry in handed_in]
+            most = sum(columns(handed_in).values())
+            numbers = [most, statistics.fmean(earned), statistics.median(earned), min(earned), max(earned)]
+            rows.append([f"<code>{safe(name)}</code>", str(len(handed_in)), *map(number, numbers)])
+        head = ["notebook", "#could be graded", "#points", "#mean", "#median", "#least", "#most"]
+        several = [table(head, rows)]
 
     def draw(axes: "Axes") -> None:
         import seaborn
@@ -169,7 +195,8 @@ def _totals(students: Mapping[str, Sequence[Entry]], entries: Sequence[Entry]) -
         axes.set(xlabel=f"points, of {number(possible)}", ylabel="students", xlim=(0, possible))
         axes.yaxis.get_major_locator().set_params(integer=True)
 
-    return ["<h2>Points of each student</h2>", f"<p>{words}</p>", chart(f"Histogram of the points. {words}", draw, 2.6)]
+    picture = chart(f"Histogram of the points. {words}", draw, 2.6)
+    return ["<h2>Points of each student</h2>", *several, f"<p>{words}</p>", picture]
 
 
 def _misconceptions(entries: Sequence[Entry], links: Mapping[str, str]) -> list[str]:
@@ -282,7 +309,8 @@ def _grid(students: Mapping[str, Sequence[Entry]], entries: Sequence[Entry], lin
     key = ", ".join(badge(state) for state in ("passed", "failed", "not attempted", "timed out"))
     return [
         "<h2>Everyone</h2>",
-        f'<p class="small">{key} or otherwise stopped; empty where the notebook was not handed in.</p>',
+        f'<p class="small">{key} or otherwise stopped; empty where the notebook was not handed in, or could not be '
+        "graded.</p>",
         f"{fold}<summary>{_count(len(rows), 'student')}</summary>{table(head, rows, 'grid small')}</details>",
     ]
 

@@ -13,7 +13,8 @@ def library_answers(
 
     Args:
         source: Python text. What does not parse uses nothing.
-        banned: Full names, such as `torch.nn.functional.softmax`; a trailing dot bans all below it.
+        banned: Full names, such as `torch.nn.functional.softmax`; a trailing dot bans all below it, a leading one a
+            method of that name, whatever it belongs to.
         names: What imports elsewhere have bound, beside those in `source`: alias to full name.
     """
     try:
@@ -35,6 +36,8 @@ def library_answers(
         for name in banned:
             if full == name or (name.endswith(".") and full.startswith(name)):
                 found.add((node.lineno, full))
+        if isinstance(node, ast.Attribute) and f".{node.attr}" in banned:
+            found.add((node.lineno, full or f".{node.attr}"))
     return sorted(found)
 
 
