@@ -577,7 +577,9 @@ def test_cells_that_were_pasted_with_their_metadata_do_not_decide():
     notebook = json.loads((ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8"))
     pasted = [{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES]
     notebook["cells"] = [*pasted, *notebook["cells"]]
-    assert handed_in(notebook).name == "03_masks"
+    assembled = handed_in(notebook)
+    assert assembled.name == "03_masks"
+    assert "There are answers of notebook 01 in it too; those of 03_masks were graded." in assembled.remarks
 
 
 def test_a_notebook_without_a_single_answer_is_recognised_by_its_cells():

@@ -17,6 +17,7 @@ from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.review import MOST_FLAGS, interference, review
 from transformer_lab.classroom.submissions import Submission, cells_of, read_notebook
 from transformer_lab.exercises import exercises
+from transformer_lab.exercises.registry import notebook_of
 
 MOST_CELLS = 2_000
 MOST_CHARACTERS = 400_000  # of all code cells together: to read so many takes seconds
@@ -99,6 +100,7 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     remarks: list[str] = []
     raw_cells = _raw_cells(notebook, remarks)
     canonical = _which(raw_cells, submission, course)
+    remarks += _of_other_notebooks(raw_cells, canonical)
     cells = [_cell(raw, canonical) for raw in raw_cells]
     plan = _plan(cells, canonical)
     assembled = _built(plan, canonical)
@@ -209,6 +211,14 @@ def _which(raw_cells: list[dict[str, Any]], submission: Submission, course: Cour
     if found is None or not evidence(found)[0]:
         raise NotGradable("it is a notebook, but none of this course with exercises: nothing of it was recognised")
     return found
+
+
+def _of_other_notebooks(raw_cells: list[dict[str, Any]], canonical: _Canonical) -> list[str]:
+    names = {_claimed(raw) for raw in raw_cells if not is_unwritten(raw["source"], _claimed(raw))} - {""}
+    others = sorted({notebook_of(name) for name in names - set(canonical.exercises)})
+    if not others:
+        return []
+    return [f"There are answers of notebook {', '.join(others)} in it too; those of {canonical.name} were graded."]
 
 
 def _cell(raw: dict[str, Any], canonical: _Canonical) -> _Cell:

@@ -11,7 +11,7 @@ notebook. Nothing else has to be registered; `notebook_01_attention.py` shows ev
         returns=("output", "weights"),           # names of what it returns; one name where it is no tuple
         axes={"query": "batch query d_k", ...},  # axis names of inputs and results, for the report's pictures
         builds_on=("split_heads",),              # earlier exercises: the package's stand in for the student's
-        banned=("torch.nn.functional.softmax",), # full names of libraries' answers: right, but remarked upon
+        banned=("torch.nn.functional.softmax",), # libraries' answers: right, but remarked upon; ".softmax": a method
         probes=[Probe(name, inputs, call)],      # what earns points: the same result as the answer's
         properties=[Property(name, inputs, holds, call)],   # what must hold anyway: costs points when broken
         misconceptions=[Misconception(slug, wrong, says)],  # known-wrong implementations, five or more

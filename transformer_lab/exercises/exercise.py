@@ -78,7 +78,7 @@ class Exercise:
     ] = ()  # earlier exercises that the student's code may use: the check puts the package's there
     banned: tuple[
         str, ...
-    ] = ()  # names of library answers, such as "F.scaled_dot_product_attention": reviewed when graded
+    ] = ()  # full names of library answers; ".softmax" is a method of any object: flagged when graded
 
     @property
     def name(self) -> str:
