@@ -136,7 +136,7 @@ PRESETS: dict[str, Preset] = {
             beam_size=1,
         ),
         Preset(
-            name="laptop",  # about 20 minutes on two CPU cores
+            name="laptop",  # some 20 minutes on two CPU cores
             vocab_size=4000,
             norm_first=True,  # at this rate the post-norm encoder gives the same vector for every word
             epochs=15,
