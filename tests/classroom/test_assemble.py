@@ -13,7 +13,7 @@ from nbval.plugin import comment_markers as nbval_markers
 from nbval.plugin import find_comment_markers
 
 from transformer_lab.classroom.assemble import SKIP, Assembled, NotGradable, assemble
-from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.submissions import Submission
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -580,6 +580,20 @@ def test_cells_that_were_pasted_with_their_metadata_do_not_decide():
     assembled = handed_in(notebook)
     assert assembled.name == "03_masks"
     assert "There are answers of notebook 01 in it too; those of 03_masks were graded." in assembled.remarks
+
+
+def test_exercises_of_another_notebook_that_are_still_to_be_written_are_no_answers():
+    """Functions and classes alike: of a class, only some methods are to be written."""
+    masks, attention = (
+        json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        for name in ("03_masks", NAME)
+    )
+    stubs = {exercise_of(nbformat.from_dict(cell)): {**cell, "id": f"pasted-{cell['id']}"} for cell in attention}
+    del stubs[None]
+    assert {"softmax", "SingleHeadAttention"} <= stubs.keys()
+    assembled = handed_in({"cells": [*masks, *stubs.values()], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    assert assembled.name == "03_masks"
+    assert not [remark for remark in assembled.remarks if "answers of notebook" in remark]
 
 
 def test_a_notebook_without_a_single_answer_is_recognised_by_its_cells():

@@ -178,3 +178,13 @@ def test_all_exercises_of_the_course_have_a_place_to_read(course):
 def test_the_sentences_are_those_of_the_exercise():
     assert sentences("softmax")[exercises()["softmax"].misconceptions[0].slug]
     assert sentences("of an older version") == {}
+
+
+@pytest.mark.parametrize(
+    ("problem", "advised"), [("the file is empty", True), ("the grader stopped: it says no more", False)]
+)
+def test_who_handed_in_what_cannot_be_graded_is_told_what_to_do(entry, problem, advised):
+    """What is the grader's own failure is no reason to hand in again."""
+    page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
+    assert problem in page
+    assert ("hand in the file that ends in .ipynb" in page) == advised

@@ -214,11 +214,17 @@ def _which(raw_cells: list[dict[str, Any]], submission: Submission, course: Cour
 
 
 def _of_other_notebooks(raw_cells: list[dict[str, Any]], canonical: _Canonical) -> list[str]:
-    names = {_claimed(raw) for raw in raw_cells if not is_unwritten(raw["source"], _claimed(raw))} - {""}
-    others = sorted({notebook_of(name) for name in names - set(canonical.exercises)})
+    """A remark, or none: somebody may have answered two notebooks in one file."""
+    others = {
+        notebook_of(name)
+        for raw in raw_cells
+        if (name := _claimed(raw)) and name not in canonical.exercises
+        if not is_unwritten(raw["source"], name, exercises()[name].blank)
+    }
     if not others:
         return []
-    return [f"There are answers of notebook {', '.join(others)} in it too; those of {canonical.name} were graded."]
+    named = ", ".join(sorted(others))
+    return [f"There are answers of notebook {named} in it too; those of {canonical.name} were graded."]
 
 
 def _cell(raw: dict[str, Any], canonical: _Canonical) -> _Cell:

@@ -10,13 +10,17 @@ from html import escape
 
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.exports import feedback_text
-from transformer_lab.classroom.gradebook import Entry, number
+from transformer_lab.classroom.gradebook import Entry, failed_itself, number
 from transformer_lab.classroom.pages import badge, numbered, page, person, safe
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.writing import clean
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.exercises.report import prose
 
+ADVICE = (
+    "Save the notebook in JupyterLab, open it once more to see that it is whole, "
+    "and hand in the file that ends in .ipynb."
+)
 TITLE = re.compile("[✓✗–] ")
 ROW = re.compile(r"  [✓✗–] (passed|failed|not checked) +(\S.*)")
 
@@ -70,10 +74,8 @@ def _notebook(entry: Entry, places: Mapping[str, str]) -> list[str]:
     title = safe(result.notebook) if result.notebook else f"The file {safe(entry.path)}"
     parts = [f'<h2 class="head">{title} <span class="points soft small">{points}</span></h2>']
     if result.problem:
-        parts.append(
-            f'<p class="warning"><b>This file could not be graded:</b> {safe(result.problem)}. Save the notebook in '
-            "JupyterLab, open it once more to see that it is whole, and hand in the file that ends in .ipynb.</p>"
-        )
+        advice = "" if failed_itself(result) else f". {ADVICE}"
+        parts.append(f'<p class="warning"><b>This file could not be graded:</b> {safe(result.problem)}{advice}</p>')
     said = [*result.remarks]
     if entry.others:
         said.append(
