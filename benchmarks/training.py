@@ -48,7 +48,7 @@ class AsTrained:
         self.model = new_model(preset, tokenizer, Transformer).to(device)
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, device)
-        self.fast = FastGradients(self.model, self.precision) if preset.fast and device.type == "cpu" else None
+        self.fast = FastGradients(self.model, self.precision, preset.compiled) if preset.fast else None
         if preset.compiled and not self.fast:
             self.model.compile(dynamic=True)
         self.batches = batches_of_tokens(preset, tokenizer, encoded)

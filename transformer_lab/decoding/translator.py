@@ -21,6 +21,7 @@ from transformer_lab.model import Transformer, TransformerConfig, record_attenti
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 DEFAULT_ALPHA = 1.5  # of the length penalty: the best on the validation pairs of Multi30k, for the included model
 BATCH_CELLS = 24576  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
+BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # a step of a GPU costs its launches, however many sentences it serves
 
 
 class Translator:
@@ -130,7 +131,8 @@ class Translator:
         limits = [max_length or min(length + 50, config.max_length) for length in lengths]
         device = next(self.model.parameters()).device
         translations: list[list[int]] = [[] for _ in sources]
-        for batch in token_batches(lengths, max(BATCH_CELLS // beam_size, *lengths, 0)):
+        cells = BATCH_CELLS if device.type == "cpu" else BATCH_CELLS_ON_GPU
+        for batch in token_batches(lengths, max(cells // beam_size, *lengths, 0)):
             source = pad_batch([sources[index] for index in batch], config.pad_id).to(device)  # (batch, source)
             limit = torch.tensor([limits[index] for index in batch], device=device)  # (batch,)
             if beam_size == 1:

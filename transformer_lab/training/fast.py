@@ -3,9 +3,15 @@
 On a CPU a third of a plain training step goes into the random numbers of dropout, as much into the softmax over the
 vocabulary, and most of the rest into moving float32 numbers through memory. The copy computes in bfloat16, draws one
 random byte a number, normalises with torch's kernel, and never holds the logits of a whole batch.
+
+A GPU has done its work on a small model before the next piece of work is handed to it: there, what counts is how many
+pieces there are. The copy has little more than half as many (`benchmarks/launches.py`): a norm is one kernel, and
+weights in bfloat16 need not be converted in each step.
 """
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from transformer_lab.data.batches import Batch
-from transformer_lab.model import LayerNorm
+from transformer_lab.model import LayerNorm, fused_attention
 from transformer_lab.training.loss import shift_target
 
 
@@ -66,6 +72,7 @@ class OutputLayerLoss(torch.autograd.Function):
     """
 
     tokens_at_a_time = 512  # their logits fit into the cache of a processor; even, for the two passes of a token
+    tokens_at_a_time_on_gpu = 8192  # all of a batch, as a rule: one launch for each operation
 
     @staticmethod
     def forward(
@@ -88,8 +95,10 @@ class OutputLayerLoss(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32)
         bias_gradient = torch.zeros_like(bias, dtype=torch.float32)
         loss = torch.zeros((), device=hidden.device)
-        for start in range(0, len(real), OutputLayerLoss.tokens_at_a_time):
-            some = slice(start, start + OutputLayerLoss.tokens_at_a_time)
+        on_cpu = hidden.device.type == "cpu"
+        size = OutputLayerLoss.tokens_at_a_time if on_cpu else OutputLayerLoss.tokens_at_a_time_on_gpu
+        for start in range(0, len(real), size):
+            some = slice(start, start + size)
             h, y = hidden_real[some], labels_real[some]
             log_probabilities = torch.addmm(bias, h, weight.t()).log_softmax(dim=-1, dtype=torch.float32)
             of_right_token = log_probabilities.gather(1, y)
@@ -141,9 +150,18 @@ class FastGradients:
 
     Parts that are not the package's own, such as a reader's, are copied as they are, and computed under autocast.
     The model needs what the course's Transformer has: `config` and `output`.
+
+    Args:
+        model: stays where it is and as it is; only the gradients of its parameters are set.
+        precision: of the copy.
+        compiled: the copy goes through `torch.compile`.
+        device_type: for which the copy is made, `"cpu"` or any other, which is a GPU; without, that of the model.
     """
 
-    def __init__(self, model: nn.Module, precision: torch.dtype) -> None:
+    def __init__(
+        self, model: nn.Module, precision: torch.dtype, compiled: bool = False, device_type: str | None = None
+    ) -> None:
+        on_cpu = (device_type or next(model.parameters()).device.type) == "cpu"
         self.precision = precision
         self.copy = copy.deepcopy(model).to(precision)
         self.output = self.copy.output
@@ -152,11 +170,15 @@ class FastGradients:
         self.copy.output = nn.Identity()  # the loss applies the output layer itself
         modules_at_home = {type(module).__module__.rpartition(".")[0] for module in model.modules()}
         self.has_foreign_parts = not modules_at_home <= {"torch.nn.modules", "transformer_lab.model"}
-        replace_modules(self.copy)
+        replace_modules(self.copy, LayerNorm, KernelLayerNorm)
+        if on_cpu:  # a GPU draws the numbers of dropout in the kernel that uses them
+            replace_modules(self.copy, nn.Dropout, lambda dropout: ByteDropout(dropout.p))
         for module in self.copy.modules():
             if hasattr(module, "attend"):
-                module.attend = short_attention
+                module.attend = short_attention if on_cpu else fused_attention
         self.copy.train()
+        if compiled:
+            self.copy.compile(dynamic=True)  # one program for batches of every shape
 
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
         """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
@@ -176,12 +198,19 @@ class FastGradients:
             consistency,
         )
         loss.backward()
-        for parameter, copied in zip(self.parameters, self.copied_parameters, strict=True):
-            if copied.grad is not None:
-                gradient = copied.grad.to(parameter.dtype)
-                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-                copied.grad = None
+        self.hand_over()
         return loss.detach()
+
+    @torch.no_grad()
+    def hand_over(self) -> None:
+        """Add the copy's gradients to the model's, all with one call, and leave the copy without any."""
+        pairs = zip(self.parameters, self.copied_parameters, strict=True)
+        pairs = [(parameter, copied) for parameter, copied in pairs if copied.grad is not None]
+        gradients = [torch.empty_like(parameter) for parameter, _ in pairs]
+        torch._foreach_copy_(gradients, [copied.grad for _, copied in pairs])
+        for (parameter, copied), gradient in zip(pairs, gradients, strict=True):
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
+            copied.grad = None
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -189,12 +218,10 @@ class FastGradients:
         torch._foreach_copy_(self.copied_parameters, self.parameters)
 
 
-def replace_modules(module: nn.Module) -> None:
-    """Put the fast dropout and norm in the place of torch's and the package's, everywhere below `module`."""
+def replace_modules(module: nn.Module, slow: type[nn.Module], fast: Callable[[Any], nn.Module]) -> None:
+    """Put `fast(child)` in the place of every child of the class `slow`, but of no class derived from it."""
     for name, child in module.named_children():
-        if type(child) is nn.Dropout:
-            setattr(module, name, ByteDropout(child.p))
-        elif type(child) is LayerNorm:
-            setattr(module, name, KernelLayerNorm(child))
+        if type(child) is slow:
+            setattr(module, name, fast(child))
         else:
-            replace_modules(child)
+            replace_modules(child, slow, fast)

@@ -52,8 +52,8 @@ class Preset:
     bpe_dropout_on: Literal["both", "source", "target"] = "both"  # the sides that bpe_dropout spells anew
     precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
     attention: Literal["explicit", "fused"] = "fused"  # the paper's formula as written, or torch's kernel
-    fast: bool = True  # on a CPU, the copy of the model in fast.py computes the gradients
-    compiled: bool = False  # with torch.compile, where `fast` does not: fewer kernels, after a minute of compiling
+    fast: bool = True  # a copy of the model that is made for speed computes the gradients: fast.py
+    compiled: bool = False  # what computes the gradients goes through torch.compile: fewer kernels, after a minute
 
     validate_every: int = 1  # epochs between two BLEU scores on validation
     average: int = 5  # checkpoints of the last so many epochs are averaged at the end

@@ -209,11 +209,11 @@ class Run:
         torch.manual_seed(preset.seed)  # every process starts from the same weights
         try:
             self.model = new_model(preset, self.tokenizer, build_model).to(device)
-            self.fast = FastGradients(self.model, self.precision) if preset.fast and device.type == "cpu" else None
+            self.fast = FastGradients(self.model, self.precision, preset.compiled) if preset.fast else None
         except ValueError as error:  # sizes that do not go together, or a model without the parts that `fast` needs
             raise InputError(str(error)) from None
         if preset.compiled and not self.fast:
-            self.model.compile(dynamic=True)  # one program for batches of every shape
+            self.model.compile(dynamic=True)
         self.optimizer = build_optimizer(self.model, preset)
         self.progress = Progress()
         if resume and self.checkpoint.exists():

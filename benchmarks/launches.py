@@ -1,0 +1,125 @@
+"""How many operations an update and a decoding take: what a small model costs on a GPU.
+
+    python benchmarks/launches.py [--data-dir FOLDER]
+
+A GPU has computed an operation of a small model before the next one is handed to it, which takes some microseconds. So
+their number says what a step costs there, and it can be counted on any machine. Counted are operations that compute or
+move something; those that only look at a tensor in another way launch nothing. Dropout and fused attention are several
+operations here and one on a GPU, so what is counted is too much rather than too little. Of an update: the model of
+`gpu-sprint` in a plain loop (`benchmarks/training.py`), as autocast alone would compute it, and as it is trained. Of
+decoding: test2016 with a beam of 4 and the included model, in batches for a processor and for a GPU.
+
+Prints the numbers and writes them to `results/launches.json`.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import torch
+from environment import describe_machine
+from torch.utils._python_dispatch import TorchDispatchMode
+from training import AsTrained, PlainLoop
+
+from transformer_lab.data import load_corpus
+from transformer_lab.data.tokenizers import train_tokenizer
+from transformer_lab.decoding import incremental, translator
+from transformer_lab.training.fast import FastGradients, OutputLayerLoss
+from transformer_lab.training.presets import find_preset
+from transformer_lab.training.trainer import encode_pairs
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+PAIRS = 3000  # enough for batches of every length
+LAUNCH_NOTHING = {
+    "aten::_unsafe_view",
+    "aten::detach",
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::new_empty",
+    "aten::scalar_tensor",
+}
+
+
+class Launches(TorchDispatchMode):
+    """Counts what is computed inside the `with` block, by the name of the operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        name = operation._schema.name
+        if name.startswith("aten::") and name not in LAUNCH_NOTHING and not operation.is_view:
+            self.counted[name] += 1
+        return operation(*arguments, **(options or {}))
+
+
+def counted(run: Callable[[], object]) -> int:
+    with Launches() as launches:
+        run()
+    return launches.counted.total()
+
+
+def of_an_update(data_dir: Path | None) -> dict[str, int]:
+    """Operations of the second update: the first makes what the optimizer keeps."""
+    pairs = load_corpus("multi30k", data_dir=data_dir).train[:PAIRS]
+    plain = replace(find_preset("gpu-sprint"), fast=False)
+    tokenizer = train_tokenizer("bpe", pairs, vocab_size=plain.vocab_size)
+    encoded, cpu = encode_pairs(tokenizer, pairs, "training", plain), torch.device("cpu")
+    as_on_gpu = AsTrained(plain, tokenizer, encoded, cpu)
+    as_on_gpu.fast = FastGradients(as_on_gpu.model, as_on_gpu.precision, device_type="cuda")
+    contenders = {
+        "plain_loop": PlainLoop(plain, tokenizer, encoded, cpu),
+        "autocast": AsTrained(plain, tokenizer, encoded, cpu),
+        "as_trained": as_on_gpu,
+    }
+    found = {}
+    for name, contender in contenders.items():
+        contender.update(next(contender.batches))
+        batch = next(contender.batches)
+        found[name] = counted(lambda contender=contender, batch=batch: contender.update(batch))
+        print(f"an update, {name}: {found[name]} operations for {batch.target_tokens} tokens", flush=True)
+    return found
+
+
+def of_decoding(data_dir: Path | None) -> dict[str, int]:
+    """Operations for all of test2016: as a processor does it, and in the batches of a GPU."""
+    sentences = [source for source, _ in load_corpus("multi30k", data_dir=data_dir).test]
+    included = translator.load_pretrained()
+    found = {"processor": counted(lambda: included.translate(sentences))}
+    with (
+        mock.patch.object(translator, "BATCH_CELLS", translator.BATCH_CELLS_ON_GPU),
+        mock.patch.object(incremental, "ROWS_AT_ONCE", incremental.ROWS_AT_ONCE_ON_GPU),
+        mock.patch.object(incremental, "greatest", lambda x, k: x.topk(k).indices),
+    ):
+        found["gpu"] = counted(lambda: included.translate(sentences))
+    for name, number in found.items():
+        print(f"test2016, {name}: {number} operations", flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--result", type=Path, default=RESULTS / "launches.json", help="the file to write")
+    arguments = parser.parse_args()
+    with mock.patch.object(OutputLayerLoss, "tokens_at_a_time", OutputLayerLoss.tokens_at_a_time_on_gpu):
+        update = of_an_update(arguments.data_dir)
+    result = {
+        "what": "operations that launch work on a GPU, counted on a CPU: of an update of gpu-sprint, and of test2016 "
+        "decoded with a beam of 4",
+        "update": update,
+        "decoding": of_decoding(arguments.data_dir),
+        "machine": describe_machine(),
+    }
+    arguments.result.parent.mkdir(exist_ok=True)
+    arguments.result.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

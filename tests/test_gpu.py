@@ -1,0 +1,51 @@
+"""On a GPU other kernels compute, in other batches: the same must come out. Skipped where there is none."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from transformer_lab.data import load_corpus, pad_batch
+from transformer_lab.data.batches import bucketed_batches
+from transformer_lab.decoding import DEFAULT_ALPHA, beam_search, load_pretrained
+from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.training import PRESETS, read_metrics, train
+from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.loss import label_smoothing_loss, shift_target
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def test_the_fast_path_has_the_gradients_of_the_plain_step():
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.0))
+    model = model.double().to("cuda")
+    sources = [[*range(4, 4 + length), 2] for length in (3, 9, 6)]
+    batch = bucketed_batches(sources, [[1, *source] for source in sources], 1000, 0)[0].to("cuda")
+    decoder_input, labels = shift_target(batch.target)
+    loss = label_smoothing_loss(model(batch.source, decoder_input), labels, 0.1, 0)
+    expected = torch.autograd.grad(loss, list(model.parameters()))
+    fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0)
+    assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)  # as in test_fast.py
+
+
+def test_translations_are_those_of_the_plain_search():
+    translator = load_pretrained()
+    sentences = [source for source, _ in load_corpus("captions").validation[:40]]
+    translator.model.double().to("cuda")  # so that rounding decides between no two hypotheses
+    found = translator.translate(sentences)
+    for sentence, translation in zip(sentences, found, strict=True):
+        ids = translator.tokenizer.encode_source(sentence)
+        source = pad_batch([ids], 0).to("cuda")
+        expected = beam_search(translator.model, source, 4, DEFAULT_ALPHA, len(ids) + 50)[0]
+        assert translation == translator.tokenizer.decode(expected)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_run_learns(compiled, tmp_path):
+    preset = replace(PRESETS["tour"], train_limit=2000, epochs=3, optimizer="muon", compiled=compiled)
+    train(preset, tmp_path, device="cuda")
+    losses = [record["loss"] for record in read_metrics(tmp_path / "metrics.jsonl") if record["kind"] == "step"]
+    assert losses[-1] < losses[0] - 3  # nats: from 8.5, the logarithm of the vocabulary and more, to 4.3
