@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,29 @@ def test_a_class_is_graded(hand_in, grade, mark_reader, out):
         *(f"gradescope/{student}.json" for student in ("Ada", "Bob", "Cyd")),
     }
     assert (out / "gradebook.csv").read_bytes().startswith(b"\xef\xbb\xbfstudent,softmax,")
+
+
+def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, out, tmp_path):
+    """300 pages are not sent by hand. What lies beside it, and names nobody as Moodle does, is no student of Moodle."""
+    moodle, others = tmp_path / "moodle.zip", tmp_path / "handed_in"
+    with zipfile.ZipFile(moodle, "w") as archive:
+        archive.writestr("Ada_May Lovelace_12_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
+        archive.writestr("Bob_13_assignsubmission_file/03_masks.ipynb", notebook_with("03_masks"))
+    for name in ("Cyd", "Dee (14)"):
+        (others / name).mkdir(parents=True)
+        (others / name / "03_masks.ipynb").write_text(notebook_with("03_masks"))
+    grade(others, mark_reader())
+    assert not (out / "moodle_feedback.zip").exists()
+    assert out / "moodle_feedback.zip" in grade(moodle, mark_reader()).written
+    with zipfile.ZipFile(out / "moodle_feedback.zip") as archive:
+        pages = {name: archive.read(name).decode() for name in archive.namelist()}
+    for number, student, other in (("12", "Ada_May Lovelace", "Bob"), ("13", "Bob", "Ada_May Lovelace")):
+        path = f"Student_{number}_assignfeedback_file_/feedback.html"
+        assert path.split("_", 4)[1:4] == [number, "assignfeedback", "file"]  # what Moodle reads
+        page = pages.pop(path)
+        assert f"{student} ({number})" in page
+        assert other not in page
+    assert not pages
 
 
 def test_what_has_not_changed_is_not_graded_again(hand_in, grade, mark_reader, out):

@@ -1,8 +1,11 @@
-"""Results for other programs: JUnit XML for runners, `results.json` for Gradescope."""
+"""Results for other programs: JUnit XML for runners, `results.json` for Gradescope, a zip of pages for Moodle."""
 
+import io
 import json
+import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import PurePosixPath
 from typing import Any
@@ -119,6 +122,31 @@ def gradescope_results(handed_in: Sequence[Entry]) -> str:
         },
     }
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def moodle_feedback(pages: Mapping[str, str], handed_in: Mapping[str, Sequence[Entry]]) -> bytes:
+    """The zip in which Moodle takes back a page of feedback for each student, by their numbers in the assignment.
+
+    Args:
+        pages: The page of each student, HTML.
+        handed_in: What counts of each student. Those whose files Moodle has not named are left out.
+
+    Returns:
+        The same bytes for the same pages; empty if no student is of Moodle.
+    """
+    numbers = {student: re.search(r"\((\d+)\)$", student) for student in sorted(pages)}
+    of_moodle = {
+        student: match[1]
+        for student, match in numbers.items()
+        if match and any(f"_{match[1]}_assignsubmission_" in entry.path for entry in handed_in[student])
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for student, participant in of_moodle.items():
+            # Moodle looks for the number behind the first underscore: the name itself could have one.
+            member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
+            archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
+    return file.getvalue() if of_moodle else b""
 
 
 def _test(name: str, earned: float, possible: float, passed: bool, report: str, tags: Sequence[str]) -> dict[str, Any]:

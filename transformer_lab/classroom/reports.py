@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.exports import gradescope_results, junit_xml
+from transformer_lab.classroom.exports import gradescope_results, junit_xml, moodle_feedback
 from transformer_lab.classroom.feedback import feedback_page, reading_places
 from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_student
 from transformer_lab.classroom.review import similar
@@ -19,6 +19,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         gradebook.csv                                     a row a student
         summary.html                                      for the instructor
         feedback/STUDENT.html                             a page for each student
+        moodle_feedback.zip                               the same pages, if Moodle has named the files: to upload there
         junit/STUDENT.NOTEBOOK.xml                        what ran and what was earned
         gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it, where a notebook is an assignment
         gradescope/STUDENT.json                           the same of all that a student handed in
@@ -31,9 +32,10 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
     write_file(out / "gradebook.csv", as_csv(entries), encoding="utf-8-sig")  # Excel takes it for Latin-1 otherwise
     graded = {entry.notebook for entry in entries} & set(course.names)
     places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}
-    for student, handed_in in by_student(entries).items():
-        page = feedback_page(student, handed_in, places)
-        write_file(out / "feedback" / f"{names[student]}.html", page)
+    students = by_student(entries)
+    pages = {student: feedback_page(student, handed_in, places) for student, handed_in in students.items()}
+    for student, handed_in in students.items():
+        write_file(out / "feedback" / f"{names[student]}.html", pages[student])
         write_file(out / "gradescope" / f"{names[student]}.json", gradescope_results(handed_in))
         for number, entry in enumerate(handed_in, start=1):
             notebook = entry.notebook or f"file {number}"
@@ -42,6 +44,9 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
             write_file(results, gradescope_results([entry]))
     write_file(out / "summary.html", summary_page(entries, names))
     written = ["gradebook.csv", "summary.html", "feedback", "junit", "gradescope", "gradebook.sqlite"]
+    if for_moodle := moodle_feedback(pages, students):
+        write_file(out / "moodle_feedback.zip", for_moodle)
+        written.insert(3, "moodle_feedback.zip")
     return entries, [out / name for name in written]
 
 

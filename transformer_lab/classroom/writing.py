@@ -14,12 +14,12 @@ NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 NAME_BYTES = 160  # file systems allow 255; suffixes need some
 
 
-def write_file(path: Path, text: str, encoding: str = "utf-8") -> None:
-    """Put `text` where `path` is, in one step. A link that lies there is replaced and never followed.
+def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> None:
+    """Put `content` where `path` is, in one step. A link that lies there is replaced and never followed.
 
     Args:
         path: Absolute and without links, such as `folder.resolve() / name`: a link among its folders is refused.
-        text: What the file is to hold.
+        content: What the file is to hold.
         encoding: `utf-8-sig` where spreadsheets shall know that it is UTF-8.
 
     Raises:
@@ -34,7 +34,9 @@ def write_file(path: Path, text: str, encoding: str = "utf-8") -> None:
             raise InputError(f"{path} is a folder where a file is to be written: remove it, or choose another folder")
         try:
             with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-                file.write(text.encode(encoding))  # not synced: a report is made anew from the gradebook at any time
+                file.write(
+                    content if isinstance(content, bytes) else content.encode(encoding)
+                )  # not synced: a report is made anew from the gradebook at any time
             os.replace(unfinished, path)
         finally:
             with suppress(OSError):
