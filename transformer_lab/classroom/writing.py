@@ -20,7 +20,7 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
     Args:
         path: Absolute and without links, such as `folder.resolve() / name`: a link among its folders is refused.
         content: What the file is to hold.
-        encoding: `utf-8-sig` where spreadsheets shall know that it is UTF-8.
+        encoding: Of text; `utf-8-sig` where spreadsheets shall know that it is UTF-8.
 
     Raises:
         InputError: A folder is a link or cannot be written, or the disk is full; what was there is as it was.
@@ -34,9 +34,8 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
             raise InputError(f"{path} is a folder where a file is to be written: remove it, or choose another folder")
         try:
             with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-                file.write(
-                    content if isinstance(content, bytes) else content.encode(encoding)
-                )  # not synced: a report is made anew from the gradebook at any time
+                # Not synced: a report is made anew from the gradebook at any time.
+                file.write(content if isinstance(content, bytes) else content.encode(encoding))
             os.replace(unfinished, path)
         finally:
             with suppress(OSError):
