@@ -480,6 +480,32 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
     assert found(tmp_path / "handed_in") == {"ada": ["the zip has more than 1,000 entries"], "ben": ["ok"]}
 
 
+def test_a_zip_in_a_zip_counts_as_one_entry(tmp_path, monkeypatch):
+    """Or one student's file could have the zip of a whole class refused."""
+    monkeypatch.setattr(submissions, "MOST_ENTRIES", 50)
+    many = zipped({f"{n}.txt": b"" for n in range(60)})
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:  # not compressed, so that the inner list is to be seen
+        archive.writestr("ada/03_masks.ipynb", NOTEBOOK)
+        archive.writestr("ben/many.zip", many)
+    assert {one.student for one in collect([tmp_path / "all.zip"])} == {"ada", "ben"}
+    with zipfile.ZipFile(tmp_path / "all.zip", "a") as archive:
+        archive.comment = b"a comment"
+    assert len(collect([tmp_path / "all.zip"])) == 2
+
+
+@pytest.mark.parametrize("comment", [b"", b"a comment", bytes(65_535)])
+@pytest.mark.parametrize("locator", [b"", struct.pack("<4sLQL", b"PK\6\7", 0, 2**62, 1)])
+def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp_path, monkeypatch):
+    """Whatever stands at the end: what is counted must be what will be read."""
+    monkeypatch.setattr(submissions, "MOST_ENTRIES", 50)
+    whole = zipped({f"{n}.txt": b"" for n in range(51)})
+    end = whole.rindex(b"PK\5\6")
+    record = whole[end:-2] + struct.pack("<H", len(comment)) + comment
+    (tmp_path / "all.zip").write_bytes(whole[:end] + locator + record)
+    with pytest.raises(InputError, match="the zip has more than 50 entries"):
+        collect([tmp_path / "all.zip"])
+
+
 THOUSAND = {f"{n:03}.ipynb": NOTEBOOK for n in range(1_000)}
 
 

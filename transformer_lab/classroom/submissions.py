@@ -122,9 +122,7 @@ def _in_folder(folder: Path) -> Iterator[_Found]:
         of_key.setdefault(key, []).append(path)
     for key, some in sorted(of_key.items()):
         allowance = _Allowance()
-        found = _first(
-            replace(one, container=str(path)) for path in some for one in _of_student(key, path, allowance)
-        )
+        found = _first(replace(one, container=str(path)) for path in some for one in _of_student(key, path, allowance))
         if not found and any(os.path.isdir(path) or _is_handed_in(path.name) for path in some):
             yield _Found(key, str(some[0]), problem=NO_NOTEBOOK)
         yield from found
@@ -314,10 +312,25 @@ def _too_many_entries(file: BinaryIO) -> str | None:
 
 
 def _more_entries_than(content: Any, most: int) -> str | None:
-    for number, _ in enumerate(re.finditer(b"PK\x01\x02", content), start=1):
+    entries = re.compile(b"PK\x01\x02").finditer(content, *_directory(content))
+    for number, _ in enumerate(entries, start=1):
         if number > most:
             return f"the zip has more than {most:,} entries"
     return None
+
+
+def _directory(content: Any) -> tuple[int, int]:
+    """Where in a zip its list of entries begins and ends: a file in it may be a zip itself, with a list of its own.
+
+    The list ends where its size stands, at the end of the zip but for a comment; `zipfile` looks for it in the same
+    way. Where there is no such place, or one for large zips beside it, the list is taken to be everywhere.
+    """
+    end = len(content) - 22
+    if end < 0 or content[end : end + 4] != b"PK\5\6" or content[end + 20 :] != b"\0\0":
+        end = content.rfind(b"PK\5\6", max(0, end - (1 << 16)))
+    if end < 0 or content[max(0, end - 20) : max(0, end - 16)] == b"PK\6\7":
+        return 0, len(content)
+    return max(0, end - int.from_bytes(content[end + 12 : end + 16], "little")), end
 
 
 def _in_archive(archive: zipfile.ZipFile, name: str) -> Iterator[_Found]:
