@@ -215,6 +215,16 @@ def test_a_softmax_that_is_a_method_is_flagged(expression, used):
     assert review(ATTENTION, source, [], COURSE) == ()
 
 
+@pytest.mark.parametrize("name", ["methodcaller('softmax', -1)", "torch.Tensor.__dict__['softmax']"])
+def test_a_softmax_that_is_a_text_is_flagged(name):
+    """But not a word in a sentence, such as that of an error."""
+    source = f"def softmax(scores):\n    return {name}(torch.from_numpy(scores))\n"
+    assert review(SOFTMAX, source, [], COURSE) == ("line 2 has `softmax` as a text",)
+    assert review(ATTENTION, source, [], COURSE) == ()
+    honest = 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n'
+    assert review(SOFTMAX, honest, [], COURSE) == ()
+
+
 def test_a_name_of_their_own_hides_ours():
     """A student's function may be called like one that another cell imports."""
     course = ["from torch.nn.functional import scaled_dot_product_attention as attend"]

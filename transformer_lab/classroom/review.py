@@ -83,6 +83,9 @@ def review(exercise: Exercise, source: str, own_cells: Sequence[str], course_cel
                 flags.append(f"line {line}{where} uses `{printable(name)}`")
             elif name.startswith(PACKAGE) and not _is_allowed(name, allowed, exercise):
                 flags.append(f"line {line}{where} uses `{printable(name)}`, which the exercise does not build on")
+        for line, name in _spelled(cell, exercise.banned):
+            if not any(flag.startswith(f"line {line}{where} uses") for flag in flags):
+                flags.append(f"line {line}{where} has `{name}` as a text")
     flags += [f"it {what}" for what in interference(source, course_cells)]
     flags = list(dict.fromkeys(flags))
     more = [f"and {len(flags) - MOST_FLAGS} more"] if len(flags) > MOST_FLAGS else []
@@ -145,6 +148,16 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
         if library == answer.partition(".")[0] and last in (answer.rpartition(".")[2], "*"):
             return last != "*" or answer.startswith(name[:-1])
     return False
+
+
+def _spelled(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:
+    """Texts that are a banned name and nothing else, each with its line: `methodcaller("softmax")` calls it."""
+    tree = syntax_tree(source)
+    answers = {answer.rpartition(".")[2] for answer in banned} - {""}
+    nodes = list(ast.walk(tree)) if tree else []
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # a docstring
+    texts = [node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [(node.lineno, node.value) for node in texts if node.value in answers and id(node) not in alone]
 
 
 def _is_unusual(name: str) -> bool:
