@@ -33,6 +33,7 @@ from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations
+from transformer_lab.evaluation.scores import bleu_tokenizer
 from transformer_lab.training import Preset, find_preset, override, read_metrics
 from transformer_lab.training.distributed import choose_device
 from transformer_lab.training.records import configuration, read_json, write_json
@@ -86,21 +87,23 @@ def train_seed(
     """Train one seed as a reader would, and keep beside it what the command printed and how long it took.
 
     Raises:
-        InputError: the command failed; its last line says why.
+        InputError: the folder holds a run of another kind, or the command failed; its last line says why.
     """
     begun = (folder / "training.json").exists()
-    if begun and "result" in read_json(folder / "training.json"):
+    if begun and "result" in (earlier := read_json(folder / "training.json")):
+        of_folder = kind_of(earlier["configuration"])
+        wanted = kind_of(earlier["configuration"] | {"preset": preset, "source": languages[0], "target": languages[1]})
+        if of_folder != wanted or earlier["configuration"]["preset"]["seed"] != seed:
+            raise InputError(f"{folder} holds a run of another kind: give another --name, or other --runs")
         print(f"{folder}: finished already", flush=True)
         return
     command = ["transformer-lab", "train", preset["name"], f"--output={folder}", f"--seed={seed}"]
     command += [f"--source={languages[0]}", f"--target={languages[1]}"] * (languages != ("de", "en"))
-    command += training_options(preset) + ["--resume"] * begun
+    command += training_options(preset) + [f"--device={device}"] * bool(device) + ["--resume"] * begun
     print(shlex.join(command), flush=True)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     if data_dir:  # not as an option, which the record would show
         environment["TRANSFORMER_LAB_DATA"] = str(data_dir)
-    if device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     with open(folder / "log.txt", "a", encoding="utf-8") as log:
@@ -128,7 +131,7 @@ def measure_run(
     for name, pairs in corpus.tests.items():
         sources, references = (list(side) for side in zip(*pairs, strict=True))
         translations[name] = translator.translate(sources, beam_size=beam_size, alpha=alpha)
-        found = score_translations(translations[name], references)
+        found = score_translations(translations[name], references, training["configuration"]["target"])
         scores[name] = {
             "bleu": round(found.bleu, 2),
             "bleu_lowercased": round(found.bleu_lowercased, 2),
@@ -189,6 +192,12 @@ def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float
     return None
 
 
+def see_that_it_is_new(folder: Path) -> None:
+    """Raises InputError if there is a record of that name."""
+    if folder.exists():
+        raise InputError(f"{folder} is there already: give another --name; runs that are finished, to collect")
+
+
 def write_record(
     runs: Sequence[Path],
     folder: Path,
@@ -203,8 +212,7 @@ def write_record(
     Raises:
         InputError: the runs are not of one kind, one is not finished, or the folder is there already.
     """
-    if folder.exists():
-        raise InputError(f"{folder} is there already: give another --name")
+    see_that_it_is_new(folder)
     configurations = [configuration_of(run) for run in runs]
     for run, other in zip(runs, configurations, strict=True):
         if kind_of(other) != kind_of(configurations[0]):
@@ -232,7 +240,7 @@ def write_record(
         print(f"seed {figures['seed']}: " + ", ".join(f"{n} {s['bleu']:.2f}" for n, s in figures["scores"].items()))
     record = {
         "what": f"preset {one['preset']['name']}, {one['source']} to {one['target']}, {len(runs)} seed(s): "
-        "sacreBLEU 13a cased of each test set",
+        f"sacreBLEU {bleu_tokenizer(one['target'])} cased of each test set",
         "written": datetime.now().isoformat(timespec="seconds"),
         "command": command,
         "preset": one["preset"],
@@ -334,7 +342,7 @@ def middle_seed(record: Mapping[str, Any], test: str) -> int:
     return ranked[(len(ranked) - 1) // 2]["seed"]
 
 
-def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str]) -> str:
+def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str], target: str) -> str:
     """sacreBLEU's test of `systems`, the old one and the new one, each a name and its translations."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
@@ -342,7 +350,8 @@ def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[
     (old_name, old), (new_name, new) = systems
     if old == new:  # sacreBLEU's p would be its smallest: no resample has a greater difference than none
         return f"paired bootstrap of {new_name} and {old_name}: the translations are the same"
-    signatures, found = PairedTest(systems, {"BLEU": BLEU()}, [references], test_type="bs")()
+    bleu = BLEU(tokenize=bleu_tokenizer(target))
+    signatures, found = PairedTest(systems, {"BLEU": bleu}, [references], test_type="bs")()
     of_old, of_new = found["BLEU"]
     return (
         f"paired bootstrap of {new_name} ({of_new.score:.2f}) and {old_name} ({of_old.score:.2f}): "
@@ -377,7 +386,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
         f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds, "
         f"before {statistics.mean(scores[1]):.2f} over {len(scores[1])}",
         "Welch's t-test, one-sided: " + ("needs two seeds at least" if chance is None else f"p = {chance:.4f}"),
-        paired_bootstrap(systems, [reference for _, reference in corpus.tests[test]]),
+        paired_bootstrap(systems, [reference for _, reference in corpus.tests[test]], new["target"]),
     ]
     enough = len(scores[0]) >= SEEDS_THAT_COUNT
     if chance is not None and chance < SIGNIFICANT and enough:
@@ -404,6 +413,8 @@ def replay(arguments: argparse.Namespace) -> Path:
         record = read_json(newest_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
+    see_that_it_is_new(record_folder(arguments, preset["name"]))  # before hours of training
+    choose_device(arguments.device)
     runs = [arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}" for seed in seeds(arguments)]
     for seed, run in zip(seeds(arguments), runs, strict=True):
         train_seed(preset, languages, seed, run, arguments.data_dir, arguments.device)
@@ -414,9 +425,12 @@ def seeds(arguments: argparse.Namespace) -> range:
     return range(1, arguments.seeds + 1)
 
 
+def record_folder(arguments: argparse.Namespace, preset: str) -> Path:
+    return arguments.results / f"{datetime.now():%Y-%m-%d}_{arguments.name or preset}"
+
+
 def record_of(runs: Sequence[Path], arguments: argparse.Namespace, alpha: float) -> Path:
-    name = arguments.name or configuration_of(runs[0])["preset"]["name"]
-    folder = arguments.results / f"{datetime.now():%Y-%m-%d}_{name}"
+    folder = record_folder(arguments, configuration_of(runs[0])["preset"]["name"])
     command = shlex.join(["python", "benchmarks/record.py", *arguments.typed])
     if arguments.data_dir:
         command = command.replace(str(arguments.data_dir), "DATA")

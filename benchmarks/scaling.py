@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import date
@@ -52,6 +53,7 @@ from transformer_lab.decoding import (
 from transformer_lab.model import Transformer, TransformerConfig, count_parameters
 from transformer_lab.training.distributed import Processes, join_processes
 from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.muon import orthogonalize
 from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.steps import build_optimizer, computing_precision, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
@@ -74,6 +76,11 @@ class Training:
 
     def update(self, batch: Batch) -> None:
         update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.processes, self.fast)
+
+    def fill_gradients(self) -> None:
+        """As a backward pass leaves them; `Muon.step` takes those of matrices away."""
+        for parameter in self.model.parameters():
+            parameter.grad = torch.full_like(parameter, 1e-6)
 
     def whole_part(self) -> None:
         """What of an update every process does in whole, however many there are."""
@@ -149,8 +156,10 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
     losses = torch.zeros(1)
     whole, exchange = [], []
     for _ in range(5 * rounds):
+        together.fill_gradients()
         both.wait_for_all()
         whole.append(timed(together.whole_part))
+        together.fill_gradients()
         both.wait_for_all()
         exchange.append(timed(lambda: both.sum_gradients(together.model.parameters(), losses)))
     sizes = {name: parameters_of(preset, tokenizer.source_size) for name, preset in model_sizes().items()}
@@ -275,8 +284,11 @@ def measure_training(
         ],
         "mean_batch": {"sentences": sentences, "length": length},
         "flops_an_update_of_presets": {
-            preset.name: preset.accumulation * flops_of(preset, preset.vocab_size, preset.max_tokens // length, length)
+            preset.name: passes_of(preset) * flops_of(preset, preset.vocab_size, preset.max_tokens // length, length)
             for preset in planned_presets()
+        },
+        "flops_of_the_optimizers_of_presets": {
+            preset.name: flops_of_optimizer(preset, preset.vocab_size) for preset in planned_presets()
         },
         "whole_epoch": None,
         "precision": str(trainings["laptop"].precision).removeprefix("torch."),
@@ -287,6 +299,23 @@ def measure_training(
         seconds = timed(lambda: [trainings["laptop"].update(batch) for batch in epochs[PAIRS[0]]])
         found["whole_epoch"] = {"pairs": PAIRS[0], "seconds": seconds}
     return found
+
+
+def passes_of(preset: Preset) -> int:
+    """How often a batch of `max_tokens` goes through the model for one update: consistency training takes it twice."""
+    return preset.accumulation * (2 if preset.consistency else 1)
+
+
+def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
+    """Of the matrix products of one step of Muon, which every process takes in whole; Adam has none."""
+    if preset.optimizer != "muon":
+        return 0
+    optimizer = build_optimizer(Transformer(config_of(preset, vocabulary)), preset)
+    by_shape = Counter(parameter.shape for parameter in optimizer.param_groups[1]["params"])
+    with FlopCounterMode(display=False) as counter:
+        for shape, count in by_shape.items():
+            orthogonalize(torch.zeros(count, *shape, device="meta"))
+    return counter.get_total_flops()
 
 
 # Decoding

@@ -26,7 +26,7 @@ SUSTAINED_FLOPS = 100e12  # a second, in matrix products of a large batch: a thi
 MEMORY_BYTES = 1.5e12  # a second, A100
 LINKS = {"NVLink": 200e9, "PCIe 4.0 x16": 20e9}  # bytes a second that an all-reduce gets from it
 RING_STEP_SECONDS = 10e-6  # the delay of one message to the next GPU
-BYTES_OF_WHOLE_PART = 28  # a parameter: Adam reads weight, gradient and two moments and writes three, in float32
+BYTES_OF_WHOLE_PART = 28  # a parameter: Adam reads weight, gradient and two moments and writes three; Muon has one
 BYTES_OF_COPIES = 16  # a parameter: the gradients are read and written once into the message and once out of it
 
 
@@ -38,7 +38,7 @@ class StepCost:
 
     Args:
         divided: what is shared among the processes: forwards and backwards over the sentences.
-        whole: what each does in whole: clipping, and Adam over all weights.
+        whole: what each does in whole: clipping, and the optimizer over all weights.
         copies: the gradients into the message and out of it.
         message: bytes of all gradients.
         bandwidth: bytes a second from each process to the next.
@@ -92,6 +92,7 @@ def planned_cost(preset: str, bandwidth: float, training: Mapping[str, Any], ste
     sizes = {name: getattr(fields, name) for name in ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie")}
     parameters = count_parameters(TransformerConfig(fields.vocab_size, fields.vocab_size, **sizes))
     whole = parameters * BYTES_OF_WHOLE_PART / MEMORY_BYTES
+    whole += training["flops_of_the_optimizers_of_presets"][preset] / SUSTAINED_FLOPS
     computed = training["flops_an_update_of_presets"][preset] / SUSTAINED_FLOPS
     return StepCost(
         divided=steps[preset] - whole if preset in steps else computed,
@@ -291,7 +292,7 @@ sums the gradients, within the machine. The three take turns on the same batches
 
 {table(("what", "updates a second", "times as many"), speeds)}
 An update has {1000 * cost.divided:.0f} ms that are divided among the processes, {1000 * cost.whole:.1f} ms of clipping
-and Adam that each does in whole, and {1000 * cost.copies:.1f} ms in which the gradients are copied into one message and
+and optimizer that each does in whole, and {1000 * cost.copies:.1f} ms in which the gradients are copied into one message and
 out of it. The all-reduce between two:
 
 {table(("parameters", "megabytes", "ms"), messages)}
@@ -418,6 +419,8 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
             if preset in steps
             else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations an update, counted"
         )
+        if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
+            step += f", and {of_optimizer / 1e12:.2f} · 10¹² of its optimizer that every GPU does in whole"
         head = ("link", "GPUs", "ms an update", "of them to sum gradients", "times as many", "efficiency")
         sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters, {step}.\n\n{table(head, rows)}")
     links = ", ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())
@@ -428,13 +431,13 @@ The same T(n). The parameters were counted, and the operations too; assumed are
 
 - {SUSTAINED_FLOPS / 1e12:.0f} · 10¹² operations a second in matrix products, a third of an A100's peak in bfloat16, for
   a preset whose update was not measured on a GPU (`--gpu-step PRESET=SECONDS` takes what was);
-- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for Adam, and
+- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for the optimizer, and
   {BYTES_OF_COPIES} for the copies of the gradients;
 - {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
 - that nothing overlaps: `Processes.sum_gradients` begins when the last gradient is there.
 
 {tables}
-Left out are the starts of some hundred kernels an update, which each GPU makes however small its share, and products
+Left out are the starts of many hundred kernels an update (`launches.json`), which each GPU makes however small its share, and products
 too small to fill a GPU. So this is the best to be hoped for, and the further off, the smaller the share: with n GPUs,
 raise `max_tokens`.
 """

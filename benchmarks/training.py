@@ -44,7 +44,7 @@ class AsTrained:
     """The preset as `transformer-lab train` runs it."""
 
     def __init__(self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device) -> None:
-        self.preset = preset
+        self.preset, self.device = preset, device
         self.model = new_model(preset, tokenizer, Transformer).to(device)
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, device)
@@ -124,8 +124,8 @@ def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop, updates:
     start = time.perf_counter()
     for batch in batches:
         contender.update(batch)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if contender.device.type == "cuda":
+        torch.cuda.synchronize(contender.device)
     return sum(batch.target_tokens for batch in batches) / (time.perf_counter() - start)
 
 
@@ -171,8 +171,9 @@ def main() -> None:
         "preset": asdict(preset),
         "machine": describe_machine(),
     }
+    compiled = "_compiled" * preset.compiled
     usual = arguments.against == "default-kernel" and device.type == "cpu" and preset.name == "laptop"
-    of_run = RESULTS / f"training_throughput{'' if usual else f'_{preset.name}_{name}_{device.type}'}.json"
+    of_run = RESULTS / f"training_throughput{'' if usual else f'_{preset.name}_{name}_{device.type}'}{compiled}.json"
     result_file = arguments.result or of_run
     result_file.parent.mkdir(exist_ok=True)
     result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

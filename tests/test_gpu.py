@@ -8,7 +8,7 @@ import torch
 from transformer_lab.data import load_corpus, pad_batch
 from transformer_lab.data.batches import bucketed_batches
 from transformer_lab.decoding import DEFAULT_ALPHA, beam_search, load_pretrained
-from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.training import PRESETS, read_metrics, train
 from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 def test_the_fast_path_has_the_gradients_of_the_plain_step():
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.0))
+    set_attention(model, fused_attention)
     model = model.double().to("cuda")
     sources = [[*range(4, 4 + length), 2] for length in (3, 9, 6)]
     batch = bucketed_batches(sources, [[1, *source] for source in sources], 1000, 0)[0].to("cuda")

@@ -172,6 +172,10 @@ def train(
     data_dir: DataDir = None,
     source: Annotated[str, typer.Option("--source", metavar="CODE", help="Language to translate from.")] = "de",
     target: Annotated[str, typer.Option("--target", metavar="CODE", help="Language to translate into.")] = "en",
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:1; without, a GPU if there is one."),
+    ] = None,
     **fields: str | None,
 ) -> None:
     """Train a preset. Every field of it can be given another value.
@@ -191,7 +195,9 @@ def train(
     chosen = override(find_preset(preset), {name: text for name, text in fields.items() if text is not None})
     output = output or Path("runs", preset)
     with telling_how_to_go_on(output, "--resume"):
-        record = train_model(chosen, output, data_dir=data_dir, resume=resume, source=source, target=target)
+        record = train_model(
+            chosen, output, data_dir=data_dir, resume=resume, source=source, target=target, device=device
+        )
     if record:  # of several processes, the first one speaks
         result = record["result"]
         print(f"{output}: {result['chosen']}, validation BLEU {result['validation_bleu']:.2f}")

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import sys
 import unicodedata
 from collections import Counter
 from itertools import product
@@ -427,6 +428,14 @@ def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
 def test_an_unknown_way_to_cut_chinese_is_refused():
     with pytest.raises(InputError, match="chinese is 'words', but must be one of: byte_pairs, characters"):
         train_tokenizer("bpe", CHINESE_PAIRS, "en", "zh", vocab_size=600, chinese="words")
+
+
+def test_a_library_that_is_missing_is_no_damage(tmp_path, monkeypatch):
+    """A server without spaCy cannot read a tokenizer of spaCy; to train it anew would not help."""
+    train_tokenizer("spacy", PAIRS).save(tmp_path)
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    with pytest.raises(InputError, match=r"tokenizer\.json needs a library that cannot be imported here .*spacy"):
+        load_tokenizer(tmp_path)
 
 
 def test_spacy_without_rules_for_a_language_says_so():

@@ -5,7 +5,14 @@ import torch
 
 from transformer_lab.decoding import cached_greedy_decode, greedy_decode
 from transformer_lab.evaluation import without_heads
-from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
+from transformer_lab.model import (
+    Transformer,
+    TransformerConfig,
+    fused_attention,
+    record_attention,
+    scaled_dot_product_attention,
+    set_attention,
+)
 
 CROSS = "decoder.layers.{}.cross_attention"
 
@@ -27,6 +34,18 @@ def test_a_head_is_off_as_if_its_columns_of_w_o_were_zero(model):
     with torch.no_grad():
         attention.w_o.weight[:, 4:8] = 0.0  # d_k is 4: what head 1 of 3 brings
     torch.testing.assert_close(without, model(SOURCE, TARGET))
+
+
+@pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
+def test_a_head_stays_off_while_attention_is_recorded(model, attend):
+    """Heat maps of a model without a head would else be those of the whole one."""
+    set_attention(model, attend)
+    with without_heads(model, [(CROSS.format(0), 1)]):
+        without = model(SOURCE, TARGET)
+        with record_attention(model) as weights:
+            torch.testing.assert_close(model(SOURCE, TARGET), without)
+    assert (model(SOURCE, TARGET) - without).abs().max() > 1e-3
+    assert weights[CROSS.format(1)].sum(dim=-1).allclose(torch.ones(2, 3, 4))
 
 
 def test_without_cross_attention_the_source_does_not_matter(model):

@@ -192,7 +192,7 @@ def test_fused_attention_comes_back_even_after_an_exception():
 
 
 def test_nested_recordings():
-    """The inner one takes over and gives back: no attention is left with a recorder at the end."""
+    """No attention is left with a recorder at the end."""
     model = small_model()
     with record_attention(model) as outer:
         with record_attention(model) as inner:

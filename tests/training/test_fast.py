@@ -10,9 +10,16 @@ from torch import nn
 
 from transformer_lab.data.batches import bucketed_batches, pad_batch
 from transformer_lab.decoding import beam_search, cached_beam_search, cached_greedy_decode, greedy_decode
-from transformer_lab.model import LayerNorm, Transformer, TransformerConfig, fused_attention, set_attention
+from transformer_lab.model import (
+    LayerNorm,
+    Transformer,
+    TransformerConfig,
+    fused_attention,
+    scaled_dot_product_attention,
+    set_attention,
+)
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.fast import ByteDropout, FastGradients, KernelLayerNorm, OutputLayerLoss
+from transformer_lab.training.fast import ByteDropout, FastGradients, KernelLayerNorm, OutputLayerLoss, short_attention
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.steps import build_optimizer, learning_rate, update_weights
@@ -43,7 +50,8 @@ def plain_gradients(model: nn.Module, batch, smoothing: float):
 @pytest.mark.parametrize("changes", [{}, {"tie": False}, {"norm_first": True}])
 def test_gradients_are_those_of_the_plain_step(changes, device_type):
     model, batch = small_model(**changes).double(), some_batch()
-    loss, expected = plain_gradients(model, batch, 0.1)
+    loss, expected = plain_gradients(model, batch, 0.1)  # with attention as written
+    set_attention(model, fused_attention)
     gradients = FastGradients(model, torch.float64, device_type=device_type)
     fast_loss = gradients.backward(batch, smoothing=0.1, part=1.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
@@ -145,13 +153,36 @@ def test_long_batches_are_cut_into_pieces_that_add_up(monkeypatch):
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
     """Many small operations would keep it waiting. Dropout stays torch's own, which is one kernel there."""
     model = small_model(dropout=0.1)
-    for device_type, dropout in (("cpu", ByteDropout), ("cuda", nn.Dropout)):
+    set_attention(model, fused_attention)
+    kernels = {"cpu": (ByteDropout, short_attention), "cuda": (nn.Dropout, fused_attention)}
+    for device_type, (dropout, attend) in kernels.items():
         copy = FastGradients(model, torch.float32, device_type=device_type).copy
         kinds = {type(module) for module in copy.modules()}
         assert KernelLayerNorm in kinds
         assert LayerNorm not in kinds
         assert {kind for kind in kinds if issubclass(kind, nn.Dropout)} == {dropout}
-    assert {module.attend for module in copy.modules() if hasattr(module, "attend")} == {fused_attention}
+        assert {module.attend for module in copy.modules() if hasattr(module, "attend")} == {attend}
+
+
+def test_an_attention_of_ones_own_computes_the_gradients():
+    """Whoever puts another function in its place, or asks for the paper's formula, gets it."""
+    called = []
+
+    def own(query, key, value, mask=None, dropout=None):
+        called.append(query.shape)
+        return scaled_dot_product_attention(query, key, value, mask, dropout)
+
+    model = small_model()
+    set_attention(model, own)
+    FastGradients(model, torch.float32).backward(some_batch(), 0.1, part=1.0)
+    assert len(called) == 6
+
+
+def test_a_model_without_an_output_layer_is_refused():
+    model = small_model()
+    model.output = nn.Identity()
+    with pytest.raises(ValueError, match=r"^the output of this Transformer is no nn\.Linear: train with fast=False$"):
+        FastGradients(model, torch.float32)
 
 
 def test_a_readers_own_norm_is_trained_as_it_is():
@@ -240,8 +271,8 @@ NO_COMPILER = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang
         ("fused", None, False, 2),
         ("explicit", "cpu", False, 2),
         ("fused", "cpu", False, 2),
-        ("explicit", "cuda", False, 2),
-        pytest.param("explicit", "cuda", True, 1, marks=NO_COMPILER),  # compiling two layers takes twice as long
+        ("fused", "cuda", False, 2),
+        pytest.param("fused", "cuda", True, 1, marks=NO_COMPILER),  # compiling two layers takes twice as long
     ],
 )
 def test_the_quick_paths_have_the_papers_loss_curve_and_translate_alike(attention, fast, compiled, n_layers):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from transformer_lab.decoding.translator import Translator
+from transformer_lab.errors import InputError
 from transformer_lab.training import PRESETS, read_metrics, train
 from transformer_lab.training.distributed import choose_device
 
@@ -22,6 +23,15 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
     monkeypatch.setattr("torch.cuda.set_device", chosen.append)
     assert choose_device(name) == torch.device(device)
     assert [str(one) for one in chosen] == [device] * (device != "cpu")
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "gpu"])
+def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
+    """Before a folder is made: a traceback says nothing to a student, and a half run would be in the way."""
+    message = f"^this torch cannot compute on {name} here: name another device, such as cpu$"
+    with pytest.raises(InputError, match=message):
+        train("tour", tmp_path / "run", device=name)
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):

@@ -47,6 +47,7 @@ def test_override_gives_values_of_the_right_type():
         ("epochs", "0", "epochs is 0, but must be at least 1"),
         ("dropout", "a lot", "dropout is 'a lot', but must be a number"),
         ("dropout", "1", "dropout is 1.0, but must be at least 0 and less than 1"),
+        ("seed", "1000000000000", "seed is 1000000000000, but must be less than 4294967296"),
         ("peak_rate", "nan", "peak_rate is nan, but must be a finite number"),
         ("peak_rate", "0", "peak_rate is 0.0, but must be greater than 0"),
         ("clip_norm", "-1", "clip_norm is -1.0, but must not be negative"),

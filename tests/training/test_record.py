@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -76,12 +77,51 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         log = (again / "seed_1" / "log.txt").read_text().splitlines()
         assert [line.partition(": loss")[0] for line in log[:-1]] == ["epoch 1", "epoch 2"]  # and no progress bars
         assert new["seeds"][0]["command_seconds"] >= new["seeds"][0]["training_seconds"]
+        assert "finished already" not in capsys.readouterr().out
         with pytest.raises(SystemExit, match="is there already: give another --name"):
             record_script.main(command)
+        assert not capsys.readouterr().out  # that was said before anything was trained
+        again.rename(tmp_path / "again")
+        record_script.main(command)
         assert "finished already" in capsys.readouterr().out  # it was not trained twice
     finally:
         for path in results.glob("*_again"):
-            path.rename(tmp_path / "again")
+            path.rename(tmp_path / "again_2")
+
+
+def test_a_finished_run_of_another_kind_is_not_taken_for_this_one(record_script, two_runs, tmp_path):
+    """It would be the record of one preset under the name of another."""
+    shutil.copytree(two_runs[0], tmp_path / "runs" / "tour_seed_1")
+    replay = ["replay", "--results", str(tmp_path), "--runs", str(tmp_path / "runs"), "--seeds"]
+    recorded = json.loads((two_runs[0] / "training.json").read_text(encoding="utf-8"))["configuration"]["preset"]
+    same = [
+        f"--set={field}={value}"
+        for field, value in recorded.items()
+        if value != record_script.as_recorded(PRESETS["tour"])[field]
+    ]
+    with pytest.raises(SystemExit, match=r"tour_seed_1 holds a run of another kind: give another --name"):
+        record_script.main([*replay, "1", "--preset", "tour", *same, "--set=dropout=0.3"])
+    shutil.copytree(two_runs[0], tmp_path / "runs" / "tour_seed_2")
+    with pytest.raises(SystemExit, match=r"tour_seed_2 holds a run of another kind: give another --name"):
+        record_script.main([*replay, "2", "--preset", "tour", *same])
+    assert not list(tmp_path.glob("*_tour"))
+
+
+def test_a_device_that_is_not_there_is_refused_before_training(record_script, tmp_path):
+    command = ["replay", "--preset", "tour", "--results", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    with pytest.raises(SystemExit, match="cannot compute on cuda:99 here"):
+        record_script.main([*command, "--device", "cuda:99"])
+    assert not (tmp_path / "runs").exists()
+
+
+def test_chinese_is_compared_by_characters(record_script):
+    """To 13a a Chinese sentence is one word, right or wrong as a whole."""
+    references = ["两个男人在街上走。", "一个女人在看书。"] * 10
+    old, new = [line.replace("个", "只") for line in references], list(references)
+    found = record_script.paired_bootstrap([("old", old), ("new", new)], references, "zh")
+    assert "tok:zh" in found.replace("tokenize", "tok")
+    assert "(100.00)" in found
+    assert "(0.00)" not in found
 
 
 def test_a_record_is_no_better_than_itself(record_script, results, two_runs, tiny_corpus, tmp_path):

@@ -287,6 +287,15 @@ def test_sizes_that_do_not_go_together_are_one_clear_line(tiny_preset, tmp_path)
         train(replace(tiny_preset, n_heads=3), tmp_path / "run")
 
 
+def test_what_was_refused_is_not_in_the_way(tiny_preset, tmp_path):
+    """The next command has the mistake mended, and names the same folder."""
+    with pytest.raises(InputError, match="raise max_tokens"):
+        train(replace(tiny_preset, max_tokens=5), tmp_path)
+    with pytest.raises(InputError, match="d_model"):
+        train(replace(tiny_preset, n_heads=3), tmp_path)
+    assert train(replace(tiny_preset, epochs=1), tmp_path)["result"]["chosen"]
+
+
 @pytest.fixture(scope="session")
 def respelling_preset(tiny_preset):
     """Both options whose random numbers a run that is resumed has to draw again."""

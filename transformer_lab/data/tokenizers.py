@@ -515,7 +515,7 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
     """The tokenizer that was saved into the folder.
 
     Raises:
-        InputError: there is no `tokenizer.json`, or it is not a whole tokenizer of this package.
+        InputError: there is no `tokenizer.json`, it is not a whole tokenizer of this package, or a library is missing.
     """
     path = Path(folder) / FILE
     try:
@@ -525,5 +525,7 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         raise InputError(f"{path} cannot be read ({error.strerror}): give the folder of a trained model") from error
     except InputError:
         raise
+    except ImportError as error:
+        raise InputError(f"{path} needs a library that cannot be imported here ({error}): install it") from error
     except Exception as error:  # of what is wrong in a vocabulary, the tokenizers library says no more than "Exception"
         raise InputError(f"{path} is damaged or of another program: train the tokenizer again") from error

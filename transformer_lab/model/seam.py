@@ -58,6 +58,9 @@ def set_attention(model: nn.Module, attend: Callable[..., tuple[Tensor, Tensor |
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Keep the attention weights of the calls made inside the `with` block.
 
+    What the model computes stays the same, whatever its attention has as `attend`; weights that this does not give are
+    those of `scaled_dot_product_attention`.
+
     Yields:
         A dictionary that fills as the model runs: name of the module, such as `encoder.layers.0.self_attention`, to the
         weights of its latest call, `(batch, heads, query, key)`, detached and on the CPU.
@@ -69,17 +72,19 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     modules = attending_modules(model)
     previous = {name: vars(module).get("attend") for name, module in modules.items()}
 
-    def recorder(name: str) -> Callable[..., tuple[Tensor, Tensor]]:
-        def attend(query, key, value, mask=None, dropout=None):
-            output, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
+    def recorder(name: str, attend: Callable[..., tuple[Tensor, Tensor | None]]) -> Callable:
+        def attend_and_record(query, key, value, mask=None, dropout=None):
+            output, weights = attend(query, key, value, mask, dropout)
+            if weights is None:
+                _, weights = scaled_dot_product_attention(query, key, value, mask)
             recorded[name] = weights.detach().cpu()
             return output, weights
 
-        return attend
+        return attend_and_record
 
     try:
         for name, module in modules.items():
-            module.attend = recorder(name)
+            module.attend = recorder(name, module.attend)
         yield recorded
     finally:
         for name, module in modules.items():

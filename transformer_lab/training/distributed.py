@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from transformer_lab.data.batches import Batch
+from transformer_lab.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,20 @@ def choose_device(name: str | None = None) -> torch.device:
     """The device of that name; without one, a GPU where there is one, else the processor.
 
     Of several GPUs it is this process's own, unless the name has a number: `cuda:1`.
+
+    Raises:
+        InputError: there is no such device, or not here.
     """
-    device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return device
-    if device.index is None:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    torch.cuda.set_device(device)
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if device.type != "cuda":
+            torch.empty(0, device=device)
+            return device
+        if device.index is None:
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)  # before anything else: every process would take memory of the first GPU
+    except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # which one depends on the device
+        raise InputError(
+            f"this torch cannot compute on {name or device} here: name another device, such as cpu"
+        ) from None
     return device

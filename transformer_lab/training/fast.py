@@ -81,12 +81,14 @@ class OutputLayerLoss(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor,
         labels: Tensor,
+        real: Tensor,
         smoothing: float,
-        pad_id: int,
         consistency: float = 0.0,
     ) -> Tensor:
-        """`hidden` `(tokens, d_model)`, `weight` `(vocab, d_model)`, `labels` `(tokens)`; the mean over real tokens."""
-        real = (labels != pad_id).nonzero().squeeze(1)
+        """The mean over real tokens: those of `labels` `(tokens)` at the places `real`.
+
+        `hidden` is `(tokens, d_model)`, `weight` `(vocab, d_model)`.
+        """
         if consistency:  # the two passes of a token side by side, so that no piece parts them
             real = real.view(2, -1).t().flatten()
         hidden_real, labels_real = hidden[real], labels[real].unsqueeze(1)
@@ -148,19 +150,25 @@ def disagreement_of_passes(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
 class FastGradients:
     """A copy of `model` that computes gradients in `precision` and hands them to the model's float32 parameters.
 
-    Parts that are not the package's own, such as a reader's, are copied as they are, and computed under autocast.
-    The model needs what the course's Transformer has: `config` and `output`.
+    Parts that are not the package's own, such as a reader's, are copied as they are, and computed under autocast. What
+    is exchanged, in them too, is torch's dropout, on a CPU, and `fused_attention`, if that is what `attend` is: any
+    other function there is called as it is.
 
     Args:
         model: stays where it is and as it is; only the gradients of its parameters are set.
         precision: of the copy.
         compiled: the copy goes through `torch.compile`.
         device_type: for which the copy is made, `"cpu"` or any other, which is a GPU; without, that of the model.
+
+    Raises:
+        ValueError: the model has no `output` that is an `nn.Linear`, whose place the loss takes.
     """
 
     def __init__(
         self, model: nn.Module, precision: torch.dtype, compiled: bool = False, device_type: str | None = None
     ) -> None:
+        if not isinstance(getattr(model, "output", None), nn.Linear):
+            raise ValueError(f"the output of this {type(model).__name__} is no nn.Linear: train with fast=False")
         on_cpu = (device_type or next(model.parameters()).device.type) == "cpu"
         self.precision = precision
         self.copy = copy.deepcopy(model).to(precision)
@@ -173,9 +181,9 @@ class FastGradients:
         replace_modules(self.copy, LayerNorm, KernelLayerNorm)
         if on_cpu:  # a GPU draws the numbers of dropout in the kernel that uses them
             replace_modules(self.copy, nn.Dropout, lambda dropout: ByteDropout(dropout.p))
-        for module in self.copy.modules():
-            if hasattr(module, "attend"):
-                module.attend = short_attention if on_cpu else fused_attention
+            for module in self.copy.modules():
+                if getattr(module, "attend", None) is fused_attention:
+                    module.attend = short_attention
         self.copy.train()
         if compiled:
             self.copy.compile(dynamic=True)  # one program for batches of every shape
@@ -184,17 +192,18 @@ class FastGradients:
         """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
         batch = batch.repeated(2) if consistency else batch
         decoder_input, labels = shift_target(batch.target)
+        # Before the model runs: to count them, the processor waits for whatever a GPU still has to do.
+        real = (labels != self.copy.config.pad_id).flatten().nonzero().squeeze(1)  # (real tokens)
         mixed = self.has_foreign_parts and self.precision != torch.float32
         with torch.autocast(batch.target.device.type, self.precision, enabled=mixed):
             hidden = self.copy(batch.source, decoder_input).flatten(0, 1)  # (batch * length, d_model)
-        pad_id = self.copy.config.pad_id
         loss = part * OutputLayerLoss.apply(
             hidden.to(self.precision),
             self.output.weight,
             self.output.bias,
             labels.flatten(),
+            real,
             smoothing,
-            pad_id,
             consistency,
         )
         loss.backward()

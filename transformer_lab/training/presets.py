@@ -51,7 +51,7 @@ class Preset:
     bpe_dropout: float = 0.0  # probability that a merge is skipped in spelling a training pair, newly in each epoch
     bpe_dropout_on: Literal["both", "source", "target"] = "both"  # the sides that bpe_dropout spells anew
     precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
-    attention: Literal["explicit", "fused"] = "fused"  # the paper's formula as written, or torch's kernel
+    attention: Literal["explicit", "fused"] = "fused"  # the paper's formula as written, or a kernel
     fast: bool = True  # a copy of the model that is made for speed computes the gradients: fast.py
     compiled: bool = False  # what computes the gradients goes through torch.compile: fewer kernels, after a minute
 
@@ -92,6 +92,8 @@ class Preset:
         for field in ("weight_decay", "clip_norm", "consistency", "alpha", "seed"):
             if getattr(self, field) < 0:
                 raise InputError(f"{field} is {getattr(self, field)}, but must not be negative")
+        if self.seed >= 2**32:
+            raise InputError(f"seed is {self.seed}, but must be less than {2**32}")
         for field in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, field) < 1:
                 raise InputError(f"{field} is {getattr(self, field)}, but must be at least 0 and less than 1")

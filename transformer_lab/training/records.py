@@ -88,7 +88,7 @@ def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, 
 def command_line() -> str:
     """How this process was started, as a reader would type it."""
     program = Path(sys.argv[0]).name
-    return shlex.join(["transformer-lab" if program == "__main__.py" else program, *sys.argv[1:]])
+    return shlex.join(["transformer-lab" if program in ("__main__.py", "cli.py") else program, *sys.argv[1:]])
 
 
 def installed(name: str) -> str | None:

@@ -193,8 +193,12 @@ class Run:
         self.preset, self.output, self.device, self.processes = preset, output, device, processes
         self.precision = computing_precision(preset, device)
         train_pairs = corpus.train[: preset.train_limit]
+        this_configuration = configuration(preset, corpus.source, corpus.target, train_pairs)
         if processes.first:
-            self.open_folder(corpus, train_pairs, resume)
+            if resume:
+                compare_configurations(read_json(self.record)["configuration"], this_configuration, output)
+            else:
+                self.make_tokenizer(corpus, train_pairs)
         processes.wait_for_all()
         self.tokenizer = load_tokenizer(output)
         self.train_pairs = encode_pairs(self.tokenizer, train_pairs, "training", preset)
@@ -210,7 +214,7 @@ class Run:
         try:
             self.model = new_model(preset, self.tokenizer, build_model).to(device)
             self.fast = FastGradients(self.model, self.precision, preset.compiled) if preset.fast else None
-        except ValueError as error:  # sizes that do not go together, or a model without the parts that `fast` needs
+        except ValueError as error:  # sizes that do not go together, or a model that `fast` cannot copy
             raise InputError(str(error)) from None
         if preset.compiled and not self.fast:
             self.model.compile(dynamic=True)
@@ -221,6 +225,10 @@ class Run:
             if self.fast:
                 self.fast.follow()
         self.started = started - self.progress.seconds
+        if processes.first and not resume:
+            # The record comes last: a folder that has one can be resumed, and what was refused has left none.
+            started_as = circumstances(preset, device, self.precision, processes.count)
+            write_json(self.record, {"configuration": this_configuration, "circumstances": started_as})
         if processes.first:
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
 
@@ -235,29 +243,22 @@ class Run:
     def weights_of_epoch(self, epoch: int) -> Path:
         return self.output / "checkpoints" / f"epoch_{epoch:03}.safetensors"
 
-    def open_folder(self, corpus: Corpus, train_pairs: list[tuple[str, str]], resume: bool) -> None:
-        """Make `output` the folder of this run, or with `resume` make sure that it already is.
+    def make_tokenizer(self, corpus: Corpus, train_pairs: list[tuple[str, str]]) -> None:
+        """Train the tokenizer of this run and save it.
 
         Raises:
-            InputError: the run there has another configuration, or the folder cannot be written.
+            InputError: the folder cannot be written.
         """
-        this_configuration = configuration(self.preset, corpus.source, corpus.target, train_pairs)
-        if resume:
-            compare_configurations(read_json(self.record)["configuration"], this_configuration, self.output)
-            return
-        tokenizer = train_tokenizer(
-            self.preset.tokenizer,
+        preset = self.preset
+        train_tokenizer(
+            preset.tokenizer,
             train_pairs,
             corpus.source,
             corpus.target,
-            vocab_size=self.preset.vocab_size,
-            shared_vocabulary=self.preset.shared_vocabulary,
-            chinese=self.preset.chinese,
-        )
-        tokenizer.save(self.output)
-        # The record comes last: a folder that has one can be resumed.
-        started_as = circumstances(self.preset, self.device, self.precision, self.processes.count)
-        write_json(self.record, {"configuration": this_configuration, "circumstances": started_as})
+            vocab_size=preset.vocab_size,
+            shared_vocabulary=preset.shared_vocabulary,
+            chinese=preset.chinese,
+        ).save(self.output)
 
     def train_epoch(self, epoch: int) -> None:
         """Go through the training pairs once, in an order of this epoch's own, then validate and save.
