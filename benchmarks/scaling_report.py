@@ -292,8 +292,8 @@ sums the gradients, within the machine. The three take turns on the same batches
 
 {table(("what", "updates a second", "times as many"), speeds)}
 An update has {1000 * cost.divided:.0f} ms that are divided among the processes, {1000 * cost.whole:.1f} ms of clipping
-and optimizer that each does in whole, and {1000 * cost.copies:.1f} ms in which the gradients are copied into one message and
-out of it. The all-reduce between two:
+and optimizer that each does in whole, and {1000 * cost.copies:.1f} ms in which the gradients are copied into one
+message and out of it. The all-reduce between two:
 
 {table(("parameters", "megabytes", "ms"), messages)}
 The straight line of least relative error is {2000 * cost.ring_step:.2f} ms and the bytes at
@@ -431,15 +431,15 @@ The same T(n). The parameters were counted, and the operations too; assumed are
 
 - {SUSTAINED_FLOPS / 1e12:.0f} · 10¹² operations a second in matrix products, a third of an A100's peak in bfloat16, for
   a preset whose update was not measured on a GPU (`--gpu-step PRESET=SECONDS` takes what was);
-- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for the optimizer, and
-  {BYTES_OF_COPIES} for the copies of the gradients;
+- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for the
+  optimizer, and {BYTES_OF_COPIES} for the copies of the gradients;
 - {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
 - that nothing overlaps: `Processes.sum_gradients` begins when the last gradient is there.
 
 {tables}
-Left out are the starts of many hundred kernels an update (`launches.json`), which each GPU makes however small its share, and products
-too small to fill a GPU. So this is the best to be hoped for, and the further off, the smaller the share: with n GPUs,
-raise `max_tokens`.
+Left out are the starts of many hundred kernels an update (`launches.json`), which each GPU makes however small its
+share, and products too small to fill a GPU. So this is the best to be hoped for, and the further off, the smaller the
+share: with n GPUs, raise `max_tokens`.
 """
 
 

@@ -230,7 +230,8 @@ def search(
     """Search for heads, layers, learning rate, batch size, dropout and smoothing, and say how sure the result is.
 
     The same command again goes on after an interruption; in another terminal it joins in. Learning rate, batch size and
-    layers are looked for around those of the preset. Without --corpus it is captions, which takes minutes.
+    layers are looked for around those of the preset. Without --corpus and --preset it is captions, which takes minutes.
+    What is searched, and --validate-every, cannot be given.
 
     \b
     Examples:
