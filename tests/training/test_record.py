@@ -170,10 +170,10 @@ def test_welch_is_the_one_computed_by_hand(record_script):
 
 def test_options_bring_back_a_recorded_preset(record_script):
     """A preset may have been changed since, and have fields that the record does not know."""
-    recorded = record_script.as_recorded(replace(PRESETS["gpu"], dropout=0.1, train_limit=7, tie=False))
+    recorded = record_script.as_recorded(replace(PRESETS["gpu"], dropout=0.3, train_limit=7, tie=False))
     del recorded["consistency"]
     options = record_script.training_options(recorded)
-    assert options == ["--train-limit=7", "--dropout=0.1", "--tie=False", "--consistency=0.0"]
+    assert options == ["--train-limit=7", "--dropout=0.3", "--tie=False", "--consistency=0.0"]
 
 
 def test_what_makes_no_record_is_refused(record_script, two_runs, tiny_preset, tmp_path):
