@@ -52,10 +52,9 @@ from transformer_lab.decoding import (
 )
 from transformer_lab.model import Transformer, TransformerConfig, count_parameters
 from transformer_lab.training.distributed import Processes, join_processes
-from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.muon import orthogonalize
 from transformer_lab.training.presets import Preset, find_preset
-from transformer_lab.training.steps import build_optimizer, computing_precision, update_weights
+from transformer_lab.training.steps import build_optimizer, computing_precision, prepare_gradients, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -72,7 +71,7 @@ class Training:
         self.model = new_model(preset, tokenizer, Transformer)
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, torch.device("cpu"))
-        self.fast = FastGradients(self.model, self.precision) if preset.fast else None
+        self.fast = prepare_gradients(self.model, preset, self.precision)
 
     def update(self, batch: Batch) -> None:
         update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.processes, self.fast)

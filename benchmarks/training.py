@@ -29,11 +29,16 @@ from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.data.tokenizers import Tokenizer, train_tokenizer
 from transformer_lab.model import Transformer, fused_attention, set_attention
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
 from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.records import peak_memory_mib
-from transformer_lab.training.steps import build_optimizer, computing_precision, train_step, update_weights
+from transformer_lab.training.steps import (
+    build_optimizer,
+    computing_precision,
+    prepare_gradients,
+    train_step,
+    update_weights,
+)
 from transformer_lab.training.trainer import EncodedPairs, encode_pairs, new_model
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -48,9 +53,7 @@ class AsTrained:
         self.model = new_model(preset, tokenizer, Transformer).to(device)
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, device)
-        self.fast = FastGradients(self.model, self.precision, preset.compiled) if preset.fast else None
-        if preset.compiled and not self.fast:
-            self.model.compile(dynamic=True)
+        self.fast = prepare_gradients(self.model, preset, self.precision)
         self.batches = batches_of_tokens(preset, tokenizer, encoded)
 
     def update(self, batch: Batch) -> None:

@@ -119,6 +119,19 @@ class Preset:
             )
 
 
+LAPTOP = Preset(
+    name="laptop",  # some 20 minutes on two CPU cores
+    vocab_size=4000,
+    norm_first=True,  # at this rate the post-norm encoder gives the same vector for every word
+    epochs=15,
+    max_tokens=2500,
+    optimizer="muon",
+    peak_rate=8e-3,
+    warmup_steps=200,
+    weight_decay=0.1,
+    validate_every=3,
+)
+
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -137,45 +150,11 @@ PRESETS: dict[str, Preset] = {
             average=1,
             beam_size=1,
         ),
-        Preset(
-            name="laptop",  # some 20 minutes on two CPU cores
-            vocab_size=4000,
-            norm_first=True,  # at this rate the post-norm encoder gives the same vector for every word
-            epochs=15,
-            max_tokens=2500,
-            optimizer="muon",
-            peak_rate=8e-3,
-            warmup_steps=200,
-            weight_decay=0.1,
-            validate_every=3,
-        ),
+        LAPTOP,
         # The two for a GPU have been measured on a CPU, where they take hours and minutes; on a GPU they have not been:
         # results/README.md has the commands, and cells that are still empty.
-        Preset(
-            name="gpu",  # `laptop` with consistency training, whose second pass costs a GPU little: meant for 5 minutes
-            vocab_size=4000,
-            norm_first=True,
-            epochs=30,
-            max_tokens=2500,
-            optimizer="muon",
-            peak_rate=8e-3,
-            warmup_steps=200,
-            weight_decay=0.1,
-            consistency=5.0,  # the paper's
-            validate_every=5,  # each takes as long as some dozens of updates
-        ),
-        Preset(
-            name="gpu-sprint",  # the shortest that is good: meant for a minute
-            vocab_size=4000,
-            norm_first=True,
-            epochs=12,
-            max_tokens=2500,
-            optimizer="muon",
-            peak_rate=8e-3,
-            warmup_steps=200,
-            weight_decay=0.1,
-            validate_every=3,
-        ),
+        replace(LAPTOP, name="gpu", epochs=30, consistency=5.0, validate_every=5),  # a second pass costs a GPU little
+        replace(LAPTOP, name="gpu-sprint", epochs=12),
         Preset(
             name="paper",  # the base model of table 3 with the training of section 5
             d_model=512,

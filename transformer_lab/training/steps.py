@@ -134,6 +134,19 @@ def update_weights(
     return loss_parts, norm
 
 
+def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
+    """What `update_weights` takes as `fast`. With `compiled`, what computes the gradients goes through torch.compile.
+
+    Raises:
+        ValueError: as `FastGradients`.
+    """
+    if preset.fast:
+        return FastGradients(model, precision, preset.compiled)
+    if preset.compiled:
+        model.compile(dynamic=True)  # one program for batches of every shape
+    return None
+
+
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
     """The type in which matrix products are computed: bfloat16 if it is asked for, or if the hardware has it."""
     if preset.precision == "auto":

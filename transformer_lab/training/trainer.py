@@ -30,7 +30,6 @@ from transformer_lab.training.checkpoints import (
     save_training_state,
 )
 from transformer_lab.training.distributed import Processes, choose_device, join_processes
-from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.records import (
     Metrics,
@@ -40,7 +39,14 @@ from transformer_lab.training.records import (
     read_json,
     write_json,
 )
-from transformer_lab.training.steps import build_optimizer, computing_precision, evaluate, learning_rate, update_weights
+from transformer_lab.training.steps import (
+    build_optimizer,
+    computing_precision,
+    evaluate,
+    learning_rate,
+    prepare_gradients,
+    update_weights,
+)
 
 
 class DivergedError(InputError):
@@ -193,8 +199,8 @@ class Run:
         self.preset, self.output, self.device, self.processes = preset, output, device, processes
         self.precision = computing_precision(preset, device)
         train_pairs = corpus.train[: preset.train_limit]
-        this_configuration = configuration(preset, corpus.source, corpus.target, train_pairs)
         if processes.first:
+            this_configuration = configuration(preset, corpus.source, corpus.target, train_pairs)
             if resume:
                 compare_configurations(read_json(self.record)["configuration"], this_configuration, output)
             else:
@@ -213,11 +219,9 @@ class Run:
         torch.manual_seed(preset.seed)  # every process starts from the same weights
         try:
             self.model = new_model(preset, self.tokenizer, build_model).to(device)
-            self.fast = FastGradients(self.model, self.precision, preset.compiled) if preset.fast else None
+            self.fast = prepare_gradients(self.model, preset, self.precision)
         except ValueError as error:  # sizes that do not go together, or a model that `fast` cannot copy
             raise InputError(str(error)) from None
-        if preset.compiled and not self.fast:
-            self.model.compile(dynamic=True)
         self.optimizer = build_optimizer(self.model, preset)
         self.progress = Progress()
         if resume and self.checkpoint.exists():
