@@ -30,7 +30,7 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("decoding/incremental.py", "CachedAttention", ("step",)),
         ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
     ),
-    "padding_mask": (("decoding/table_model.py", "TableModel", ("encode",)),),
+    "padding_mask": (("decoding/table_model.py", "TableModel", ("encode", "decode")),),
     "LayerNorm": (
         ("training/fast.py", "KernelLayerNorm", ("forward",)),
         ("decoding/incremental.py", "normalize", ()),

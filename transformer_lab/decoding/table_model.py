@@ -42,6 +42,7 @@ class TableModel:
         self.training = training
         self.sentences_encoded = self.times_decoded = 0
         self.with_gradients = False  # whether it was ever asked outside of `torch.no_grad()`
+        self.saw_padding = False  # whether `decode` was ever given a mask that lets padding of the source be seen
 
     def eval(self) -> "TableModel":
         return self.train(False)
@@ -60,6 +61,8 @@ class TableModel:
         """`(batch, target)`, bos first, to logits `(batch, target, target_vocab)`."""
         self.with_gradients |= torch.is_grad_enabled()
         self.times_decoded += 1
+        padding = (memory[..., 0] == self.config.pad_id)[:, None, None]  # (batch, 1, 1, source)
+        self.saw_padding |= bool((padding if source_mask is None else padding & source_mask).any())
         first_words = memory.expand(len(target), -1, -1)[:, 0, 0].int().tolist()
         rows = [
             [self.logits(word, tokens[: end + 1]) for end in range(len(tokens))]

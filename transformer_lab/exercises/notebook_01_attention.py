@@ -82,6 +82,16 @@ def softmax_in_place(scores):
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
+def softmax_less_the_greatest_size(scores):
+    exponentials = np.exp(scores - np.abs(scores).max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def softmax_of_clipped_scores(scores):
+    exponentials = np.exp(np.clip(scores, -500, 500))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
 SOFTMAX = Exercise(
     answer=softmax,
     points=1,
@@ -105,6 +115,7 @@ SOFTMAX = Exercise(
         Probe("two rows, each by itself", lambda draw: {"scores": draw.numbers(2, 3).numpy()}),
         Probe("a batch: always the last axis", lambda draw: {"scores": draw.numbers(2, 3, 4).numpy()}),
         Probe("scores around 1000", lambda draw: {"scores": 1000 + draw.numbers(2, 4).numpy()}),
+        Probe("scores around -1000", lambda draw: {"scores": -1000 + draw.numbers(2, 4).numpy()}),
         Probe(
             "one row around 1000, one around -1000",
             lambda draw: {"scores": np.array([[1000.0], [-1000.0]]) + draw.numbers(2, 3).numpy()},
@@ -185,6 +196,19 @@ SOFTMAX = Exercise(
             softmax_in_place,
             "`scores -= …` writes into the caller's array, who finds other scores in it afterwards. `scores - …` "
             "makes a new one.",
+        ),
+        Misconception(
+            "greatest_size",
+            softmax_less_the_greatest_size,
+            "What is subtracted is the greatest absolute value. In a row around -1000 that is 1000, all exponents "
+            "underflow to 0, and 0 divided by 0 is NaN: subtract the greatest score, whatever its sign.",
+        ),
+        Misconception(
+            "clipped",
+            softmax_of_clipped_scores,
+            "The scores are cut off so that `exp` cannot overflow, and beyond the limit all of them are equal: 999 "
+            "and 1000 get the same weight. Subtract the row's greatest score, which changes nothing but the size of "
+            "the numbers.",
         ),
     ],
     hints=[
@@ -293,6 +317,13 @@ ARRAY_AXES = {
     "weights": "batch query key",
 }
 
+
+def numpy_attention_scaling_its_input(query, key, value):
+    query /= np.sqrt(query.shape[-1])
+    weights = softmax(query @ key.swapaxes(-2, -1))
+    return weights @ value, weights
+
+
 NUMPY_ATTENTION = Exercise(
     answer=numpy_attention,
     points=2,
@@ -392,6 +423,12 @@ NUMPY_ATTENTION = Exercise(
             numpy_attention_with(weigh=softmax_that_overflows),
             "With great numbers `exp` overflows, and infinity divided by infinity is NaN. Use the `softmax` you have "
             "written: it subtracts each row's greatest score first.",
+        ),
+        Misconception(
+            "changes_query",
+            numpy_attention_scaling_its_input,
+            "The result is right, but `query /= …` writes into the caller's array, and who calls twice with it gets "
+            "another result. `query / …` makes a new one, and so does dividing the scores.",
         ),
     ],
     hints=[
@@ -918,6 +955,28 @@ class HeadWithoutGradient(SingleHeadAttention):
         return super().forward(query, key, value, mask).detach()
 
 
+class HeadScaledTwice(SingleHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        q = self.w_q(query) / math.sqrt(self.w_q.out_features)
+        return scaled_dot_product_attention(q, self.w_k(key), self.w_v(value), mask)[0]
+
+
+class HeadWithOneLayer(SingleHeadAttention):
+    def __init__(self, d_model, d_k):
+        super().__init__(d_model, d_k)
+        self.w_q = self.w_k = self.w_v = nn.Linear(d_model, d_k)
+
+
+class HeadAskingWithKeys(SingleHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        return scaled_dot_product_attention(self.w_k(key), self.w_q(query), self.w_v(value), mask)[0]
+
+
+class HeadWithAHeadsAxisInTheMask(SingleHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, None if mask is None else mask.unsqueeze(1))
+
+
 SINGLE_HEAD_ATTENTION = Exercise(
     answer=SingleHeadAttention,
     blank=("__init__", "forward"),
@@ -1025,6 +1084,31 @@ SINGLE_HEAD_ATTENTION = Exercise(
             HeadWithoutGradient,
             "No gradient reaches the weights, so they never learn: `.detach()`, `.data`, NumPy and `torch.no_grad()` "
             "cut a result off from what it was made of.",
+        ),
+        Misconception(
+            "scaled_twice",
+            HeadScaledTwice,
+            "The scores are divided by √d_k twice: `scaled_dot_product_attention` does it already. Hand the "
+            "projections on as they are.",
+        ),
+        Misconception(
+            "one_layer",
+            HeadWithOneLayer,
+            "`w_q`, `w_k` and `w_v` are one layer with three names, so whatever is learnt for queries changes keys "
+            "and values too. Each gets an `nn.Linear` of its own (section 3.2.2 has three matrices).",
+        ),
+        Misconception(
+            "query_and_key_swapped",
+            HeadAskingWithKeys,
+            "Queries and keys have changed places: the keys ask, and there is a result for each of them. Attention "
+            "takes the query first: `scaled_dot_product_attention(self.w_q(query), self.w_k(key), self.w_v(value), "
+            "mask)`.",
+        ),
+        Misconception(
+            "mask_with_another_axis",
+            HeadWithAHeadsAxisInTheMask,
+            "The mask gets an axis for heads, and there are none here: `(batch, query, key)` becomes four axes, and "
+            "the result with it. Hand the mask on as it came.",
         ),
     ],
     hints=[

@@ -85,6 +85,18 @@ def split_losing_features(x, n_heads):
     return split_heads(x[..., : x.size(-1) // n_heads * n_heads], n_heads)
 
 
+def split_into_pieces_of_n_heads(x, n_heads):
+    if x.size(-1) % n_heads:
+        raise ValueError
+    return torch.stack(x.split(n_heads, dim=-1), dim=1)
+
+
+def split_looking_at_the_length(x, n_heads):
+    if x.size(1) % n_heads:
+        raise ValueError
+    return split_heads(x, n_heads)
+
+
 SPLIT_HEADS = Exercise(
     answer=split_heads,
     points=1,
@@ -173,6 +185,18 @@ SPLIT_HEADS = Exercise(
             "Where the width cannot be shared out evenly, the features that are left over vanish without a word. "
             "Raise a `ValueError` that names `d_model` and `n_heads`.",
         ),
+        Misconception(
+            "pieces_of_n_heads",
+            split_into_pieces_of_n_heads,
+            "There are d_k heads of `n_heads` features: `split` takes the size of a piece, not the number of pieces. "
+            "`x.split(d_model // n_heads, dim=-1)`, or `x.chunk(n_heads, dim=-1)`.",
+        ),
+        Misconception(
+            "length_for_width",
+            split_looking_at_the_length,
+            "The length is tested in place of the width. Features are shared out, not words: it is `d_model`, the "
+            "size of the last axis, that `n_heads` has to divide.",
+        ),
     ],
     hints=[
         "Two steps: cut the last axis into heads and features, then bring the heads to the front of the words. Which "
@@ -227,6 +251,22 @@ def combine_by_sum(x):
 
 def combine_transposing_only(x):
     return x.transpose(1, 2)
+
+
+def combine_transposing_in_place(x):
+    return x.transpose_(1, 2).flatten(2)
+
+
+def combine_and_squeeze(x):
+    return combine_heads(x).squeeze()
+
+
+def combine_with_length_first(x):
+    return combine_heads(x).transpose(0, 1)
+
+
+def combine_the_batch(x):
+    return torch.cat(list(x), dim=-1)
 
 
 COMBINE_HEADS = Exercise(
@@ -297,6 +337,30 @@ COMBINE_HEADS = Exercise(
             combine_transposing_only,
             "The heads are back behind the words, but still an axis of their own. Join the last two axes: "
             "`reshape(batch, length, heads * d_k)`.",
+        ),
+        Misconception(
+            "changes_x",
+            combine_transposing_in_place,
+            "`transpose_` turns the caller's own tensor round, who finds other axes in it afterwards. Without the `_` "
+            "the caller's stays as it is: `x.transpose(1, 2)`.",
+        ),
+        Misconception(
+            "squeezed",
+            combine_and_squeeze,
+            "`squeeze` takes away every axis of size 1: the batch of a single sentence, the length of a single word. "
+            "All three axes have to stay.",
+        ),
+        Misconception(
+            "length_first",
+            combine_with_length_first,
+            "The length stands before the batch, as `nn.MultiheadAttention` has it unless told `batch_first=True`. In "
+            "this course the batch comes first: `(batch, length, heads * d_k)`.",
+        ),
+        Misconception(
+            "batch_for_heads",
+            combine_the_batch,
+            "What is put side by side are the sentences: a loop or an unpacking over `x` goes through axis 0, the "
+            "batch. The heads are axis 1: `x.unbind(1)`, or `x.transpose(1, 2)` first.",
         ),
     ],
     hints=[
@@ -584,6 +648,19 @@ class MultiHeadWithAssertion(MultiHeadWith):
         super().__init__(d_model, n_heads, dropout)
 
 
+class MultiHeadWithProbabilityToKeep(MultiHeadWith):
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__(d_model, n_heads, 1 - dropout)
+
+
+class MultiHeadOfOneLength(MultiHeadAttention):
+    def forward(self, query, key, value, mask=None):
+        batch, length, d_model = query.shape
+        projected = (self.w_q(query), self.w_k(key), self.w_v(value))
+        q, k, v = (x.view(batch, length, self.n_heads, d_model // self.n_heads).transpose(1, 2) for x in projected)
+        return self.w_o(combine_heads(self.attend(q, k, v, mask, self.dropout)[0]))
+
+
 MULTI_HEAD_ATTENTION = Exercise(
     answer=MultiHeadAttention,
     blank=("__init__", "forward"),
@@ -751,14 +828,27 @@ MULTI_HEAD_ATTENTION = Exercise(
         Misconception(
             "no_value_error",
             MultiHeadForAnyWidth,
-            "A width that cannot be shared out evenly goes through without a word, and features are lost. Raise a "
-            "`ValueError` that names `d_model` and `n_heads`, when the module is constructed.",
+            "A width that cannot be shared out evenly goes through when the module is constructed. Later features are "
+            "lost, or an error comes in the middle of a training: raise a `ValueError` that names `d_model` and "
+            "`n_heads`, in `__init__`.",
         ),
         Misconception(
             "assertion_for_error",
             MultiHeadWithAssertion,
             "A wrong argument is to raise `ValueError`: an `assert` is for what cannot happen, and `python -O` leaves "
             "it out.",
+        ),
+        Misconception(
+            "probability_to_keep",
+            MultiHeadWithProbabilityToKeep,
+            "`nn.Dropout` is given `1 - dropout`, as if it took the probability to keep. In torch, and in section "
+            "5.4, it is the probability to drop: `nn.Dropout(dropout)`.",
+        ),
+        Misconception(
+            "length_of_the_queries",
+            MultiHeadOfOneLength,
+            "Keys and values are split with the length of the queries. In the decoder there are as many queries as "
+            "target words, and as many keys as source words: each takes its own length, as `split_heads` does.",
         ),
     ],
     hints=[

@@ -113,6 +113,16 @@ def padding_mask_to_add(tokens, pad_id):
     return torch.zeros(tokens.shape).masked_fill(tokens == pad_id, float("-inf"))[:, None, None, :]
 
 
+def padding_mask_up_to_the_first(tokens, pad_id):
+    first = (tokens == pad_id).int().argmax(dim=1, keepdim=True)
+    return (torch.arange(tokens.size(1), device=tokens.device) < first)[:, None, None, :]
+
+
+def padding_mask_by_count(tokens, pad_id):
+    words = (tokens != pad_id).sum(dim=1, keepdim=True)
+    return (torch.arange(tokens.size(1), device=tokens.device) < words)[:, None, None, :]
+
+
 PADDING_MASK = Exercise(
     answer=padding_mask,
     points=1,
@@ -210,6 +220,19 @@ PADDING_MASK = Exercise(
             "This is a mask to be added to the scores, 0 and minus infinity. Here a mask says who may be seen, True or "
             "False; what that does to scores is the business of attention.",
         ),
+        Misconception(
+            "up_to_the_first_padding",
+            padding_mask_up_to_the_first,
+            "Each sentence is cut at its first padding, which `argmax` finds at 0 where there is none: a full "
+            "sentence is hidden from end to end, and so is one with padding in front. Ask each token by itself: "
+            "`tokens != pad_id`.",
+        ),
+        Misconception(
+            "counted_words",
+            padding_mask_by_count,
+            "The words are counted, and as many places from the left are seen. That is right as long as padding "
+            "stands on the right. Ask each token by itself: `tokens != pad_id`.",
+        ),
     ],
     hints=[
         "Which tokens may be looked at? One comparison says it for all of them at once.",
@@ -256,6 +279,15 @@ def causal_mask_is_boolean(inputs, mask):
     return is_boolean(mask, (1, 1, inputs["length"], inputs["length"]))
 
 
+def shape_of_the_mask(subject, length):
+    return list(subject(length).shape)
+
+
+def as_long_as_asked_for(inputs, received):
+    length = inputs["length"]
+    return None if received == [1, 1, length, length] else f"its shape for {length} words is {tuple(received)}"
+
+
 def causal_mask_without_itself(length, device=None):
     return torch.ones(length, length, dtype=torch.bool, device=device).tril(-1)[None, None]
 
@@ -296,6 +328,13 @@ def causal_mask_on_the_cpu(length, device=None):
     return causal_mask(length)
 
 
+TABLE = torch.ones(512, 512, dtype=torch.bool).tril()[None, None]
+
+
+def causal_mask_out_of_a_table(length, device=None):
+    return TABLE.to(device)[..., :length, :length]
+
+
 CAUSAL_MASK = Exercise(
     answer=causal_mask,
     points=1,
@@ -317,6 +356,12 @@ CAUSAL_MASK = Exercise(
             "it is boolean, of shape (1, 1, length, length)",
             lambda draw: {"length": draw.integer(3, 6)},
             causal_mask_is_boolean,
+        ),
+        Property(
+            "it is as long as is asked for",
+            lambda draw: {"length": draw.integer(1025, 1100)},
+            as_long_as_asked_for,
+            shape_of_the_mask,
         ),
         Property(
             "it is made on the device that is asked for",
@@ -391,6 +436,12 @@ CAUSAL_MASK = Exercise(
             causal_mask_on_the_cpu,
             "The mask is always made on the CPU. On a GPU, scores and mask would lie on different "
             "devices: hand `device=device` to the function that creates it.",
+        ),
+        Misconception(
+            "table_too_small",
+            causal_mask_out_of_a_table,
+            "The mask is cut out of a table, and for a longer sentence than the table has it is too small. Make it as "
+            "large as `length` says.",
         ),
     ],
     hints=[
@@ -521,6 +572,21 @@ def target_mask_of_half_inverted(tokens, pad_id):
     return padding_mask(tokens, pad_id) & causal_mask_inverted(tokens.size(1), tokens.device)
 
 
+def target_mask_with_the_diagonal(tokens, pad_id):
+    itself = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device)
+    return target_mask(tokens, pad_id) | itself
+
+
+def target_mask_of_shifted_tokens(tokens, pad_id):
+    return target_mask(tokens[:, :-1], pad_id)
+
+
+def target_mask_joined_in_place(tokens, pad_id):
+    mask = future_hidden(tokens)
+    mask &= padding_mask(tokens, pad_id)
+    return mask
+
+
 TARGET_MASK = Exercise(
     answer=target_mask,
     points=1,
@@ -643,6 +709,24 @@ TARGET_MASK = Exercise(
             target_mask_of_half_inverted,
             "The triangle is True for the future, as in tutorials for `nn.Transformer`, while padding is True for "
             "words. Both have to say “may attend”: `tril()`.",
+        ),
+        Misconception(
+            "always_itself",
+            target_mask_with_the_diagonal,
+            "Every position sees itself here, padding too, so that padding gets weight. It is a key like any other "
+            "and hidden from all; what comes out at its own position is never read.",
+        ),
+        Misconception(
+            "shifted",
+            target_mask_of_shifted_tokens,
+            "The mask is one position too short: the last token was cut off first. Whoever trains shifts the target "
+            "before (notebook 10); the mask is for the tokens that it is given.",
+        ),
+        Misconception(
+            "joined_in_place",
+            target_mask_joined_in_place,
+            "`&=` writes the result into the triangle, which has one sentence's room, `(1, 1, length, length)`, and "
+            "torch refuses. `a & b` makes a new tensor and stretches both.",
         ),
     ],
     hints=[

@@ -251,6 +251,18 @@ TOKEN_EMBEDDING = Exercise(
             "No gradient reaches the table, so it never learns, whatever the numbers are: `.data`, `.detach()`, NumPy "
             "and `torch.no_grad()` cut a result off from what it was made of. Call `self.embedding(tokens)`.",
         ),
+        Misconception(
+            "whole_root",
+            embedding_scaled_by(lambda vocab_size, d_model: int(d_model**0.5)),
+            "The root is cut down to a whole number, by `math.isqrt`, `int` or `//`. For 512 it is 22.6, not 22: "
+            "`math.sqrt(d_model)`.",
+        ),
+        Misconception(
+            "power_before_division",
+            embedding_scaled_by(lambda vocab_size, d_model: d_model / 2),
+            "`d_model ** 1 / 2` is half of d_model, because the power comes before the division: `d_model ** 0.5`, or "
+            "`math.sqrt(d_model)`.",
+        ),
     ],
     hints=[
         "A table with one row for each token: which module of `torch.nn` looks rows up by their numbers? Section 3.4 "
@@ -492,6 +504,18 @@ SINUSOIDAL_ENCODING = Exercise(
             "An odd d_model goes through, and the last sine has no cosine. Section 3.5 works in pairs: raise a "
             "`ValueError` that names d_model.",
         ),
+        Misconception(
+            "last_pair_slowest",
+            encoding_with(frequencies=lambda pair, d_model: 10000 ** (-pair / max(d_model // 2 - 1, 1))),
+            "The exponent is i / (d_model / 2 - 1), as in tensor2tensor, so that the last pair has exactly 1 / 10000. "
+            "Section 3.5 has 2i / d_model: the last pair stops one step short of that.",
+        ),
+        Misconception(
+            "one_frequency",
+            encoding_with(frequencies=lambda pair, d_model: torch.ones_like(pair)),
+            "All pairs turn at the same speed: the exponent is 0 for each, which `//` makes of every 2i / d_model. "
+            "Divide with `/`.",
+        ),
     ],
     hints=[
         "Write the formula of section 3.5 as a table: rows are positions, and each *pair* of columns has one "
@@ -528,7 +552,11 @@ def longest_sentence(subject, arguments, weights, x):
         longest = module(x[:, : arguments["max_length"]].clone())
     except ValueError as error:  # as a value: its text is the student's own, and says nothing of the mistake
         longest = type(error).__name__
-    return {"with max_length tokens": longest, "with one token more": raised(module, x)}
+    try:
+        longer = f"a result for {module(x).size(1)} tokens"
+    except Exception as error:
+        longer = type(error).__name__
+    return {"with max_length tokens": longest, "with one token more": longer}
 
 
 def refusal_of_a_long_sentence(subject, arguments, weights, x):
@@ -731,6 +759,12 @@ class PositionsInPlace(PositionalEncoding):
         return self.dropout(x)
 
 
+class PositionsMakingMore(PositionalEncoding):
+    def forward(self, x):
+        length, d_model = x.shape[1:]
+        return self.dropout(x + sinusoidal_encoding(max(length, self.encoding.size(0)), d_model).to(x)[:length])
+
+
 POSITIONAL_ENCODING = Exercise(
     answer=PositionalEncoding,
     blank=("__init__", "forward"),
@@ -899,6 +933,13 @@ POSITIONAL_ENCODING = Exercise(
             PositionsInPlace,
             "The sum is right, but `x += …` writes it into the caller's tensor, and where gradients are wanted torch "
             "refuses. `x + …` makes a new one.",
+        ),
+        Misconception(
+            "table_grows",
+            PositionsMakingMore,
+            "A sentence longer than `max_length` gets positions all the same: the table grows, or is made anew. The "
+            "limit is there to be noticed, because no such sentence was ever trained on: raise a `ValueError` with "
+            "both numbers.",
         ),
     ],
     hints=[

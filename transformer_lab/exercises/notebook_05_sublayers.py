@@ -160,6 +160,15 @@ class NormWithFixedEps(LayerNorm):
         super().__init__(d_model)
 
 
+class NormByOneMoreThanTheGain(LayerNorm):
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.gain = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x):
+        return super().forward(x) + (x - x.mean(-1, keepdim=True)) / torch.sqrt(variance_of(x) + self.eps)
+
+
 LAYER_NORM = Exercise(
     answer=LayerNorm,
     blank=("__init__", "forward"),
@@ -335,6 +344,13 @@ LAYER_NORM = Exercise(
             "The result is right, but `x -= …` writes into the caller's tensor, which the residual connection still "
             "needs. `x - …` makes a new one.",
         ),
+        Misconception(
+            "one_more_than_the_gain",
+            NormByOneMoreThanTheGain,
+            "The factor is 1 + gain, with a gain that starts at 0, as in some later models. A new layer does the same "
+            "that way, but weights that were trained elsewhere do not fit: the gain itself is the factor, and starts "
+            "at 1.",
+        ),
     ],
     hints=[
         "Each position has d_model features. Take their mean and their variance along the last axis, and keep that "
@@ -470,6 +486,11 @@ class FeedForwardWithoutGradient(FeedForward):
         return super().forward(x).detach()
 
 
+class FeedForwardKeepingTheNegative(FeedForward):
+    def forward(self, x):
+        return self.w_2(self.dropout(self.w_1(x).clamp(max=0)))
+
+
 FEED_FORWARD = Exercise(
     answer=FeedForward,
     blank=("__init__", "forward"),
@@ -602,6 +623,12 @@ FEED_FORWARD = Exercise(
             "No gradient reaches the weights, so they never learn, whatever the numbers are: `.detach()`, `.data`, "
             "NumPy and `torch.no_grad()` cut a result off from what it was made of.",
         ),
+        Misconception(
+            "negative_kept",
+            FeedForwardKeepingTheNegative,
+            "What is kept are the negative numbers. `clamp(max=0)` and `torch.minimum` cut off above; max(0, …) in "
+            "equation 2 cuts off below: `relu`, or `clamp(min=0)`.",
+        ),
     ],
     hints=[
         "Equation 2 read from the inside out: a linear layer that widens, a ReLU, a linear layer that comes back. "
@@ -688,6 +715,16 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
         "greatest result in evaluation": evaluated.max(dim=0).values,
         "least result in evaluation": evaluated.min(dim=0).values,
     }
+
+
+def parts_after_a_call(subject, arguments, x):
+    module = subject(*arguments.values())
+    module(x.clone(), nn.Linear(x.size(-1), x.size(-1)))
+    return [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+
+
+def sublayer_is_not_kept(inputs, received):
+    return f"it keeps the sublayer as a part of its own, `self.{received[0]}`" if received else None
 
 
 def norm_of_this_course(inputs, received):
@@ -793,6 +830,13 @@ class ResidualWithLibraryNorm(ResidualConnection):
         self.norm = nn.LayerNorm(d_model)
 
 
+def with_sublayer_kept(module, x, sublayer):
+    module.sublayer = sublayer
+    if module.norm_first:
+        return x + module.dropout(module.sublayer(module.norm(x)))
+    return module.norm(x + module.dropout(module.sublayer(x)))
+
+
 RESIDUAL_CONNECTION = Exercise(
     answer=ResidualConnection,
     blank=("__init__", "forward"),
@@ -851,6 +895,13 @@ RESIDUAL_CONNECTION = Exercise(
             lambda draw: {"arguments": {"d_model": draw.integer(3, 6)}},
             norm_of_this_course,
             names_and_shapes,
+        ),
+        Property(
+            "the sublayer comes with each call and is not kept",
+            lambda draw: {"arguments": {"d_model": 3}, "x": draw.numbers(1, 2, 3)},
+            sublayer_is_not_kept,
+            parts_after_a_call,
+            needs=("the sublayer is called once",),
         ),
     ],
     misconceptions=[
@@ -949,6 +1000,12 @@ RESIDUAL_CONNECTION = Exercise(
             residual_by(with_sum_in_place),
             "The sum is right, but `x += …` writes it into the caller's tensor, and where gradients are wanted torch "
             "refuses. `x + …` makes a new one.",
+        ),
+        Misconception(
+            "sublayer_kept",
+            residual_by(with_sublayer_kept),
+            "`self.sublayer = …` makes the sublayer a part of this module: its parameters are saved twice, and after "
+            "a module no plain function can be put there. It comes with each call: use it and let it go.",
         ),
     ],
     hints=[

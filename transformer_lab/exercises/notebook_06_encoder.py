@@ -273,6 +273,11 @@ LAYER_AXES = {
     "source_mask": "batch heads query key",
 }
 
+
+def with_mask_of_pairs(layer, x, mask):
+    return EncoderLayer.forward(layer, x, mask if mask is None else mask & mask.transpose(-2, -1))
+
+
 ENCODER_LAYER = Exercise(
     answer=EncoderLayer,
     blank=("__init__", "forward"),
@@ -468,6 +473,12 @@ ENCODER_LAYER = Exercise(
             "The feed-forward is four times as wide as the model, whatever `d_ff` says. That is the paper's ratio "
             "(2048 to 512, section 3.3) and no law: hand `d_ff` on.",
         ),
+        Misconception(
+            "queries_hidden_too",
+            encoder_layer_by(with_mask_of_pairs),
+            "The mask is joined with its own transpose, so that the queries of padding are hidden too: their rows "
+            "allow nothing. Hand the mask on as it comes; what padding finds is never read.",
+        ),
     ],
     hints=[
         "Two sublayers, each inside a residual connection, one after the other. You have written every part; here "
@@ -647,6 +658,11 @@ def put_norm_first_for_dropout(encoder, arguments):
     )
 
 
+def with_padding_set_to_zero(encoder, x, mask):
+    memory = Encoder.forward(encoder, x, mask)
+    return memory if mask is None else memory * mask[:, 0, 0, :, None]
+
+
 ENCODER = Exercise(
     answer=Encoder,
     blank=("__init__", "forward"),
@@ -809,6 +825,12 @@ ENCODER = Exercise(
             "always_six",
             encoder_built_by(always_build_six),
             "There are always six layers, as in the paper's base model. Their number is `n_layers`.",
+        ),
+        Misconception(
+            "padding_set_to_zero",
+            encoder_by(with_padding_set_to_zero),
+            "The results at padding are set to zero. Nobody reads them, because the mask hides them in "
+            "cross-attention as well; the stack gives back what its last layer, or its norm, gives.",
         ),
     ],
     hints=[

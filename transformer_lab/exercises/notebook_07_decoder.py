@@ -266,6 +266,14 @@ DECODER_AXES = {
 
 LIBRARY_DECODERS = ("torch.nn.TransformerDecoderLayer", "torch.nn.TransformerDecoder", "torch.nn.Transformer")
 
+
+def with_pre_norm_passed_by(layer, x, memory, source_mask, target_mask):
+    x = layer.residuals[0](x, lambda y: layer.self_attention(y, y, y, target_mask))
+    queries = x
+    x = layer.residuals[1](x, lambda y: layer.cross_attention(queries, memory, memory, source_mask))
+    return layer.residuals[2](x, layer.feed_forward)
+
+
 DECODER_LAYER = Exercise(
     answer=DecoderLayer,
     blank=("__init__", "forward"),
@@ -528,6 +536,13 @@ DECODER_LAYER = Exercise(
             "The residual connections get no dropout, and theirs is the one of section 5.4: "
             "`ResidualConnection(d_model, dropout, norm_first)`.",
         ),
+        Misconception(
+            "argument_passed_by",
+            decoder_layer_by(with_pre_norm_passed_by),
+            "Cross-attention asks with the `x` from outside, not with what the residual connection hands in. In "
+            "post-norm the two are the same; with `norm_first` the norm is passed by. Use the argument: `lambda y: "
+            "self.cross_attention(y, memory, memory, source_mask)`.",
+        ),
     ],
     hints=[
         "The encoder's layer with one more sublayer in the middle. For each of the two attentions ask: who asks, who "
@@ -703,6 +718,19 @@ def forget_dropout(decoder, arguments):
     )
 
 
+def with_norm_at_the_start(decoder, x, memory, source_mask, target_mask):
+    x = decoder.norm(x)
+    for layer in decoder.layers:
+        x = layer(x, memory, source_mask, target_mask)
+    return x
+
+
+def with_target_mask_for_first(decoder, x, memory, source_mask, target_mask):
+    for index, layer in enumerate(decoder.layers):
+        x = layer(x, memory, source_mask, target_mask if index == 0 else None)
+    return decoder.norm(x)
+
+
 DECODER = Exercise(
     answer=Decoder,
     blank=("__init__", "forward"),
@@ -876,6 +904,18 @@ DECODER = Exercise(
             "always_six",
             DecoderOfSix,
             "There are always six layers, as in the paper's base model. Their number is `n_layers`.",
+        ),
+        Misconception(
+            "norm_at_the_start",
+            decoder_by(with_norm_at_the_start),
+            "The norm of the stack is applied to its input. The first layer normalises that by itself; it is the end "
+            "of the stack that lacks a norm with `norm_first`.",
+        ),
+        Misconception(
+            "target_mask_for_first_layer",
+            decoder_by(with_target_mask_for_first),
+            "Only the first layer gets the target mask. From the second on, every position reads those behind it, and "
+            "with them the words it has to predict: every layer needs both masks.",
         ),
     ],
     hints=[

@@ -77,7 +77,10 @@ def padding_afterwards(subject, vocab, d_model, pad_id):
 def padding_is_zero(inputs, received):
     padded, plain = received["zero rows"]
     if padded != [inputs["pad_id"]]:
-        return "the row of the padding token is not the one row of zeros in its embedding"
+        return (
+            f"in the embedding whose padding token is {inputs['pad_id']}, the rows of zeros are {padded or 'none'}: "
+            f"expected is [{inputs['pad_id']}]"
+        )
     return "an embedding without a padding token has a row of zeros" if plain else None
 
 
@@ -104,6 +107,20 @@ def twins_differ(inputs, received):
     if received["equal"]:
         return "two layers of the same size have the same weights"
     return None if received["trained"] else "the weights can no longer be trained"
+
+
+def parameters_before_and_after(subject, vocab, d_model):
+    table, matrix = nn.Embedding(vocab, d_model, padding_idx=0), nn.Linear(d_model, vocab)
+    matrix.weight = table.weight
+    model = nn.Sequential(table, matrix, nn.Linear(vocab, 2))
+    before = dict(model.named_parameters())
+    subject(model)
+    after = dict(model.named_parameters())
+    return [name for name, parameter in before.items() if after.get(name) is not parameter]
+
+
+def parameters_are_the_same_objects(inputs, received):
+    return f"`{received[0]}` is another parameter afterwards, not the old one with other numbers" if received else None
 
 
 def normal_of(deviation):
@@ -182,6 +199,23 @@ def children_only(model):
             initialize_parameters(module)
 
 
+def row_0_for_padding(model):
+    first_values(padding=False)(model)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.zeros_(module.weight[0])
+
+
+def parameters_made_anew(model):
+    first_values(table=None)(model)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            weight = torch.randn_like(module.weight) * module.embedding_dim**-0.5
+            if module.padding_idx is not None:
+                weight[module.padding_idx] = 0
+            module.weight = nn.Parameter(weight)
+
+
 INITIALIZE_PARAMETERS = Exercise(
     answer=initialize_parameters,
     points=1,
@@ -218,6 +252,12 @@ INITIALIZE_PARAMETERS = Exercise(
             lambda draw: {"width": draw.integer(4, 8)},
             twins_differ,
             twins_afterwards,
+        ),
+        Property(
+            "the parameters stay the objects that they are",
+            lambda draw: {"vocab": draw.integer(5, 8), "d_model": 4},
+            parameters_are_the_same_objects,
+            parameters_before_and_after,
         ),
     ],
     misconceptions=[
@@ -307,6 +347,31 @@ INITIALIZE_PARAMETERS = Exercise(
             children_only,
             "Only the parts directly in the model are reached, not those inside of them. `model.children()` looks one "
             "level deep; `model.modules()` walks through all levels.",
+        ),
+        Misconception(
+            "relu_gain",
+            first_values(linear=lambda weight: nn.init.xavier_uniform_(weight, gain=2**0.5)),
+            "Xavier's values are multiplied by √2, the gain for layers with a ReLU behind them. Most layers here have "
+            "none, and the usual start of this model has a gain of 1: leave `gain` out.",
+        ),
+        Misconception(
+            "deviation_by_vocabulary",
+            first_values(table=lambda weight: nn.init.normal_(weight, std=weight.size(0) ** -0.5)),
+            "The deviation of the embeddings is taken from the number of tokens. It is d_model, the width of a "
+            "vector, that decides: times √d_model, each feature then has a variance of 1. `std=d_model ** -0.5`.",
+        ),
+        Misconception(
+            "row_0_for_padding",
+            row_0_for_padding,
+            "Row 0 of each embedding is set to zero, whichever token is padding, and there may be none. `padding_idx` "
+            "of the embedding says which row it is, or None.",
+        ),
+        Misconception(
+            "parameters_made_anew",
+            parameters_made_anew,
+            "The weights are replaced by new parameters. Who shared the old one, as the output layer does, keeps it "
+            "and is tied no more; an optimizer would go on moving what nobody uses. Write into the old one: "
+            "`nn.init.normal_(module.weight, …)`.",
         ),
     ],
     hints=[
@@ -470,6 +535,13 @@ def tie_with_assertion(model):
     tie_without_looking(model)
 
 
+def tie_looking_one_way(model):
+    source, target = model.source_embedding.embedding, model.target_embedding.embedding
+    if source.num_embeddings > target.num_embeddings:
+        raise ValueError
+    tie_without_looking(model)
+
+
 TIE_EMBEDDINGS = Exercise(
     answer=tie_embeddings,
     points=1,
@@ -503,6 +575,12 @@ TIE_EMBEDDINGS = Exercise(
         Property(
             "vocabularies of two sizes raise ValueError",
             lambda draw: {"source_vocab": draw.integer(6, 8), "target_vocab": 5, "d_model": 3},
+            vocabularies_must_agree,
+            parameters_after_tying,
+        ),
+        Property(
+            "a target vocabulary that is the larger one raises it too",
+            lambda draw: {"source_vocab": 5, "target_vocab": draw.integer(6, 8), "d_model": 3},
             vocabularies_must_agree,
             parameters_after_tying,
         ),
@@ -575,6 +653,12 @@ TIE_EMBEDDINGS = Exercise(
             tie_with_assertion,
             "A wrong argument is to raise `ValueError`: an `assert` is for what cannot "
             "happen, and `python -O` leaves it out.",
+        ),
+        Misconception(
+            "only_one_is_larger",
+            tie_looking_one_way,
+            "A `ValueError` comes only where the source vocabulary is the larger one. The smaller one lacks tokens of "
+            "the other in both cases: compare with `!=`.",
         ),
     ],
     hints=[
@@ -960,6 +1044,11 @@ class TransformerWithoutConfig(Transformer):
         del self.config
 
 
+def decode_shifted(model, target, memory, source_mask):
+    begin = torch.full_like(target[:, :1], model.config.bos_id)
+    return Transformer.decode(model, torch.cat([begin, target[:, :-1]], dim=1), memory, source_mask)
+
+
 TRANSFORMER = Exercise(
     answer=Transformer,
     blank=("__init__", "encode", "decode", "forward"),
@@ -1210,6 +1299,13 @@ TRANSFORMER = Exercise(
             "The model does not keep its configuration. Decoders read `model.config` to know which tokens begin, end "
             "and pad a sentence: `self.config = config`.",
         ),
+        Misconception(
+            "bos_put_in_front",
+            transformer_by(decode=decode_shifted),
+            "`decode` puts bos in front and drops the last token by itself, as T5 does. Here it takes the target as "
+            "it comes: the caller shifts it once (notebook 10), and who does both predicts each word from those two "
+            "before.",
+        ),
     ],
     hints=[
         "`__init__` makes the parts of figure 1; `encode` is its left side, `decode` its right side, `forward` both. "
@@ -1292,6 +1388,11 @@ def count_with(attention=lambda d, heads: 4 * (d * d + d), feed_forward=lambda d
 
 def counted_by_building(config):
     return sum(parameter.numel() for parameter in Transformer(config).parameters())
+
+
+def rows_of_the_source_for_output(config):
+    rows = config.source_vocab - config.target_vocab
+    return rows if config.tie else rows * (config.d_model + 1)
 
 
 def one_stack_counted(config):
@@ -1453,6 +1554,18 @@ COUNT_PARAMETERS = Exercise(
             counted_by_building,
             "The model is built and its parameters are counted. The number is right, as long as the model fits into "
             "memory; a formula knows it before, and shows what makes a model large. That is what is asked for.",
+        ),
+        Misconception(
+            "output_by_source",
+            count_with(more=rows_of_the_source_for_output),
+            "The output layer is counted with the source vocabulary. It gives a score to each word of the target: its "
+            "matrix and its bias have `target_vocab` rows.",
+        ),
+        Misconception(
+            "padding_rows_left_out",
+            count_with(more=lambda config: -config.d_model * (1 if config.tie else 2)),
+            "The row of the padding token is left out of each embedding. It gets no gradient there, but it is a part "
+            "of the weight, and a tied one learns through the output layer: count all rows.",
         ),
     ],
     hints=[

@@ -339,6 +339,18 @@ def merges_that_meet_whole_symbols(draw: Draw) -> dict:
     return {"word_counts": counts | {b + c + other: least + 1 for other in others[5:7]}, "n_merges": 3}
 
 
+def equal_counts_of_longer_symbols(draw: Draw) -> dict:
+    """After the first merge, the smaller of two pairs has the greater text: `(a, c)` and `(ab, b)`."""
+    a, b, c, x, y = sorted(letters(draw, 5))
+    times = draw.integer(2, 4)
+    return {"word_counts": {a + b + b: times, a + b + x: 1, a + c + y: times}, "n_merges": 2}
+
+
+def pairs_that_are_there_once(draw: Draw) -> dict:
+    a, b, c = letters(draw, 3)
+    return {"word_counts": {a + b: 2, c: 1}, "n_merges": 5}
+
+
 def words_that_are_used_up(draw: Draw) -> dict:
     a, b, c = letters(draw, 3)
     few = draw.integer(1, 3)
@@ -535,6 +547,21 @@ NO_PAIRS_LEFT = (
 )
 
 
+def smallest_text_of_the_most_frequent(counts):
+    return min(counts, key=lambda pair: (-counts[pair], pair[0] + pair[1]))
+
+
+def learn_bpe_while_frequent(word_counts, n_merges):
+    words = {word: characters_and_end(word) for word in word_counts}
+    merges = []
+    while len(merges) < n_merges and (counts := by_word_counts(words, word_counts)):
+        if max(counts.values()) < 2:
+            break
+        merges.append(smallest_of_the_most_frequent(counts))
+        words = {word: merge_pair(symbols, merges[-1]) for word, symbols in words.items()}
+    return merges
+
+
 LEARN_BPE = Exercise(
     answer=learn_bpe,
     points=3,
@@ -547,6 +574,8 @@ LEARN_BPE = Exercise(
         Probe("a pair counts as often as the words it is in", rare_words_and_a_frequent_one),
         Probe("a pair that is twice in a word counts twice", a_pair_twice_in_a_word),
         Probe("of equally frequent pairs, the smallest", equal_counts),
+        Probe("of equally frequent pairs, the smallest, not the smallest text", equal_counts_of_longer_symbols),
+        Probe("a pair that is there only once is merged too", pairs_that_are_there_once),
         Probe("the same letter three times", three_of_a_kind),
         Probe("a merge joins two whole symbols", merges_that_meet_whole_symbols),
         Probe("it ends when every word is a single symbol", words_that_are_used_up),
@@ -670,6 +699,19 @@ LEARN_BPE = Exercise(
             learn_bpe_without_an_end(smallest_of_the_most_frequent),
             NO_PAIRS_LEFT,
         ),
+        Misconception(
+            "smallest_text",
+            learn_bpe_with(choose=smallest_text_of_the_most_frequent),
+            "Of pairs that are equally frequent, the one with the smallest joined text is merged. The pairs "
+            "themselves are compared, the left symbol first: `(a, c)` comes before `(ab, b)`, because `a` comes "
+            "before `ab`.",
+        ),
+        Misconception(
+            "stops_at_one",
+            learn_bpe_while_frequent,
+            "Learning ends as soon as no pair is there twice, as some programs do. Here it goes on until `n_merges` "
+            "are found or every word is a single symbol: nothing is said of a least count.",
+        ),
     ],
     hints=[
         "Keep each word as a list of symbols: its characters, then `</w>`. Then repeat: count the pairs, take the "
@@ -731,6 +773,11 @@ def a_pair_in_two_places(draw: Draw) -> dict:
 def a_pair_at_the_end(draw: Draw) -> dict:
     e, r, x = letters(draw, 3)
     return {"word": e + r + x + e + r, "merges": [(e, r), (e + r, END_OF_WORD), (x, e + r + END_OF_WORD)]}
+
+
+def a_word_of_one_letter(draw: Draw) -> dict:
+    a, b = letters(draw, 2)
+    return {"word": a, "merges": [(b, a), (b, END_OF_WORD)]}
 
 
 def a_pair_across_symbols(draw: Draw) -> dict:
@@ -817,6 +864,15 @@ def without_end(symbols):
     return [*before, last] if last else before
 
 
+def apply_to_longer_words(word, merges):
+    return [word] if len(word) == 1 else apply_bpe(word, merges)
+
+
+def apply_knowing_the_letters_of_merges(word, merges):
+    known = {END_OF_WORD, *(symbol for pair in merges for symbol in pair)}
+    return apply_with(start=lambda word: [c if c in known else "<unk>" for c in characters_and_end(word)])(word, merges)
+
+
 APPLY_BPE = Exercise(
     answer=apply_bpe,
     points=1,
@@ -831,6 +887,7 @@ APPLY_BPE = Exercise(
         Probe("the same letter several times", many_of_a_kind),
         Probe("a pair in two places", a_pair_in_two_places),
         Probe("a pair at the end of the word", a_pair_at_the_end),
+        Probe("a word of one letter", a_word_of_one_letter),
         Probe("a merge joins two whole symbols", a_pair_across_symbols),
         Probe("a character that no merge knows stays", a_character_never_seen),
         Probe("ten learnt merges", a_word_and_learnt_merges),
@@ -924,6 +981,18 @@ APPLY_BPE = Exercise(
             apply_with(end=" ".join),
             "It returns one string with blanks in it. A list of symbols is wanted: each of them gets a number of its "
             "own.",
+        ),
+        Misconception(
+            "one_letter_left_out",
+            apply_to_longer_words,
+            "A word of one letter comes back as it is, without `</w>`. It is a word like any other: its letter and "
+            "`</w>` are two symbols, and a merge may join them.",
+        ),
+        Misconception(
+            "unknown_for_characters",
+            apply_knowing_the_letters_of_merges,
+            "A character that no merge knows becomes `<unk>`. Which symbols have a number is for the vocabulary to "
+            "say, later; here every character stays, and the word can be read again.",
         ),
     ],
     hints=[
@@ -1036,6 +1105,19 @@ def pad_with_one_more(sequences, pad_id):
     return torch.tensor([sequence + [pad_id] * (longest - len(sequence)) for sequence in sequences])
 
 
+def pad_one_row(sequences, pad_id):
+    longest = max(len(sequence) for sequence in sequences)
+    rows = [[pad_id] * longest] * len(sequences)
+    for row, sequence in zip(rows, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.tensor(rows)
+
+
+def pad_to_the_greatest(sequences, pad_id):
+    longest = len(max(sequences))
+    return torch.tensor([sequence + [pad_id] * (longest - len(sequence)) for sequence in sequences])
+
+
 PAD_BATCH = Exercise(
     answer=pad_batch,
     points=1,
@@ -1125,6 +1207,18 @@ PAD_BATCH = Exercise(
             no_padding,
             "Nothing is padded, and torch makes no tensor of rows of different lengths. Fill up the shorter sequences "
             "with `pad_id` first.",
+        ),
+        Misconception(
+            "one_row_for_all",
+            pad_one_row,
+            "All rows are the same list: `[row] * n` repeats the object, and what is written into one stands in all. "
+            "Build a row for each sequence: `[[pad_id] * longest for _ in sequences]`.",
+        ),
+        Misconception(
+            "greatest_for_longest",
+            pad_to_the_greatest,
+            "`max(sequences)` finds the list whose first token is the greatest, not the longest one: "
+            "`max(len(sequence) for sequence in sequences)`.",
         ),
     ],
     hints=[
@@ -1337,6 +1431,10 @@ def batches_without_the_too_long(lengths, max_tokens):
     return [[kept[i] for i in batch] for batch in token_batches([lengths[index] for index in kept], max_tokens)]
 
 
+def positions_found_again(batches, lengths):
+    return [[lengths.index(lengths[index]) for index in batch] for batch in batches]
+
+
 TOKEN_BATCHES = Exercise(
     answer=token_batches,
     points=2,
@@ -1459,6 +1557,13 @@ TOKEN_BATCHES = Exercise(
             batches_without_the_too_long,
             "A sentence longer than `max_tokens` is left out silently. In training it would be missed, and in "
             "translating a line would be lost: raise a `ValueError`.",
+        ),
+        Misconception(
+            "positions_found_again",
+            batches_with(latest_fits, shortest_first, positions_found_again),
+            "`lengths.index(length)` finds the first sentence of that length, each time: of two that are equally long "
+            "one is there twice, and the other never. Sort the positions, `sorted(range(len(lengths)), key=…)`, and "
+            "keep them.",
         ),
     ],
     hints=[

@@ -51,6 +51,20 @@ def ignoring_last_column(target):
     return target[:, :-1], target[:, 1:]
 
 
+def rolled_to_the_right(target):
+    return target[:, :-1], target.roll(1, dims=1)[:, :-1]
+
+
+def input_without_its_eos(target):
+    decoder_input = target[:, :-1].clone()
+    decoder_input[decoder_input == 2] = 0
+    return decoder_input, target[:, 1:]
+
+
+def bos_put_in_front(target):
+    return torch.cat([torch.full_like(target[:, :1], 1), target[:, :-1]], dim=1), target
+
+
 SHIFT_TARGET = Exercise(
     answer=shift_target,
     points=1,
@@ -148,6 +162,37 @@ SHIFT_TARGET = Exercise(
             ignoring_last_column,
             "The last column is overwritten with 0. The eos of the longest sentence stands there, and it belongs to "
             "the caller's tensor: take slices and write nothing.",
+        ),
+        Misconception(
+            "rolled_to_the_right",
+            rolled_to_the_right,
+            "The labels are rolled the wrong way, so that each position is asked for the token before it, which it "
+            "has read. `target[:, 1:]` is all but the first.",
+        ),
+        Misconception(
+            "eos_taken_out",
+            input_without_its_eos,
+            "The shorter sentences' eos is taken out of what the decoder reads. It may stay: behind it there is "
+            "nothing but padding to be asked for, and the loss leaves that out. Just cut the last column off.",
+        ),
+        Misconception(
+            "bos_put_in_front",
+            bos_put_in_front,
+            "Bos is put in front, as T5's `shift_right` does, and the whole target is asked for. In this course the "
+            "target has its bos already, so nobody is asked for it: cut the last column off the one side and the "
+            "first off the other.",
+        ),
+        Misconception(
+            "bos_dropped",
+            lambda target: (target[:, 1:-1], target[:, 2:]),
+            "Bos is dropped first, so the decoder never reads it and nobody is asked for the first word. A "
+            "translation begins with bos: it has to be there in training too.",
+        ),
+        Misconception(
+            "hundred_below_zero",
+            lambda target: (target[:, :-1], target[:, 1:].masked_fill(target[:, 1:] == 0, -100)),
+            "Padding in the labels becomes -100, which Hugging Face's models leave out. Here the loss compares with "
+            "`pad_id`, and an index of -100 is none: leave the labels as they are.",
         ),
     ],
     hints=[
@@ -283,6 +328,18 @@ def with_axes_viewed(logits, labels, smoothing, pad_id):
     batch, length, vocab = logits.shape
     scrambled = logits.reshape(batch, vocab, length).transpose(1, 2)
     return label_smoothing_loss(scrambled, labels, smoothing, pad_id)
+
+
+def smoothed_over_padding(logits, labels, smoothing, pad_id):
+    log_probabilities = logits.log_softmax(-1)
+    real = labels != pad_id
+    right = -log_probabilities.gather(-1, labels[..., None]).squeeze(-1)[real].sum()
+    return ((1 - smoothing) * right - smoothing * log_probabilities.mean(-1).sum()) / real.sum()
+
+
+def with_length_first(logits, labels, smoothing, pad_id):
+    logits = logits.transpose(0, 1).reshape(-1, logits.size(-1))
+    return F.cross_entropy(logits, labels.flatten(), label_smoothing=smoothing, ignore_index=pad_id)
 
 
 LABEL_SMOOTHING_LOSS = Exercise(
@@ -473,6 +530,19 @@ LABEL_SMOOTHING_LOSS = Exercise(
             "The logits are brought to (batch, vocab, length) by `view` or `reshape`, which only count numbers off and "
             "mix positions with tokens. `transpose(1, 2)` moves the axis; or flatten batch and length.",
         ),
+        Misconception(
+            "smoothed_over_padding",
+            smoothed_over_padding,
+            "Padding is left out for the right token, and not for the smoothed part, which is summed over every "
+            "position. Take all of a position's loss first, and then the mean over those that are real.",
+        ),
+        Misconception(
+            "orders_mixed",
+            with_length_first,
+            "Logits and labels are flattened in different orders, one of them with the length first, so that a "
+            "position is asked for another one's token. Flatten both as they are: `logits.flatten(0, 1)`, "
+            "`labels.flatten()`.",
+        ),
     ],
     hints=[
         "The softened labels are a mixture: 1 - smoothing of the right token, and smoothing of all tokens evenly. The "
@@ -652,6 +722,18 @@ WARMUP_RATE = Exercise(
             rate_by(lambda step, d, warmup: d**-0.5 * min(step**-0.5, step * 4000**-1.5)),
             "The warm-up takes 4000 steps, whatever was asked for. That is the paper's number; a short training needs "
             "a short warm-up: use `warmup_steps`.",
+        ),
+        Misconception(
+            "width_halved",
+            rate_by(lambda step, d_model, warmup: (d_model**-1 / 2) * min(step**-0.5, step * warmup**-1.5)),
+            "`d_model ** -1 / 2` is half of 1 / d_model, because the power comes before the division. The root needs "
+            "its brackets, `d_model ** (-1 / 2)`, or `d_model ** -0.5`.",
+        ),
+        Misconception(
+            "warmup_outside",
+            rate_by(lambda step, d_model, warmup: d_model**-0.5 * min(step**-0.5, step) * warmup**-1.5),
+            "A bracket closes too early: `warmup_steps ** -1.5` multiplies the smaller of the two, and belongs to the "
+            "second alone: `min(step ** -0.5, step * warmup_steps ** -1.5)`.",
         ),
     ],
     hints=[
@@ -993,6 +1075,12 @@ TRAIN_STEP = Exercise(
             step_by(before=rate_reset),
             "The learning rate is set inside of the step. It belongs to the caller, who sets it before every step from "
             "the schedule.",
+        ),
+        Misconception(
+            "shift_swapped",
+            step_by(shift=lambda target: shift_target(target)[::-1]),
+            "The two results of `shift_target` have changed places: the model reads the labels and is asked for what "
+            "came before. The decoder's input comes first: `decoder_input, labels = shift_target(batch.target)`.",
         ),
     ],
     hints=[

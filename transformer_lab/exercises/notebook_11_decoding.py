@@ -83,6 +83,7 @@ def work_done(subject, model, source, **search):
         "with gradients": table_model.with_gradients,
         "sentences encoded": table_model.sentences_encoded,
         "times decoded": table_model.times_decoded,
+        "padding seen": table_model.saw_padding,
     }
 
 
@@ -95,6 +96,12 @@ def no_gradients(inputs, received):
 def encoded_once(inputs, received):
     if received["sentences encoded"] > len(inputs["source"]) * inputs.get("beam_size", 1):
         return "a sentence is encoded more than once, though its memory does not change while the translation grows"
+    return None
+
+
+def padding_stays_hidden(inputs, received):
+    if received["padding seen"]:
+        return "`decode` gets a mask that lets it see the padding of the source: hand on the one that `encode` gives"
     return None
 
 
@@ -249,7 +256,7 @@ SAYS_FIRST_ONLY = (
 
 
 def greedy_with(start="bos_id", ended=torch.all, fed=lambda target: target, position=-1, cleaned=without_bos_and_eos,
-                steps=lambda max_length: max_length, mode=evaluation_mode, encodes_again=False,
+                steps=lambda max_length: max_length, mode=evaluation_mode, encodes_again=False, see=lambda mask: mask,
                 choose=lambda logits, config: logits.argmax(dim=-1, keepdim=True)):  # fmt: skip
     """A `greedy_decode` with one thing changed."""
 
@@ -261,7 +268,7 @@ def greedy_with(start="bos_id", ended=torch.all, fed=lambda target: target, posi
             for _ in range(steps(max_length)):
                 if encodes_again:
                     memory, source_mask = model.encode(source)
-                logits = model.decode(fed(target), memory, source_mask)[:, position]
+                logits = model.decode(fed(target), memory, see(source_mask))[:, position]
                 target = torch.cat([target, choose(logits, config)], dim=1)
                 if ended((target[:, 1:] == config.eos_id).any(dim=1)):
                     break
@@ -375,6 +382,12 @@ GREEDY_DECODE = Exercise(
             work_done,
         ),
         Property(
+            "padding of the source stays hidden",
+            lambda draw: spoken_inputs(draw, [SHORT_SENTENCE, LONG_SENTENCE], max_length=4),
+            padding_stays_hidden,
+            work_done,
+        ),
+        Property(
             "it ends when every sentence has its eos",
             lambda draw: spoken_inputs(draw, [SHORT_SENTENCE], max_length=draw.integer(7, 12)),
             ends_with_the_sentence,
@@ -472,6 +485,18 @@ GREEDY_DECODE = Exercise(
         Misconception("train_afterwards", greedy_with(mode=with_train_afterwards), SAYS_TRAIN_AFTERWARDS),
         Misconception("with_gradients", greedy_with(mode=with_eval_only), SAYS_GRADIENTS),
         Misconception("encodes_again", greedy_with(encodes_again=True), SAYS_ENCODES_AGAIN),
+        Misconception(
+            "padding_seen",
+            greedy_with(see=torch.ones_like),
+            "`decode` is given a mask of ones, so that it sees the padding of the shorter sentences, and translates "
+            "them in another way in another batch. `encode` returns the mask beside the memory: hand it on.",
+        ),
+        Misconception(
+            "first_sentence_decides",
+            greedy_with(ended=lambda finished: finished[0]),
+            "The loop stops when the first sentence of the batch has its eos, and the others are cut off there. Go on "
+            "until every one has: `finished.all()`.",
+        ),
     ],
     hints=[
         "Encode once. Then go round: decode everything that is written so far, look at the logits of the last "
@@ -594,6 +619,11 @@ LENGTH_PENALTY = Exercise(
             lambda length, alpha: (5 + length) / 6,
             "Alpha is not used. It is the exponent of the fraction: `** alpha`.",
         ),
+        Misconception(
+            "one_too_short",
+            lambda length, alpha: ((4 + length) / 6) ** alpha,
+            "One is taken off the length. Eos counts as a generated token: take the length as it is given.",
+        ),
     ],
     hints=[
         "One line: equation 14 of Wu et al. (2016), also given in the text above. Which part of it is raised to alpha?",
@@ -634,7 +664,8 @@ def searched_with(gains=lambda logits: logits.log_softmax(dim=-1), rank=lambda s
                   first_children=lambda width: width, accumulate=lambda score, gain: score + gain,
                   steps=lambda max_length: max_length, cleaned=without_bos_and_eos, mode=evaluation_mode,
                   extends_finished=False, sets_aside=False, refills=True, stops=all, width=lambda beam_size: beam_size,
-                  finished_first=False, encodes_again=False, per_parent=None, begin=0.0, start="bos_id"):  # fmt: skip
+                  finished_first=False, encodes_again=False, per_parent=None, begin=0.0, start="bos_id",
+                  see=lambda mask: mask):  # fmt: skip
     """A `beam_search` with one thing changed."""
 
     def search(model, source, beam_size, alpha, max_length):
@@ -654,7 +685,7 @@ def searched_with(gains=lambda logits: logits.log_softmax(dim=-1), rank=lambda s
                     if encodes_again:
                         memory, source_mask = model.encode(sentence[None])
                     target = torch.tensor([[bos, *tokens] for tokens, _ in going_on])
-                    values, tokens = gains(model.decode(target, memory, source_mask)[:, -1].double()).sort(
+                    values, tokens = gains(model.decode(target, memory, see(source_mask))[:, -1].double()).sort(
                         dim=-1, descending=True
                     )
                     candidates = [] if extends_finished else list(ended)
@@ -788,6 +819,12 @@ BEAM_SEARCH = Exercise(
             work_done,
         ),
         Property(
+            "padding of the source stays hidden",
+            lambda draw: beam_inputs(draw, SHORT_SENTENCE, LONG_SENTENCE),
+            padding_stays_hidden,
+            work_done,
+        ),
+        Property(
             "the other sentences of a batch change nothing",
             lambda draw: beam_inputs(draw, SHORT_OR_LONG, GARDEN_PATH, alpha=0.6),
             the_batch_changes_nothing,
@@ -798,7 +835,8 @@ BEAM_SEARCH = Exercise(
         Misconception(
             "greedy",
             searched_with(width=lambda beam_size: 1),
-            "Only one hypothesis is kept: this is greedy decoding, whatever `beam_size` says.",
+            "Only one hypothesis is kept: this is greedy decoding, whatever `beam_size` says. (So is a beam that "
+            "begins with `beam_size` copies of bos, whose extensions are the same ones again: begin with one.)",
         ),
         Misconception(
             "one_child_each",
@@ -851,8 +889,9 @@ BEAM_SEARCH = Exercise(
         Misconception(
             "no_length_penalty",
             searched_with(final=lambda score, n, alpha: score),
-            "`alpha` is not used: the most probable hypothesis wins. Every token makes a sentence less probable, so "
-            "short ones win too often. Section 6.1 divides by the length penalty of Wu et al. (2016).",
+            "`alpha` is not used, or makes no difference, as where all hypotheses are padded to one length and the "
+            "padding counts: the most probable one wins. Every token makes a sentence less probable, so short ones win "
+            "too often. Section 6.1 divides by the length penalty of Wu et al. (2016), of a hypothesis's own length.",
         ),
         Misconception(
             "penalty_multiplied",
@@ -900,6 +939,18 @@ BEAM_SEARCH = Exercise(
         Misconception("eval_left", searched_with(mode=with_eval_left), SAYS_EVAL_LEFT),
         Misconception("with_gradients", searched_with(mode=with_eval_only), SAYS_GRADIENTS),
         Misconception("encodes_again", searched_with(encodes_again=True), SAYS_ENCODES_AGAIN),
+        Misconception(
+            "stops_with_the_best",
+            searched_with(stops=next),
+            "The search stops as soon as the most probable hypothesis has finished. With a length penalty one that is "
+            "still going on may come out better: stop when all in the beam have finished.",
+        ),
+        Misconception(
+            "padding_seen",
+            searched_with(see=torch.ones_like),
+            "`decode` is given a mask of ones, so that it sees the padding of a shorter sentence, and translates it "
+            "in another way in another batch. `encode` returns the mask beside the memory: hand it on.",
+        ),
     ],
     hints=[
         "A hypothesis is a list of tokens and a number, its log-probability. The beam is a list of them, at first one "
@@ -1205,6 +1256,12 @@ NGRAM_PRECISION = Exercise(
             "With another number of references than hypotheses it goes on with the shorter list. Such a score means "
             "nothing, and nobody would notice: `zip(..., strict=True)` raises a ValueError.",
         ),
+        Misconception(
+            "at_least_one",
+            precision_with(total=lambda ours, theirs: max(1, ours.total())),
+            "A sentence too short for an n-gram adds 1 to the denominator, as in NLTK's corpus BLEU. It has no n-gram "
+            "that could be wrong, so it adds 0.",
+        ),
     ],
     hints=[
         "Count the n-grams of the hypothesis and those of its reference. How many of the first are covered by the "
@@ -1334,6 +1391,18 @@ BREVITY_PENALTY = Exercise(
             "nothing_is_perfect",
             brevity_with(lambda h, r: math.exp(min(0.0, 1 - r / h)), of_nothing=1.0),
             "Without a single token the factor is 1. Saying nothing is the shortest translation of all: 0.0.",
+        ),
+        Misconception(
+            "both_sides",
+            brevity_with(lambda h, r: math.exp(1 - max(h, r) / min(h, r)) if r else 1.0),
+            "Translations that are too long are punished as well. Precision does that already, for every word too "
+            "many; this is for short ones alone, and 1.0 for the others.",
+        ),
+        Misconception(
+            "bracket_around_the_difference",
+            brevity_with(lambda h, r: math.exp(min(0.0, (1 - r) / h))),
+            "A bracket: (1 - reference) / hypothesis is computed. The ratio comes first, and is taken from 1: `1 - "
+            "reference_length / hypothesis_length`.",
         ),
     ],
     hints=[
@@ -1608,6 +1677,12 @@ BLEU = Exercise(
             bleu_that_cannot_take_zero,
             "`math.log(0)` is an error. Where one of the four precisions is 0 the geometric mean is 0: look for that "
             "first.",
+        ),
+        Misconception(
+            "penalty_under_the_root",
+            bleu_with(penalty=lambda h, r: brevity_penalty(h, r) ** 0.25),
+            "The brevity penalty stands under the fourth root with the precisions, so that a translation half as long "
+            "loses far too little. It multiplies the mean of the four, outside of the root.",
         ),
     ],
     hints=[
@@ -1925,6 +2000,18 @@ def siblings_inputs(draw: Draw) -> dict:
     return cache_inputs(draw, 1, 4, 4, 2) | {"mask": mask}
 
 
+class CacheWithACornerMask(StepByStep):
+    def attend(self, query, keys, values, mask):
+        causal = torch.ones(query.size(2), keys.size(2), dtype=torch.bool).tril()
+        return super().attend(query, keys, values, causal if mask is None else causal & mask)
+
+
+class CacheSplitByView(StepByStep):
+    def project(self, name, x):
+        batch, length, d_model = x.shape
+        return getattr(self.attention, name)(x).reshape(batch, self.n_heads, length, d_model // self.n_heads)
+
+
 CACHED_ATTENTION = Exercise(
     answer=CachedAttention,
     blank=("__init__", "step", "reorder"),
@@ -2080,6 +2167,19 @@ CACHED_ATTENTION = Exercise(
             "reorder_heads",
             CacheThatMovesHeads,
             "`reorder` takes the heads by `indices`, not the rows: the batch is the first axis.",
+        ),
+        Misconception(
+            "corner_mask",
+            CacheWithACornerMask,
+            "A causal triangle that begins in the upper left corner, as `is_causal=True` makes it, lets the first of "
+            "the new queries see the first key alone. The newest token sees everything in the cache: attend without "
+            "such a mask.",
+        ),
+        Misconception(
+            "split_by_view",
+            CacheSplitByView,
+            "The heads are cut with `view(batch, n_heads, length, d_k)`. For a single token that is right; with two, "
+            "words and features are mixed. Split the last axis, then `transpose(1, 2)`: your `split_heads` does it.",
         ),
     ],
     hints=[

@@ -197,6 +197,15 @@ def average_over_names_of(which):
     return average
 
 
+def average_of_float32(state_dicts):
+    refuse_different_names(state_dicts)
+    averaged = dict(state_dicts[-1])
+    for name, tensor in averaged.items():
+        if tensor.dtype == torch.float32:
+            averaged[name] = (sum(state[name].double() for state in state_dicts) / len(state_dicts)).to(tensor.dtype)
+    return averaged
+
+
 AVERAGE_CHECKPOINTS = Exercise(
     answer=average_checkpoints,
     points=2,
@@ -217,7 +226,7 @@ AVERAGE_CHECKPOINTS = Exercise(
             lambda draw: {"weight": draw.numbers(3, 2, 3), "bias": draw.numbers(3, 2)},
             average_of_rows,
         ),
-        Probe("five checkpoints", lambda draw: {"weight": draw.numbers(5, 3)}, average_of_rows),
+        Probe("five checkpoints in float32", lambda draw: {"weight": draw.numbers(5, 3).float()}, average_of_rows),
         Probe("whole numbers and truth values are those of the last", with_counters, average_of_rows),
         Probe("numbers in half precision", in_half_precision, average_of_rows),
     ],
@@ -352,6 +361,12 @@ AVERAGE_CHECKPOINTS = Exercise(
             "The names are those of the last checkpoint, and what an earlier one has beside them is dropped without a "
             "word. Checkpoints with different names are of different models: compare `keys()` and raise a "
             "`ValueError`.",
+        ),
+        Misconception(
+            "float32_alone",
+            average_of_float32,
+            "Only float32 tensors are averaged, and all others are those of the last checkpoint. Weights may be of "
+            "another precision: `tensor.is_floating_point()` is true for each.",
         ),
     ],
     hints=[

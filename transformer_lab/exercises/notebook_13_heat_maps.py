@@ -153,6 +153,11 @@ SAYS_ELEMENTS = (
     "token in between, and the sum over all of them is the matrix product, `@`."
 )
 
+
+def rollout_with_bare_first_layer(weights):
+    return rolled(torch.cat([layers_of(weights[:1], residual=False), layers_of(weights[1:])]))
+
+
 ATTENTION_ROLLOUT = Exercise(
     answer=attention_rollout,
     points=2,
@@ -273,6 +278,12 @@ ATTENTION_ROLLOUT = Exercise(
             "The columns are made to add up to 1. A softmax runs over the keys, so each query's row is what is shared "
             "out: divide by the sum over the last axis.",
         ),
+        Misconception(
+            "first_layer_bare",
+            rollout_with_bare_first_layer,
+            "The lowest layer enters as it is, without the identity. It has a residual connection as the others have: "
+            "treat all layers alike, and begin with the first of the matrices that you have made.",
+        ),
     ],
     hints=[
         "Draw two layers and three tokens, with an arrow for each weight, and one straight up for each residual "
@@ -356,7 +367,7 @@ def is_value_error(inputs, received):
     if received == "ValueError":
         return None
     if received == "nothing":
-        return "no error is raised for weights `(query, key)` and gold links `(key, query)`, and a number comes out"
+        return "no error is raised for weights and gold links of two shapes, and a number comes out"
     return f"it ends in `{received}`; a `ValueError` that names both shapes is meant"
 
 
@@ -449,6 +460,25 @@ SAYS_ONE_GOLD_LINK = (
     "none: count hits by looking at `gold` where the greatest weight is."
 )
 
+
+def rate_of_gold_rows(weights, gold):
+    hits, found, _ = hits_and_links(weights, gold)
+    return 1 - 2 * hits / (found + gold.any(-1).sum().item())
+
+
+def mean_rate_of_rows(weights, gold):
+    same_shapes(weights, gold)
+    rates = [alignment_error_rate(weights[row, None], gold[row, None]) for row in range(len(weights))]
+    return sum(rates) / len(rates)
+
+
+def rate_comparing_heights(weights, gold):
+    if len(weights) != len(gold):
+        raise ValueError("not as many rows")
+    width = min(weights.size(1), gold.size(1))
+    return alignment_error_rate(weights[:, :width], gold[:, :width])
+
+
 ALIGNMENT_ERROR_RATE = Exercise(
     answer=alignment_error_rate,
     points=2,
@@ -467,6 +497,12 @@ ALIGNMENT_ERROR_RATE = Exercise(
             lambda draw: aligned(draw),
             only_the_greatest_counts,
             of_other_weights,
+        ),
+        Property(
+            "gold links for more keys raise ValueError",
+            lambda draw: {"weights": attention(draw, 3, 4), "gold": torch.ones(3, 5, dtype=torch.bool)},
+            is_value_error,
+            exception_of_call,
         ),
         Property(
             "gold links of another shape raise ValueError",
@@ -553,6 +589,24 @@ ALIGNMENT_ERROR_RATE = Exercise(
             "All results are right. But gold links of another shape, such as `(key, query)` for `(query, key)`, go "
             "through, and what comes out is a number that means nothing. Compare the shapes first and raise a "
             "`ValueError` that names both.",
+        ),
+        Misconception(
+            "gold_rows_counted",
+            rate_of_gold_rows,
+            "|G| counts the rows that have a gold link, not the links. A word may be linked to two others, and then "
+            "finding one of them is half of it: `gold.sum()`.",
+        ),
+        Misconception(
+            "mean_of_rows",
+            mean_rate_of_rows,
+            "The rate is computed for each row, and these are averaged. It is one fraction over all links: a row with "
+            "two of them has more to be found than a row with one.",
+        ),
+        Misconception(
+            "rows_compared_alone",
+            rate_comparing_heights,
+            "Only the numbers of rows are compared, and gold links for other keys go through. Compare both axes, "
+            "`weights.shape != gold.shape`, and raise a `ValueError` that names both.",
         ),
     ],
     hints=[

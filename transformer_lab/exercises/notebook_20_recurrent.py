@@ -920,13 +920,14 @@ def decoder_with(asks=lambda self, state, memory: state[:, None], used=lambda co
                  fed=lambda x, context: [x, context], shown=lambda new, context, x, old: [new, context, x],
                  mask_used=lambda mask: mask, squash=torch.tanh, gives=lambda output, state: (output, state),
                  drops=True, drops_embedding=True, drops_output=True, keys_used=lambda self, keys: keys,
-                 taken=lambda found: found[0].mean(dim=1), asks_again=False):  # fmt: skip
+                 taken=lambda found: found[0].mean(dim=1), asks_again=False,
+                 embed=lambda self, token: self.embedding(token)):  # fmt: skip
     """An attention decoder whose step does one thing in another way."""
 
     class Decoder(AttentionDecoder):
         def step(self, token, state, memory, mask=None, keys=None):
             mask = mask_used(mask)
-            x = self.embedding(token)
+            x = embed(self, token)
             x = self.dropout(x) if drops and drops_embedding else x
             found = self.attention(asks(self, state, memory), memory, mask, keys_used(self, keys))
             context = used(taken(found), memory, mask)
@@ -1257,6 +1258,12 @@ ATTENTION_DECODER = Exercise(
             "More is dropped than the embedding and the output: the state, say, or the context. What is dropped from a "
             "state is missing in every later step, and after twenty words nothing of the first is left. Dropout goes "
             "around what enters and what leaves.",
+        ),
+        Misconception(
+            "scaled_twice",
+            decoder_with(embed=lambda self, token: self.embedding(token) * self.embedding.scale),
+            "The embedding is multiplied by √d_model once more. Your `TokenEmbedding` does that already (section 3.4 "
+            "of the Transformer's paper).",
         ),
     ],
     hints=[

@@ -154,6 +154,12 @@ def pairs_of_whatever_there_is(tokens, length):
     return tokens[:used].view(windows, length), tokens[1 : used + 1].view(windows, length)
 
 
+def pairs_without_the_last_window(tokens, length):
+    starts = range(0, len(tokens) - length - 1, length) or [0]
+    inputs = torch.stack([tokens[start : start + length] for start in starts])
+    return inputs, torch.stack([tokens[start + 1 : start + length + 1] for start in starts])
+
+
 NEXT_TOKEN_PAIRS = Exercise(
     answer=next_token_pairs,
     points=1,
@@ -278,6 +284,12 @@ NEXT_TOKEN_PAIRS = Exercise(
             pairs_of_more_than_enough,
             "A text of exactly `length + 1` tokens is refused. It holds a whole window, and the last token is its last "
             "label: only fewer than `length + 1` are too few.",
+        ),
+        Misconception(
+            "last_window_lost",
+            pairs_without_the_last_window,
+            "A last window that just fits, with its label, is left out: the range of its starts ends one too early. "
+            "The last start is `len(tokens) - length - 1`, so the range goes up to `len(tokens) - length`.",
         ),
     ],
     hints=[
@@ -780,6 +792,15 @@ def log_probabilities_of(keep, refusing):
     ]
 
 
+def top_k_of_the_least(logits, k):
+    least = logits.kthvalue(min(k, logits.size(-1)), dim=-1, keepdim=True).values
+    return logits.masked_fill(logits < least, -math.inf)
+
+
+def top_k_of_two_axes(logits, k):
+    return logits.masked_fill(logits < logits.topk(min(k, logits.size(-1))).values[:, [-1]], -math.inf)
+
+
 TOP_K_FILTER = Exercise(
     answer=top_k_filter,
     points=1,
@@ -911,6 +932,18 @@ TOP_K_FILTER = Exercise(
             "no_error",
             lambda logits, k: top_k_filter(logits, k) if k >= 1 else torch.full_like(logits, -math.inf),
             "With k = 0 no token is left, and what is drawn from that is NaN. Raise a `ValueError` before.",
+        ),
+        Misconception(
+            "from_the_smallest",
+            refusing(top_k_of_the_least),
+            "The threshold is the k-th smallest logit, so that only k - 1 tokens are removed. `kthvalue` counts from "
+            "the smallest, and so does `sort` unless told `descending=True`: take the k-th greatest.",
+        ),
+        Misconception(
+            "two_axes",
+            refusing(top_k_of_two_axes),
+            "`values[:, [-1]]` is the last of each row where there are exactly two axes. A single row has one, and "
+            "rows of rows have three: `values[..., -1:]` is right for all.",
         ),
     ],
     hints=[
@@ -1057,6 +1090,14 @@ def top_p_with_the_first_rows_order(logits, p):
 def in_place_top_p(logits, p):
     logits[top_p_filter(logits, p).isinf()] = -math.inf
     return logits
+
+
+def nucleus_of_all_rows(logits, p):
+    if p == 1:
+        return logits.clone()
+    weights, order = logits.softmax(dim=-1).flatten().sort(descending=True)
+    removed = right_removed(weights, weights.cumsum(dim=0), p)
+    return logits.masked_fill(torch.zeros_like(removed).scatter(0, order, removed).view_as(logits), -math.inf)
 
 
 TOP_P_FILTER = Exercise(
@@ -1277,6 +1318,12 @@ TOP_P_FILTER = Exercise(
             "one_refused",
             refusing(top_p_filter, valid=lambda p: 0 < p < 1),
             "p = 1 is refused. It is a probability too, and says that all tokens are to stay: `0 < p <= 1`.",
+        ),
+        Misconception(
+            "sum_over_all_rows",
+            refusing(nucleus_of_all_rows, lambda p: 0 < p <= 1),
+            "The probabilities of all rows are added up in one sum, so that later rows have nothing left. Each row is "
+            "a distribution of its own: sort and add up along the last axis.",
         ),
     ],
     hints=[
