@@ -176,6 +176,16 @@ def test_options_bring_back_a_recorded_preset(record_script):
     assert options == ["--train-limit=7", "--dropout=0.3", "--tie=False", "--consistency=0.0"]
 
 
+def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
+    """`train laptop --consistency 5 …` is what `train gpu` is; the record of `gpu` may hold a seed of either."""
+    gpu = PRESETS["gpu"]
+    options = replace(
+        PRESETS["laptop"], **{name: getattr(gpu, name) for name in ("epochs", "consistency", "validate_every")}
+    )
+    kinds = [record_script.kind_of({"preset": record_script.as_recorded(one)}) for one in (gpu, options)]
+    assert kinds[0] == kinds[1] != record_script.kind_of({"preset": record_script.as_recorded(PRESETS["laptop"])})
+
+
 def test_what_makes_no_record_is_refused(record_script, two_runs, tiny_preset, tmp_path):
     def collect(*runs):
         return record_script.main(["collect", *map(str, runs), "--results", str(tmp_path)])

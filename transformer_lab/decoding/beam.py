@@ -26,7 +26,7 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
     Args:
         model: a `Transformer`, in any mode; it is left in that mode.
         source: `(batch, source)`, integers, padded on the right.
-        beam_size: how many hypotheses a sentence keeps. 1 is greedy decoding.
+        beam_size: how many hypotheses a sentence keeps, perhaps more than there are words. 1 is greedy decoding.
         alpha: exponent of the length penalty; the paper has 0.6.
         max_length: generate at most so many tokens a sentence. Bos does not count, eos does.
 

@@ -179,7 +179,7 @@ def sample(
         model: as in `causal_language_model_loss`, with `max_length`; it reads the last `max_length` tokens. It is put
             into evaluation mode, and left in the mode it was in.
         prompt: `(length,)`, integers, at least one: what has been written so far.
-        count: how many tokens to write.
+        count: how many tokens to write; 0 writes none.
         temperature: the logits are divided by it. 0 takes the likeliest token every time.
         top_k: of `top_k_filter`; None leaves it out.
         top_p: of `top_p_filter`; None leaves it out.

@@ -38,7 +38,7 @@ def brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
 
     Returns:
         1.0 for hypotheses at least as long as the references, else exp(1 - reference_length / hypothesis_length);
-        0.0 for hypotheses without a token.
+        0.0 for hypotheses without a token, whatever the references are.
     """
     if hypothesis_length == 0:
         return 0.0

@@ -21,7 +21,8 @@ def train_step(
     """Let the model learn from one batch: predict every next token, measure the loss, follow its gradient one step.
 
     Args:
-        model: has `config.pad_id`, and gives logits for `(source, decoder_input)`. It is put into training mode.
+        model: has `config.pad_id`, and gives logits for `(source, decoder_input)`. It is put into training mode, and
+            stays in it.
         batch: `source` and `target`, padded, `target` with bos and eos.
         optimizer: its learning rate is set by the caller.
         smoothing: of the labels (section 5.4).
