@@ -169,6 +169,27 @@ def test_files_in_memory_count_as_memory(kernel_with):
     assert ended.value.reason == "memory"
 
 
+@needs_sandbox
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import mmap\nkept = []\nfor _ in range(12):\n  kept.append(mmap.mmap(-1, 100 * 2**20)); kept[-1].madvise(23)",
+        "import socket\nkept = []\nfor _ in range(200):\n  a, b = socket.socketpair(); a.setblocking(False)\n"
+        "  try:\n    while True: a.send(bytes(32768))\n  except BlockingIOError: kept.append((a, b))",
+        "import os\nos.mkdir('/tmp/many')\nfor number in range(500_000):\n"
+        "  os.close(os.open(f'/tmp/many/{number:0200}', os.O_CREAT))",
+    ],
+    ids=["shared pages", "sockets", "empty files"],
+)
+def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
+    """Pages that are shared, though only one maps them (23 fills them), what waits in sockets, entries of folders."""
+    kernel = kernel_with(memory=500 * 2**20)
+    assert printed(kernel, "import time; time.sleep(0.3); print('lives')") == "lives\n"
+    with pytest.raises(KernelEnded) as ended:
+        run(kernel, f"{code}\ntime.sleep(99)")
+    assert ended.value.reason == "memory"
+
+
 def test_one_process_cannot_take_more_memory_than_all_may(kernel_with):
     shown = run(kernel_with(memory=600 * 2**20), "x = bytearray(900_000_000)")
     assert shown[-1][1]["ename"] == "MemoryError"

@@ -34,6 +34,8 @@ from typing import Any
 
 MOST_REQUEST_BYTES = 1 << 16
 WATCH_SECONDS = 0.1
+BYTES_OF_AN_OPEN_FILE = 2 * 212_992  # the most that Linux keeps in a socket by default; no process is charged with it
+BYTES_OF_AN_ENTRY = 2_048  # of a folder in memory, however empty the file is
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_SECCOMP = 1, 38, 24, 36, 22
 NS_GET_USERNS = 0xB701
 NAMESPACES = ("mnt", "pid", "net", "ipc", "uts")
@@ -271,8 +273,10 @@ def _over_limit(request: dict[str, Any], kernel: int, sandboxed: bool) -> str:
         with contextlib.suppress(OSError):
             status = os.statvfs(folder)
             left -= (status.f_blocks - status.f_bfree) * status.f_frsize
+            left -= (status.f_files - status.f_ffree) * BYTES_OF_AN_ENTRY
+    left -= (sum(map(_open_files, numbers)) + (_sockets() if sandboxed else 0)) * BYTES_OF_AN_OPEN_FILE
     # Forked processes share most of what the first sum counts for each: the second one is exact, and takes longer.
-    if sum(map(_private_bytes, numbers)) > left and sum(map(_share_of_memory, numbers)) > left:
+    if sum(map(_resident_bytes, numbers)) > left and sum(map(_share_of_memory, numbers)) > left:
         return "memory"
     return ""
 
@@ -289,11 +293,11 @@ def _group(kernel: int, sandboxed: bool) -> list[int]:
         return [kernel]
 
 
-def _private_bytes(number: int) -> int:
+def _resident_bytes(number: int) -> int:
+    """With what it shares: memory may be shared and mapped by one process alone."""
     try:
         with open(f"/proc/{number}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-        return (resident - shared) * 4096
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
 
@@ -302,8 +306,24 @@ def _share_of_memory(number: int) -> int:
     try:
         with open(f"/proc/{number}/smaps_rollup") as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-    except (OSError, StopIteration, ValueError):
-        return _private_bytes(number)
+    except (OSError, StopIteration, ValueError):  # it has ended, or hides: then all that it maps counts as its own
+        return _resident_bytes(number)
+
+
+def _open_files(number: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{number}/fd"))
+    except OSError:
+        return 0
+
+
+def _sockets() -> int:
+    """How many there are in the sandbox, those that are on their way through another socket among them."""
+    try:
+        with open("/proc/net/sockstat") as file:
+            return int(file.readline().split()[2])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _kill_all(kernel: int, init: int | None) -> None:
