@@ -175,9 +175,9 @@ def configuration_of(run: Path) -> dict[str, Any]:
 
 
 def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs of a record have in common: all but the seed, the name of the preset, of which options may have made
-    another one, and the length penalty of the choice at the end, in whose place the record has its own. A field that is
-    younger than a run had its default's effect.
+    """What the runs of a record have in common: all but the seed; the name of the preset, which options may have made
+    into another one; and the length penalty of the choice at the end, in whose place the record has its own. A field
+    that is younger than a run had its default's effect.
     """
     preset = as_recorded(Preset(name="")) | configuration["preset"] | {"name": None, "seed": None, "alpha": None}
     return {**configuration, "preset": preset}

@@ -549,6 +549,28 @@ def test_long_texts_are_no_problem():
     assert handed_in(notebook).sources == ANSWERS
 
 
+def test_a_chain_of_a_thousand_helpers_is_followed():
+    """Cell by cell that would be a pass through all of them for each, and take minutes."""
+    notebook = solved()
+    links = [code(f"link_{number} = lambda x: link_{number + 1}(x)") for number in range(1500)]
+    place = place_of(notebook, "exercise-softmax")
+    notebook["cells"][place]["source"] += "\nuse = link_0"
+    notebook["cells"] += [*links, code("link_1500 = abs")]
+    assert "1501 added cells came along." in handed_in(notebook).remarks
+
+
+@pytest.mark.parametrize(
+    "line",
+    [" " * 24_000 + "=" + " " * 24_000 + "a", "\n" * 49_000 + "$", "open(" + "'transformer_lab" * 3_000 + ")"],
+    ids=["blanks", "empty lines", "quotes"],
+)
+def test_no_text_makes_reading_it_slow(line):
+    """A regular expression that goes back for each character takes minutes for these."""
+    notebook = solved()
+    notebook["cells"] += [code(f"x{number} = (\n{line}") for number in range(7)]
+    assert handed_in(notebook).sources == ANSWERS
+
+
 def test_a_byte_order_mark_is_no_problem():
     assert handed_in(b"\xef\xbb\xbf" + WHOLE).sources == ANSWERS
 

@@ -174,7 +174,8 @@ def test_files_in_memory_count_as_memory(kernel_with):
     "code",
     [
         "import mmap\nkept = []\nfor _ in range(12):\n  kept.append(mmap.mmap(-1, 100 * 2**20)); kept[-1].madvise(23)",
-        "import socket\nkept = []\nfor _ in range(200):\n  a, b = socket.socketpair(); a.setblocking(False)\n"
+        "import os, socket\nkept = []\nfor _ in range(3): os.fork()\n"
+        "for _ in range(200):\n  a, b = socket.socketpair(); a.setblocking(False)\n"
         "  try:\n    while True: a.send(bytes(32768))\n  except BlockingIOError: kept.append((a, b))",
         "import os\nos.mkdir('/tmp/many')\nfor number in range(500_000):\n"
         "  os.close(os.open(f'/tmp/many/{number:0200}', os.O_CREAT))",
@@ -183,7 +184,7 @@ def test_files_in_memory_count_as_memory(kernel_with):
 )
 def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
     """Pages that are shared, though only one maps them (23 fills them), what waits in sockets, entries of folders."""
-    kernel = kernel_with(memory=500 * 2**20)
+    kernel = kernel_with(memory=330 * 2**20)
     assert printed(kernel, "import time; time.sleep(0.3); print('lives')") == "lives\n"
     with pytest.raises(KernelEnded) as ended:
         run(kernel, f"{code}\ntime.sleep(99)")

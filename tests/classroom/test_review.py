@@ -95,6 +95,45 @@ def test_an_answer_in_another_cell_is_found():
     assert flags == ("line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`",)
 
 
+def test_a_helper_in_the_cell_of_another_exercise_is_found():
+    """The other answer itself is none of this one's, nor is what it uses."""
+    other = (
+        "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_product_attention\n"
+        "def softmax(scores):\n    return nn.MultiheadAttention(4, 1)(scores)\n"
+    )
+    through = answer("quick(query, key, value)")
+    flags = review(ATTENTION, through, [], COURSE, {"softmax": other, ATTENTION.name: through})
+    assert "line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`" in flags
+    honest = answer("tnf.softmax(softmax(query), -1)")
+    assert review(ATTENTION, honest, [], COURSE, {"softmax": other, ATTENTION.name: honest}) == ()
+
+
+def test_a_cell_that_changes_a_library_is_a_part_of_every_answer():
+    """It binds nothing, so no answer seems to need it."""
+    change = "torch.Tensor.normal = torch.Tensor.softmax"
+    source = "def softmax(scores):\n    return torch.from_numpy(scores).normal(-1).numpy()"
+    assert review(SOFTMAX, source, [change], COURSE) == ("line 1 of a cell of their own uses `torch.Tensor.softmax`",)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "f = torch.nn.functional\n",
+        "g = nn\nf: object = g.functional\n",
+        "(f := getattr(nn, 'functional'))\n",
+        "f = torch.nn.functional\nif False: torch = nn = 0\n",
+    ],
+)
+def test_another_name_for_a_library_is_followed(before):
+    flags = review(ATTENTION, answer("f.scaled_dot_product_attention(query, key)", before), [], COURSE)
+    assert any("uses `torch.nn.functional.scaled_dot_product_attention`" in flag for flag in flags)
+
+
+@pytest.mark.parametrize("body", ["torch.nn.functional.softmin(-x, -1)", "nn.Softmin(-1)(-x)", "nn.Softmax2d()(x)"])
+def test_a_librarys_other_ways_to_the_same_are_flagged(body):
+    assert review(SOFTMAX, f"def softmax(scores):\n    x = torch.from_numpy(scores)\n    return {body}", [], COURSE)
+
+
 def test_an_import_of_another_cell_is_known():
     """`import torch.nn.functional as tnf` may stand in a cell of its own."""
     cells = ["import torch.nn.functional as tnf"]
@@ -253,6 +292,10 @@ def test_the_text_of_a_solution_is_flagged(name):
     assert review(exercise, marked_answer(exercise.answer, exercise.blank), [], COURSE) == (THE_TEXT,)
     plain = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))))
     assert set(review(exercise, plain, [], COURSE)) <= {THE_TEXT}
+    indented = f"if True:\n{textwrap.indent(plain, '    ')}"
+    renamed = f"{plain.replace(f' {name}(', ' mine(', 1)}\n{name} = mine"
+    for source in (indented, renamed):
+        assert (THE_TEXT in review(exercise, source, [], COURSE)) == (THE_TEXT in review(exercise, plain, [], COURSE))
 
 
 def test_a_short_solution_may_be_found_by_oneself():

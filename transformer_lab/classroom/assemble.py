@@ -12,7 +12,7 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 
 from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, METADATA
-from transformer_lab.classroom.cells import is_unwritten, names_of
+from transformer_lab.classroom.cells import is_unwritten, names_of, that_give
 from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.review import MOST_FLAGS, interference, review
 from transformer_lab.classroom.submissions import Submission, cells_of, read_notebook
@@ -119,7 +119,9 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, canonical: _Canonica
     run = [cell for cell in notebook.cells if cell.cell_type == "code" and SKIP not in cell.metadata.get("tags", ())]
     helpers = [cell.source for cell in run if list(_about(cell)) == ["student"]]
     courses = [cell.source for cell in run if not _about(cell)]
-    flags = {name: review(canonical.exercises[name], source, helpers, courses) for name, source in sources.items()}
+    flags = {
+        name: review(canonical.exercises[name], source, helpers, courses, sources) for name, source in sources.items()
+    }
     found = [f"a cell of their own {what}" for helper in helpers for what in interference(helper, courses)]
     if found and flags:  # it is said once, with the first exercise
         first = next(iter(flags))
@@ -355,12 +357,9 @@ def _place_the_others(cells: list[_Cell], canonical: _Canonical, plan: _Plan) ->
         elif cell.canonical is not None:
             preceding = cell.canonical
     needed = _read_by([*plan.counts.values(), *(cell for cell, _, comes_along in own if comes_along)])
-    brought = {id(cell) for cell, _, comes_along in own if comes_along}
-    found = True
-    while found:
-        found = [cell for cell, _, _ in own if id(cell) not in brought and _adds(cell, canonical) & needed]
-        needed |= _read_by(found)
-        brought |= {id(cell) for cell in found}
+    gives, reads = ([_adds(cell, canonical) for cell, _, _ in own], [names_of(cell.source).reads for cell, _, _ in own])
+    brought = {id(own[number][0]) for number in that_give(needed, gives, reads)}
+    brought |= {id(cell) for cell, _, comes_along in own if comes_along}
     for cell, place, _ in own:
         if id(cell) in brought:
             plan.before.setdefault(place, []).append(cell)
@@ -478,12 +477,9 @@ def _skip_what_only_illustrates(cells: list[NotebookNode]) -> None:
     """
     code = [cell for cell in cells if cell.cell_type == "code"]
     kept = {cell.id for cell in code if {"exercise", "check"} & set(_about(cell))}
-    found = [cell for cell in code if cell.id in kept]
-    needed: set[str] = set()
-    while found:
-        needed |= set().union(*(names_of(cell.source).reads for cell in found))
-        found = [cell for cell in code if cell.id not in kept and _gives(cell.source) & needed]
-        kept |= {cell.id for cell in found}
+    reads = [names_of(cell.source).reads for cell in code]
+    needed = set().union(*(names for cell, names in zip(code, reads, strict=True) if cell.id in kept))
+    kept |= {code[number].id for number in that_give(needed, [_gives(cell.source) for cell in code], reads)}
     for cell in code:
         if cell.id not in kept and not _about(cell):
             cell.metadata["tags"] = [SKIP]

@@ -5,7 +5,8 @@ import re
 import symtable
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -32,6 +33,7 @@ class Names:
     changes: frozenset[str] = frozenset()  # things in them are assigned: `config.size = 3`, `table[0] = 1`
     reads: frozenset[str] = frozenset()
     imports: dict[str, str] = field(default_factory=dict)  # alias to full name, wherever in the cell
+    aliases: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # `f = nn.functional`, likewise
     # Line, name, attributes: `(3, "F", ("softmax",))`. The name is "" for what is no name: `f(x).softmax`.
     uses: tuple[tuple[int, str, tuple[str, ...]], ...] = ()
     stars: tuple[tuple[int, str], ...] = ()  # line and module of `from module import *`
@@ -47,11 +49,33 @@ def names_of(source: str) -> Names:
     return _read_short(source) if len(source) <= FEW_CHARACTERS else _read_long(source)
 
 
+def that_give(wanted: Iterable[str], gives: Sequence[Iterable[str]], reads: Sequence[Iterable[str]]) -> set[int]:
+    """Which cells give a wanted name, or one that such a cell reads itself. Each is looked at once.
+
+    Args:
+        wanted: Names.
+        gives: Of each cell, the names that it gives.
+        reads: Of each cell, the names that it reads.
+    """
+    of_name = defaultdict(list)
+    for number, names in enumerate(gives):
+        for name in names:
+            of_name[name].append(number)
+    found: set[int] = set()
+    waiting = list(wanted)
+    while waiting:
+        for number in of_name.pop(waiting.pop(), ()):
+            if number not in found:
+                found.add(number)
+                waiting += reads[number]
+    return found
+
+
 def is_out_of_sight(source: str) -> bool:
     """Whether a kernel may run what cannot be read here: a text too long or too deep, or one in IPython's language."""
     if names_of(source).is_python:
         return False
-    if len(source) > MOST_CHARACTERS or re.search(r"^\s*[%!?,;/]", source, re.MULTILINE):
+    if len(source) > MOST_CHARACTERS or re.search(r"^[^\S\n]*[%!?,;/]", source, re.MULTILINE):
         return True
     try:
         ast.parse(source)
@@ -107,20 +131,35 @@ def _commands(source: str) -> Iterator[tuple[int, str]]:
 
 def _line_of_ipython(line: str) -> tuple[str, str] | None:
     """A line of IPython's as Python, and the name of what runs there unread, if anything: `("pass", "!")`."""
-    found = _IPYTHONS.fullmatch(line)
-    if not found:
+    before, command = _taken_apart(line)
+    if not command:
         return None
-    timed = _OF_A_LINE.fullmatch(found["command"])
+    timed = _OF_A_LINE.fullmatch(command)
     python = timed[2].strip() if timed and _tree(timed[2].strip()) is not None else None
-    name = re.match(r"%%?\w*|!", found["command"])
+    name = re.match(r"%%?\w*|!", command)
     is_read = (
         python is not None or not name or name[0] in HARMLESS_MAGICS or name[0].removeprefix("%%") in PYTHON_MAGICS
     )
-    return found["before"] + (python or ("None" if "=" in found["before"] else "pass")), "" if is_read else name[0]
+    return before + (python or ("None" if "=" in before else "pass")), "" if is_read else name[0]
 
 
-# A line of IPython's: a magic, a command of the shell, a question; perhaps assigned to something.
-_IPYTHONS = re.compile(r"(?P<before>\s*(?:[\w.,\[\] \t]*=\s*(?=[%!]))?)(?P<command>[%!?].*|.*\?\s*)")
+def _taken_apart(line: str) -> tuple[str, str]:
+    """A line of IPython's, a magic, a command of the shell or a question, after its target: `("x = ", "%pwd")`.
+
+    Of a line of Python the second is empty. No regular expression: one that does this takes minutes for many blanks.
+    """
+    text = line.lstrip()
+    indent = line[: len(line) - len(text)]
+    target, equals, value = text.partition("=")
+    if text.startswith(("%", "!", "?")):
+        return indent, text
+    if equals and value.lstrip().startswith(("%", "!")) and _TARGET.fullmatch(target):
+        command = value.lstrip()
+        return line[: len(line) - len(command)], command
+    return (indent, text) if text.rstrip().endswith("?") else (line, "")
+
+
+_TARGET = re.compile(r"[\w.,\[\] \t]*")
 
 
 @lru_cache(maxsize=2)  # a tree is large, and asked for twice in a row
@@ -159,6 +198,7 @@ def _read(source: str) -> Names:
         frozenset(nodes.changes),
         frozenset(reads),
         nodes.imports,
+        nodes.aliases,
         tuple(sorted(nodes.uses)),
         tuple(nodes.stars),
         commands,
@@ -167,7 +207,7 @@ def _read(source: str) -> Names:
     )
 
 
-_read_short = lru_cache(maxsize=1024)(_read)
+_read_short = lru_cache(maxsize=4096)(_read)  # more than a notebook may have cells: they are asked about in turn
 _read_long = lru_cache(maxsize=16)(_read)
 
 
@@ -186,6 +226,7 @@ class _Nodes:
     def __init__(self, tree: ast.Module) -> None:
         self.changes: set[str] = set()
         self.imports: dict[str, str] = {}
+        self.aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.imported: list[tuple[int, str, str]] = []
         self.stars: list[tuple[int, str]] = []
         self.uses: set[tuple[int, str, tuple[str, ...]]] = set()
@@ -197,6 +238,8 @@ class _Nodes:
                 self._add_change(node)
             elif _is_setattr(node):
                 self._add_change(node.args[0])
+            elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                self._add_alias(node)
             if isinstance(node, ast.Name | ast.Attribute | ast.Call) and id(node) not in self._inner:
                 self._add_use(node)
 
@@ -221,22 +264,33 @@ class _Nodes:
         if isinstance(base, ast.Name):
             self.changes.add(base.id)
 
+    def _add_alias(self, node: ast.Assign | ast.AnnAssign | ast.NamedExpr) -> None:
+        base, attributes = _dotted(node.value, set())
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(base, ast.Name) and isinstance(target, ast.Name):
+                self.aliases[target.id] = base.id, attributes
+
     def _add_use(self, node: ast.expr) -> None:
-        base, attributes = node, []
-        while True:
-            if isinstance(base, ast.Attribute):
-                attributes.append(base.attr)
-                base = base.value
-            elif (constant := _getattr_of_constant(base)) is not None:
-                attributes.append(constant)
-                base = base.args[0]
-            else:
-                break
-            self._inner.add(id(base))
+        base, attributes = _dotted(node, self._inner)
         if isinstance(base, ast.Name) and isinstance(base.ctx, ast.Load):
-            self.uses.add((node.lineno, base.id, tuple(reversed(attributes))))
+            self.uses.add((node.lineno, base.id, attributes))
         elif attributes and not isinstance(base, ast.Name):
-            self.uses.add((node.lineno, "", tuple(reversed(attributes))))
+            self.uses.add((node.lineno, "", attributes))
+
+
+def _dotted(node: ast.expr, inner: set[int]) -> tuple[ast.expr, tuple[str, ...]]:
+    """What a longer name begins with, and its attributes; what is passed on the way is put into `inner`."""
+    attributes: list[str] = []
+    while True:
+        if isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+        elif (constant := _getattr_of_constant(node)) is not None:
+            attributes.append(constant)
+            node = node.args[0]
+        else:
+            return node, tuple(reversed(attributes))
+        inner.add(id(node))
 
 
 def _getattr_of_constant(node: ast.AST) -> str | None:

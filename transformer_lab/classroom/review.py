@@ -7,13 +7,14 @@ import ast
 import inspect
 import re
 import textwrap
+import types
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from transformer_lab.authoring.stubs import BEGIN, END, marked_answer
-from transformer_lab.classroom.cells import UNREADABLE, is_out_of_sight, names_of, syntax_tree
+from transformer_lab.classroom.cells import UNREADABLE, is_out_of_sight, names_of, syntax_tree, that_give
 from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
 from transformer_lab.exercises.banned import USUAL_NAMES
@@ -41,8 +42,7 @@ UNUSUAL_MODULES = ("builtins", "ctypes", "gc", "importlib", "inspect", "os", "si
 # The inside of torch has each function once more: `torch.ops.aten.softmax`, `torch._C._nn`, `torch._softmax`.
 _INSIDE_TORCH = re.compile(r"torch\.(ops|_(?!_)\w+)(\..*)?")
 
-# A text with a path into the package, or the path of the package itself.
-_PATH_OF_PACKAGE = re.compile(r"""["'][^"'\n]*transformer_lab[^"'\n]*["']|\b__(?:file|path)__\b""")
+_PATH_OF_PACKAGE = re.compile(r"\b__(?:file|path)__\b")
 _OPENS = ("open", "write_text", "write_bytes")
 
 
@@ -57,7 +57,13 @@ class Similar:
 # --- what an answer uses ---------------------------------------------------------------------------------------------
 
 
-def review(exercise: Exercise, source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[str, ...]:
+def review(
+    exercise: Exercise,
+    source: str,
+    own_cells: Sequence[str],
+    course_cells: Sequence[str],
+    answers: Mapping[str, str] = types.MappingProxyType({}),
+) -> tuple[str, ...]:
     """Flags for one answer: "line 4 uses `torch.nn.functional.softmax`".
 
     Args:
@@ -65,11 +71,13 @@ def review(exercise: Exercise, source: str, own_cells: Sequence[str], course_cel
         source: The student's cell.
         own_cells: The student's other cells, those of other exercises left out: a helper may stand in one of them.
         course_cells: The course's own cells that are run, for what they import.
+        answers: The cells of all exercises, by name: a helper may stand in one of those as well.
     """
-    known, of_course = _known_names(source, own_cells, course_cells)
+    known, of_course = _known_names(source, [*own_cells, *answers.values()], course_cells)
     allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
     flags = _of_the_solution(exercise, source)
-    for where, cell in [("", source), *((" of a cell of their own", cell) for cell in _needed(source, own_cells))]:
+    needed = _needed(source, own_cells, answers, known)
+    for where, cell in [("", source), *((" of a cell of their own", cell) for cell in needed)]:
         if is_out_of_sight(cell):
             flags.append("a cell of their own cannot be read as Python" if where else "it cannot be read as Python")
         flags += [f"line {line}{where} runs `{name}`" for line, name in names_of(cell).commands]
@@ -101,28 +109,40 @@ def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[s
         of_course |= set(names_of(cell).imports.values())
     for cell in [*own_cells, source]:
         names = names_of(cell)
-        for name in names.binds - set(names.imports):
+        for name in names.definitions:
             known.pop(name, None)  # a function of their own that is called like one of ours
         known |= names.imports
+    for cell in [*own_cells, source]:
+        for alias, (base, attributes) in names_of(cell).aliases.items():
+            if base in known and alias != base:
+                known[alias] = ".".join([known[base], *attributes])
     return known, of_course
 
 
-def _needed(source: str, own_cells: Sequence[str]) -> list[str]:
-    """The cells that define what the answer uses, directly or through another, and those that may define anything."""
-    needed, reads = [], set(names_of(source).reads)
-    waiting = [cell for cell in own_cells if cell != source]
-    while found := [cell for cell in waiting if names_of(cell).binds & reads or _may_define_anything(cell)]:
-        needed += found
-        reads = reads.union(*(names_of(cell).reads for cell in found))
-        waiting = [cell for cell in waiting if cell not in found]
-    return needed
+def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
+    """The cells that define what the answer uses, directly or through another, and those that may define anything.
+
+    Of the cell of another exercise, neither its answer nor what it imports makes it one of them.
+    """
+    own = {cell: names_of(cell).binds for cell in own_cells if cell != source}
+    for cell in answers.values():
+        if cell != source and cell not in own:
+            own[cell] = names_of(cell).binds - answers.keys() - set(names_of(cell).imports)
+    cells, reads = list(own), [names_of(cell).reads for cell in own]
+    anything = [number for number, cell in enumerate(cells) if cell in own_cells and _may_define_anything(cell, known)]
+    wanted = names_of(source).reads.union(*(reads[number] for number in anything))
+    found = that_give(wanted, list(own.values()), reads)
+    return [cells[number] for number in sorted(found.union(anything))]
 
 
-def _may_define_anything(source: str) -> bool:
-    """Whether it binds names that cannot be read: `from module import *`, `exec(...)`, `globals()[...] = ...`."""
+def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
+    """Whether it binds names that cannot be read, or changes a library, which every answer uses.
+
+    `from module import *`, `exec(...)`, `globals()[...] = ...`; `torch.Tensor.normal = torch.Tensor.softmax`.
+    """
     names = names_of(source)
     ways = {name for _, name, _ in names.uses} | {name for _, name in names.commands}
-    return bool(names.stars) or not ways.isdisjoint(BINDS_ANYTHING)
+    return bool(names.stars) or not ways.isdisjoint(BINDS_ANYTHING) or not names.changes.isdisjoint(known)
 
 
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
@@ -191,8 +211,14 @@ def interference(source: str, course_cells: Sequence[str]) -> list[str]:
     return [
         *(f"replaces `{name}`" for name in replaced),
         *(f"writes into `{printable(full)}`" for full in changed),
-        *(["opens a file of the package"] if opened and _PATH_OF_PACKAGE.search(source) else []),
+        *(["opens a file of the package"] if opened and _has_path_of_package(source) else []),
     ]
+
+
+def _has_path_of_package(source: str) -> bool:
+    """Whether there is a text with a path into the package, or the path of the package itself."""
+    texts = (text for line in source.split("\n") for text in re.split("[\"']", line)[1:-1])  # between two quotes
+    return any("transformer_lab" in text for text in texts) or _PATH_OF_PACKAGE.search(source) is not None
 
 
 # --- the course's own solution ---------------------------------------------------------------------------------------
@@ -228,23 +254,25 @@ def _comments(text: str) -> set[str]:
 
 
 def _is_the_solutions_text(exercise: Exercise, source: str) -> bool:
-    """Whether its last definition is the package's, but for docstrings, comments and white space."""
+    """Whether a definition, wherever it stands, is the package's, but for its name, docstrings and comments."""
     tree = syntax_tree(source)
-    defined = [node for node in tree.body if getattr(node, "name", None) == exercise.name] if tree else []
+    kind = ast.ClassDef if exercise.blank else ast.FunctionDef
     try:
-        return bool(defined) and _text_of_code(defined[-1]) == _solutions_text(exercise)
+        defined = [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []
+        return any(_text_of_code(node, exercise.name) == _solutions_text(exercise) for node in defined)
     except UNREADABLE:
         return False
 
 
 @lru_cache
 def _solutions_text(exercise: Exercise) -> str:
-    return _text_of_code(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))).body[0])
+    return _text_of_code(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))).body[0], exercise.name)
 
 
-def _text_of_code(definition: ast.stmt) -> str:
-    """The code of a function or class without docstrings, in one form: quotes and brackets are no difference."""
+def _text_of_code(definition: ast.stmt, name: str) -> str:
+    """The code of a function or class under another name, without docstrings: quotes and brackets are no difference."""
     copy = ast.parse(ast.unparse(definition))
+    copy.body[0].name = name
     for node in ast.walk(copy):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:]

@@ -34,7 +34,7 @@ from typing import Any
 
 MOST_REQUEST_BYTES = 1 << 16
 WATCH_SECONDS = 0.1
-BYTES_OF_AN_OPEN_FILE = 2 * 212_992  # the most that Linux keeps in a socket by default; no process is charged with it
+BYTES_OF_A_SOCKET = 2 * 212_992  # the most that Linux lets wait in one by default; no process is charged with it
 BYTES_OF_AN_ENTRY = 2_048  # of a folder in memory, however empty the file is
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_SECCOMP = 1, 38, 24, 36, 22
 NS_GET_USERNS = 0xB701
@@ -274,7 +274,7 @@ def _over_limit(request: dict[str, Any], kernel: int, sandboxed: bool) -> str:
             status = os.statvfs(folder)
             left -= (status.f_blocks - status.f_bfree) * status.f_frsize
             left -= (status.f_files - status.f_ffree) * BYTES_OF_AN_ENTRY
-    left -= (sum(map(_open_files, numbers)) + (_sockets() if sandboxed else 0)) * BYTES_OF_AN_OPEN_FILE
+    left -= _sockets(numbers) * BYTES_OF_A_SOCKET if sandboxed else 0
     # Forked processes share most of what the first sum counts for each: the second one is exact, and takes longer.
     if sum(map(_resident_bytes, numbers)) > left and sum(map(_share_of_memory, numbers)) > left:
         return "memory"
@@ -310,20 +310,15 @@ def _share_of_memory(number: int) -> int:
         return _resident_bytes(number)
 
 
-def _open_files(number: int) -> int:
-    try:
-        return len(os.listdir(f"/proc/{number}/fd"))
-    except OSError:
-        return 0
-
-
-def _sockets() -> int:
+def _sockets(numbers: list[int]) -> int:
     """How many there are in the sandbox, those that are on their way through another socket among them."""
-    try:
-        with open("/proc/net/sockstat") as file:
-            return int(file.readline().split()[2])
-    except (OSError, IndexError, ValueError):
-        return 0
+    for number in numbers:
+        try:
+            with open(f"/proc/{number}/net/sockstat") as file:
+                return int(file.readline().split()[2])
+        except (OSError, IndexError, ValueError):  # it has ended: the next one says it
+            continue
+    return 0
 
 
 def _kill_all(kernel: int, init: int | None) -> None:

@@ -38,7 +38,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of `n_layers` decoder layers. With `norm_first` a last `LayerNorm` follows, since no layer ends in one."""
+    """A stack of `n_layers` decoder layers. With `norm_first` a `LayerNorm` follows, since no layer ends in one."""
 
     def __init__(
         self, n_layers: int, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False
