@@ -283,7 +283,20 @@ def test_a_folder_comes_before_a_file_of_the_same_name(tmp_path):
     )
     (zoe, *others) = collect([tmp_path])
     assert (zoe.student, zoe.path) == ("zoe", str(tmp_path / "zoe" / "03_masks.ipynb"))
-    assert [one.student for one in others] == ["zoe (2)", "zoe (3)"]
+    assert {Path(one.path.partition(":")[0]).name: one.student for one in others} == {
+        "zoe.zip": "zoe (2)",
+        "zoe.ipynb": "zoe (3)",
+    }
+
+
+def test_who_comes_later_takes_nobodys_name(tmp_path):
+    """A copy of a file and a name with another blank sort before those that they resemble."""
+    write(tmp_path, {"ada_03_masks.ipynb": NOTEBOOK, "Bob Stone/03_masks.ipynb": NOTEBOOK})
+    before = {one.path: one.student for one in collect([tmp_path])}
+    write(tmp_path, {"ada_03_masks (1).ipynb": NOTEBOOK, "Bob  Stone_03_masks.ipynb": NOTEBOOK})
+    after = {one.path: one.student for one in collect([tmp_path])}
+    assert before.items() <= after.items()
+    assert len(set(after.values())) == 4
 
 
 NAMES = {

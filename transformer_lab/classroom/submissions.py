@@ -491,19 +491,28 @@ def _named(found: list[_Found]) -> list[Submission]:
     found = [one for one in found if one.problem != NO_NOTEBOOK or one.key not in complete]
     display: dict[str, str] = {}
     taken: set[str] = set()
-    for key in sorted({one.key for one in found}):
-        display[key] = _unique(_display_name(key), taken)
-    submissions = []
+    for key in sorted({one.key for one in found}, key=lambda key: (_display_name(key) != key, key)):
+        display[key] = _unique(_display_name(key), taken)  # to the letter `Ada Lovelace` before `Ada  Lovelace`
+    students: dict[int, str] = {}
     containers: dict[tuple[str, str], dict[str, str]] = {}  # of files that seem to be of one notebook: to their name
-    for one in found:
+    for number, one in sorted(enumerate(found), key=lambda item: _claim_to_a_name(item[1])):
         known = containers.setdefault((one.key, _looks_like(one)), {})
         container = "" if _is_by_system(one.key) else one.container or one.path
         student = known.get(container) or (display[one.key] if not known or one.problem else "")
         if not student:
             student = _unique(display[one.key], taken)
         known.setdefault(container, student)
-        submissions.append(Submission(student, printable(one.path, 500), one.content, one.problem))
-    return submissions
+        students[number] = student
+    return [
+        Submission(students[number], printable(one.path, 500), one.content, one.problem)
+        for number, one in enumerate(found)
+    ]
+
+
+def _claim_to_a_name(one: _Found) -> tuple[bool, int]:
+    """Who has a name first: whose folder or zip is called so; of loose files `a_03.ipynb` before `a_03 (1).ipynb`."""
+    is_loose = one.container in ("", one.path)
+    return is_loose, len(one.file_name) * is_loose
 
 
 def _looks_like(one: _Found) -> str:
