@@ -117,7 +117,8 @@ for _ in range(6):
 time.sleep(0.5)
 """
         },
-        ALL,
+        # each is charged with what may wait in it; a slow machine has gone on before there are thousands
+        {"causal_mask": [("out of memory", 0.0), ("passed", 1.0)]},
     ),
     "a message without an end": (
         {
