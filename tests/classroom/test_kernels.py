@@ -191,6 +191,13 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
     assert ended.value.reason == "memory"
 
 
+@needs_sandbox
+def test_what_forked_processes_share_counts_once(kernel_with):
+    """Forty that do nothing map some nine gibibytes together, and have next to nothing of their own."""
+    code = "import os, time\nfor _ in range(40):\n  if os.fork() == 0: time.sleep(99)\ntime.sleep(1)\nprint('lives')"
+    assert printed(kernel_with(), code) == "lives\n"
+
+
 def test_one_process_cannot_take_more_memory_than_all_may(kernel_with):
     shown = run(kernel_with(memory=600 * 2**20), "x = bytearray(900_000_000)")
     assert shown[-1][1]["ename"] == "MemoryError"

@@ -129,7 +129,8 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
         if cell != source and cell not in own:
             own[cell] = names_of(cell).binds - answers.keys() - set(names_of(cell).imports)
     cells, reads = list(own), [names_of(cell).reads for cell in own]
-    anything = [number for number, cell in enumerate(cells) if cell in own_cells and _may_define_anything(cell, known)]
+    added = set(own_cells)
+    anything = [number for number, cell in enumerate(cells) if cell in added and _may_define_anything(cell, known)]
     wanted = names_of(source).reads.union(*(reads[number] for number in anything))
     found = that_give(wanted, list(own.values()), reads)
     return [cells[number] for number in sorted(found.union(anything))]
