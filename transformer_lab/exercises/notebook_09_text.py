@@ -551,15 +551,9 @@ def smallest_text_of_the_most_frequent(counts):
     return min(counts, key=lambda pair: (-counts[pair], pair[0] + pair[1]))
 
 
-def learn_bpe_while_frequent(word_counts, n_merges):
-    words = {word: characters_and_end(word) for word in word_counts}
-    merges = []
-    while len(merges) < n_merges and (counts := by_word_counts(words, word_counts)):
-        if max(counts.values()) < 2:
-            break
-        merges.append(smallest_of_the_most_frequent(counts))
-        words = {word: merge_pair(symbols, merges[-1]) for word, symbols in words.items()}
-    return merges
+def pairs_that_are_there_twice(words, word_counts):
+    counts = by_word_counts(words, word_counts)
+    return counts if max(counts.values(), default=0) > 1 else Counter()
 
 
 LEARN_BPE = Exercise(
@@ -708,7 +702,7 @@ LEARN_BPE = Exercise(
         ),
         Misconception(
             "stops_at_one",
-            learn_bpe_while_frequent,
+            learn_bpe_with(count=pairs_that_are_there_twice),
             "Learning ends as soon as no pair is there twice, as some programs do. Here it goes on until `n_merges` "
             "are found or every word is a single symbol: nothing is said of a least count.",
         ),

@@ -12,6 +12,7 @@ from transformer_lab.decoding.greedy import evaluation_mode, translated_tokens
 from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property
+from transformer_lab.exercises.notebook_02_multi_head_attention import split_without_transpose
 from transformer_lab.exercises.recipes import build, raised
 from transformer_lab.model import MultiHeadAttention, combine_heads, scaled_dot_product_attention, split_heads
 
@@ -2008,8 +2009,7 @@ class CacheWithACornerMask(StepByStep):
 
 class CacheSplitByView(StepByStep):
     def project(self, name, x):
-        batch, length, d_model = x.shape
-        return getattr(self.attention, name)(x).reshape(batch, self.n_heads, length, d_model // self.n_heads)
+        return split_without_transpose(getattr(self.attention, name)(x), self.n_heads)
 
 
 CACHED_ATTENTION = Exercise(
