@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,6 +66,23 @@ def test_the_pins_meet_what_the_package_asks_for():
         pin = pins()[canonicalize_name(requirement.name)]
         (bound,) = pin.specifier
         assert requirement.specifier.contains(bound.version), f"{pin} does not meet {requirement}"
+
+
+def test_every_pin_installs_with_the_oldest_python_that_is_promised():
+    """Debian's own Python may be 3.11.2; pip would end at the first package that wants a later one."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    oldest = project["project"]["requires-python"].removeprefix(">=") + ".0"
+    refusing = {}
+    for name in pins():
+        try:
+            wanted = metadata(name).get("Requires-Python") or ""  # a backport that takes over has no None
+        except PackageNotFoundError:  # of another system
+            continue
+        if not SpecifierSet(wanted).contains(oldest):
+            refusing[name] = wanted
+    assert refusing == {}
 
 
 def test_the_environment_is_the_pinned_one():
