@@ -18,11 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from environment import describe_machine
+from environment import describe_machine, run_script
 
 from transformer_lab.data import load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator, beam_search
 from transformer_lab.decoding.translator import PRETRAINED
+from transformer_lab.training.distributed import choose_device
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 BEAM_SIZE = 4
@@ -59,7 +60,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    device = torch.device(arguments.device)
+    device = choose_device(arguments.device)
     translator = Translator.load(arguments.model)
     translator.model.to(device)
     sentences = [source for source, _ in load_corpus("multi30k", data_dir=arguments.data_dir).test]
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,15 +1,26 @@
-"""Where a figure was measured: written beside every one of them."""
+"""What all scripts share: where a figure was measured, and how one that cannot be measured is refused."""
 
 import os
 import platform
 import subprocess
+import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from transformer_lab.errors import InputError
 from transformer_lab.training.records import commit
+
+
+def run_script(main: Callable[[], object]) -> None:
+    """Run a script; what is wrong with its input is one line, and not a traceback."""
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"{Path(sys.argv[0]).name}: {error}")
 
 
 def describe_machine() -> dict[str, Any]:

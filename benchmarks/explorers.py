@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from environment import describe_machine
+from environment import describe_machine, run_script
 from ipywidgets import Widget
 
 from transformer_lab.data import learn_bpe
@@ -126,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

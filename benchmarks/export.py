@@ -22,7 +22,7 @@ from pathlib import Path
 
 import ctranslate2
 import torch
-from environment import describe_machine
+from environment import describe_machine, run_script
 from tokenizers import Tokenizer
 
 from transformer_lab.data import load_corpus, token_batches
@@ -138,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import nbformat
 import psutil
-from environment import describe_machine
+from environment import describe_machine, run_script
 
 from transformer_lab.classroom.batch import grade_batch, grader_for
 from transformer_lab.classroom.course import Course, exercise_of
@@ -244,4 +244,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from environment import describe_machine
+from environment import describe_machine, run_script
 
 from transformer_lab.decoding.translator import PRETRAINED
 
@@ -71,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from environment import describe_machine
+from environment import describe_machine, run_script
 from torch import Tensor, nn
 
 from transformer_lab.data import load_text
@@ -129,4 +129,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -21,7 +21,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from environment import describe_machine
+from environment import describe_machine, run_script
 from torch.utils._python_dispatch import TorchDispatchMode
 from training import AsTrained, PlainLoop
 
@@ -122,4 +122,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -73,7 +73,7 @@ def training_options(preset: Mapping[str, Any]) -> list[str]:
 
 
 def as_recorded(preset: Preset) -> dict[str, Any]:
-    return configuration(preset, "", "", [])["preset"]
+    return configuration(preset, "", "", [], [])["preset"]
 
 
 def train_seed(
@@ -180,7 +180,7 @@ def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
     that is younger than a run had its default's effect.
     """
     preset = as_recorded(Preset(name="")) | configuration["preset"] | {"name": None, "seed": None, "alpha": None}
-    return {**configuration, "preset": preset}
+    return {**configuration, "preset": preset, "validation_sha256": None}  # which older runs have not written down
 
 
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
@@ -218,6 +218,8 @@ def write_record(
     for run, other in zip(runs, configurations, strict=True):
         if kind_of(other) != kind_of(configurations[0]):
             raise InputError(f"{run} and {runs[0]} differ in more than the seed: they make two records")
+    if len({other["validation_sha256"] for other in configurations if "validation_sha256" in other}) > 1:
+        raise InputError("the runs have different validation pairs: they make two records")
     seeds = [other["preset"]["seed"] for other in configurations]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds are {', '.join(map(str, seeds))}: each can count only once")
@@ -239,6 +241,7 @@ def write_record(
         for name, lines in translations.items():
             (kept / f"{name}.txt").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         print(f"seed {figures['seed']}: " + ", ".join(f"{n} {s['bleu']:.2f}" for n, s in figures["scores"].items()))
+    measured.sort(key=lambda figures: figures["seed"])
     record = {
         "what": f"preset {one['preset']['name']}, {one['source']} to {one['target']}, {len(runs)} seed(s): "
         f"sacreBLEU {bleu_tokenizer(one['target'])} cased of each test set",
@@ -439,6 +442,12 @@ def record_of(runs: Sequence[Path], arguments: argparse.Namespace, alpha: float)
     return folder
 
 
+def at_least_one(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is given, but it must be at least 1")
+    return int(text)
+
+
 def main(typed: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -453,7 +462,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, write the record")
     replaying.add_argument("--preset", help="without, the newest record's")
     replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
-    replaying.add_argument("--seeds", type=int, default=SEEDS_THAT_COUNT, help="1 to this number")
+    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="1 to this number")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
     collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs, write the record")
     collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")

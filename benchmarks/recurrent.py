@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from environment import describe_machine
+from environment import describe_machine, run_script
 
 from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.data.batches import bucketed_batches
@@ -52,11 +52,12 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
     batches = bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
     model = new_model(preset, tokenizer, contender.build_model)
     optimizer, fast = build_optimizer(model, preset), FastGradients(model, torch.float32)
-    for number, batch in enumerate(batches[: updates + 2]):
-        if number == 2:  # the first two touch memory
-            start = time.perf_counter()
+    starts = []
+    for batch in [*batches[:2], *batches[:updates]]:  # the first two touch memory
+        starts.append(time.perf_counter())
         update_weights(model, [batch], optimizer, preset, torch.float32, Processes(), fast)
-    return (time.perf_counter() - start) / updates * len(batches)
+    timed = starts[len(batches[:2]) :]
+    return (time.perf_counter() - timed[0]) / len(timed) * len(batches)
 
 
 def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int = 3) -> None:
@@ -136,4 +137,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

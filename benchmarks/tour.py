@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from environment import describe_machine
+from environment import describe_machine, run_script
 
 from transformer_lab.training import find_preset, read_metrics
 
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

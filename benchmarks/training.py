@@ -22,13 +22,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from environment import describe_machine
+from environment import describe_machine, run_script
 
 from transformer_lab.data import load_corpus
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.data.tokenizers import Tokenizer, train_tokenizer
 from transformer_lab.model import Transformer, fused_attention, set_attention
-from transformer_lab.training.distributed import Processes
+from transformer_lab.training.distributed import Processes, choose_device
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
 from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.records import peak_memory_mib
@@ -146,7 +146,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     preset = replace(find_preset(arguments.preset), compiled=arguments.compiled)
-    device = torch.device(arguments.device)
+    device = choose_device(arguments.device)
     train_pairs = load_corpus(preset.corpus, data_dir=arguments.data_dir).train[: arguments.pairs]
     tokenizer = train_tokenizer(preset.tokenizer, train_pairs, vocab_size=preset.vocab_size)
     encoded = encode_pairs(tokenizer, train_pairs, "training", preset)
@@ -185,4 +185,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -3,7 +3,9 @@
 PyTorch is imported inside the commands that compute, so that `--help` answers at once.
 """
 
+import errno
 import inspect
+import os
 import re
 import shlex
 import sys
@@ -32,16 +34,21 @@ class Commands(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # while a pipe that nobody reads any more can still be told from an error
+            if sys.stdout is not None:  # closed by whoever started us
+                sys.stdout.flush()  # while a pipe that nobody reads any more can still be told from an error
             return result
         except InputError as error:
             status, message = 1, str(error)
         except KeyboardInterrupt as interrupt:
             status, message = 130, str(interrupt) or "interrupted"
         except OSError as error:
-            if error.filename is None:  # no file that was named, but a closed pipe, for instance
+            if error.filename is not None:
+                status, message = 1, f"{error.filename}: {error.strerror}"
+            elif error.errno in (errno.ENOSPC, errno.EDQUOT):  # files are named: it is the standard output
+                status, message = 1, f"cannot write the output ({error.strerror}): make room, or send it elsewhere"
+                sys.stdout = None  # or Python would try again at its end, and fail with a traceback
+            else:  # a closed pipe, for instance
                 raise
-            status, message = 1, f"{error.filename}: {error.strerror}"
         print(f"transformer-lab: {message}", file=sys.stderr)
         raise typer.Exit(status)
 
@@ -56,7 +63,9 @@ Model = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Where corpora lie, if not to be downloaded.")
 ]
-Beam = Annotated[int, typer.Option("--beam", min=1, metavar="N", help="Hypotheses to keep; 1 decodes greedily.")]
+Beam = Annotated[
+    int, typer.Option("--beam", min=1, max=1000, metavar="N", help="Hypotheses to keep; 1 decodes greedily.")
+]
 Alpha = Annotated[float, typer.Option("--alpha", metavar="X", help="Length penalty; more makes longer sentences.")]
 
 
@@ -191,8 +200,12 @@ def train(
     """
     from transformer_lab.training import find_preset, override
     from transformer_lab.training import train as train_model
+    from transformer_lab.training.presets import refuse_idle_change
 
-    chosen = override(find_preset(preset), {name: text for name, text in fields.items() if text is not None})
+    standard = find_preset(preset)
+    chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
+    if not resume:  # a run that was begun must be named as it was
+        refuse_idle_change(standard, chosen)
     output = output or Path("runs", preset)
     with telling_how_to_go_on(output, "--resume"):
         record = train_model(
@@ -280,8 +293,12 @@ def telling_how_to_go_on(output: Path, *option: str) -> Iterator[None]:
     except KeyboardInterrupt:
         if not (output / "training.json").exists():
             raise KeyboardInterrupt("interrupted; nothing was trained yet") from None
+        if int(os.environ.get("RANK", "0")):  # of torchrun: the first process speaks for all
+            raise
         arguments = [argument for argument in sys.argv[1:] if argument not in option]
         command = shlex.join(["transformer-lab", *arguments, *option])
+        if "RANK" in os.environ:
+            command = "the same torchrun command and --resume"
         raise KeyboardInterrupt(f"interrupted; go on after the last finished epoch with: {command}") from None
 
 
@@ -320,9 +337,14 @@ def read_lines() -> list[str]:
     Raises:
         InputError: there is none.
     """
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         print("One sentence a line, then Ctrl-D (on Windows Ctrl-Z and Enter):", file=sys.stderr)
-    text = sys.stdin.buffer.read().decode(errors="surrogateescape").removesuffix("\n")
+    try:
+        content = sys.stdin.buffer.read() if sys.stdin is not None else b""
+    except OSError:  # as nohup leaves it, it can only be written
+        content = b""
+    content = content.removeprefix(b"\xef\xbb\xbf")  # the byte-order mark that some programs write
+    text = content.decode(errors="surrogateescape").removesuffix("\n")
     if not text:
         raise InputError("no sentence: give one in quotation marks, or lines on stdin")
     return text.split("\n")
@@ -340,8 +362,8 @@ def refuse_foreign(sentences: list[str], translator: "Translator") -> None:
         known = [token for token in tokens if token != "<unk>" and not re.fullmatch("<0x..>", token)]
         if len(known) < len(tokens) and not any(character.isalnum() for character in "".join(known)):
             raise InputError(
-                f"line {number} is foreign to this model, which translates {tokenizer.source} to {tokenizer.target}: "
-                f"{sentences[number - 1].strip()[:40]}"
+                f"sentence {number} is foreign to this model, which translates {tokenizer.source} to "
+                f"{tokenizer.target}: {sentences[number - 1].strip()[:40]}"
             )
 
 
@@ -371,12 +393,21 @@ def evaluate(
     """
     from transformer_lab.data import load_corpus
     from transformer_lab.evaluation import score_translations
-    from transformer_lab.files import replacing
+    from transformer_lab.files import replacing, writing
 
     translator = load_model(model)
     languages = translator.tokenizer.source, translator.tokenizer.target
-    pairs = choose_split(load_corpus(corpus, *languages, data_dir), split)
-    translations = translator.translate([source for source, _ in pairs], beam_size=beam, alpha=alpha)
+    if output:
+        with writing(output):  # before minutes of translating
+            output.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(output.parent, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    found = load_corpus(corpus, *languages, data_dir)
+    pairs = choose_split(found, split)
+    try:
+        translations = translator.translate([source for source, _ in pairs], beam_size=beam, alpha=alpha)
+    except InputError as error:
+        raise InputError(f"{found.name}, {split or 'test'}: {error}") from None
     print(score_translations(translations, [reference for _, reference in pairs], translator.tokenizer.target))
     if output:
         with replacing(output) as unfinished:
@@ -464,6 +495,10 @@ def release(
     ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the handout goes.")] = Path("handout"),
     everything: Annotated[bool, typer.Option("--all", help="All notebooks that have exercises.")] = False,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="URL", help="What students clone; stands on their page from then on."),
+    ] = None,
 ) -> None:
     """Write what students get: notebooks, a page that says how to hand in, and a list with points and checksums.
 
@@ -479,7 +514,7 @@ def release(
     names = course.graded if everything else [course.full_name(name) for name in notebooks or []]
     if not names:
         raise InputError(f"no notebook: give one or more of {', '.join(course.names)}, or --all")
-    written = [path for name in names for path in write_release(name, out, course)]
+    written = [path for name in names for path in write_release(name, out, course, address)]
     print("\n".join(dict.fromkeys(map(str, written))))
 
 

@@ -111,7 +111,14 @@ def find_bfloat16() -> Finding:
 def find_multi30k_files() -> Finding:
     from transformer_lab.data import find_multi30k
 
-    folder = find_multi30k()
+    try:
+        folder = find_multi30k()
+    except ModuleNotFoundError as error:  # on a bare server
+        return Finding(
+            "Multi30k",
+            f"the folder of downloads is not known without {error.name}",
+            "let TRANSFORMER_LAB_DATA name a copy",
+        )
     if folder:
         return Finding("Multi30k", str(folder))
     named = os.environ.get("TRANSFORMER_LAB_DATA")

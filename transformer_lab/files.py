@@ -1,5 +1,6 @@
 """Files that are replaced in one step: whole, or not at all."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,9 +15,9 @@ from transformer_lab.errors import InputError
 def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
     """The line that says what keeps `path` from being written."""
     reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
-    return InputError(
-        f"cannot write {path} ({reason}): make room there or choose another folder; what was saved before is intact"
-    )
+    full = isinstance(error, SafetensorError) or error.errno in (errno.ENOSPC, errno.EDQUOT)
+    advice = "make room there or choose another folder" if full else "choose another folder"
+    return InputError(f"cannot write {path} ({reason}): {advice}; what was saved before is intact")
 
 
 @contextmanager
@@ -41,10 +42,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     unfinished = path.with_name(path.name + ".part")
     try:
+        unfinished.unlink(missing_ok=True)  # of a process that was killed, with rights of its own
+        unfinished.touch()
+        rights = unfinished.stat().st_mode
         yield unfinished
         with open(unfinished, "rb+") as file:
             os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-        os.chmod(unfinished, 0o644)  # safetensors lets nobody but the owner read
+        os.chmod(unfinished, rights)  # safetensors lets nobody but the owner read
         os.replace(unfinished, path)
     except (OSError, SafetensorError) as error:
         raise cannot_write(path, error) from None
@@ -71,12 +75,13 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     try:
         shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
         kept.mkdir(parents=True)
+        rights = scratch.stat().st_mode & 0o666
         yield scratch
         for name in names:
             path = folder / name
             with open(scratch / name, "rb+") as file:
                 os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-            os.chmod(scratch / name, 0o644)  # safetensors lets nobody but the owner read
+            os.chmod(scratch / name, rights)  # safetensors lets nobody but the owner read
             if path.exists():
                 keep_aside(path, kept / name)
         for name in names:

@@ -169,6 +169,30 @@ def test_build_executes_once_and_the_check_finds_every_drift(course):
     assert outdated_notebooks(course, EXERCISES) == ["notebooks/02_gone.ipynb has no text in course/"]
 
 
+def test_what_a_cell_prints_is_one_output_however_slowly_it_comes(course):
+    """On a busy machine it comes in several messages, and each build of a solution would change its file."""
+    slowly = """import sys
+from time import sleep
+from IPython.display import HTML, display
+for _ in range(3):
+    print("printed", flush=True)
+    sleep(0.4)  # longer than a kernel collects
+print("aside", file=sys.stderr)
+display(HTML("a picture"))
+print("below it")
+"""
+    path = course / "course" / "01_doubling.md"
+    path.write_text(TEXT.replace("print(doubled(4))", slowly.strip()), encoding="utf-8")
+    _, solution_path = build_notebooks(course, EXERCISES)
+    outputs = cells(nbformat.read(solution_path, as_version=4))["what-comes-next-2"].outputs
+    assert [output.get("text") for output in outputs if output.get("name") != "stderr"] == [
+        "printed\n" * 3,
+        None,
+        "below it\n",
+    ]
+    assert [output.text for output in outputs if output.get("name") == "stderr"] == ["aside\n"]
+
+
 def test_a_solution_that_fails_is_not_written(course):
     """A broken text must not replace the last good solution by one with a traceback in it."""
     path = course / "course" / "01_doubling.md"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.release import release
+from transformer_lab.classroom.writing import write_file
 from transformer_lab.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +54,37 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
     assert all(step in main_page for step in ("make course", "source .venv/bin/activate"))
     assert "Use no other" in page
     assert "hint(" not in release("00", tmp_path / "tour", course)[1].read_text()
+
+
+def test_the_plan_for_a_term_adds_up(course):
+    """Teachers set dates and points by it."""
+
+    def exercises_points_hours(name: str) -> tuple[int, int, float]:
+        head = " ".join(course.notebook(name).cells[0].source.split())
+        number, unit = re.search(r"\*\*It takes\*\* (?:about )?(\w+) (minutes|hour)", head).groups()
+        words = {"ten": 10, "an": 1, "two": 2, "three": 3}
+        time = words.get(number) or int(number)
+        built = course.exercises(name)
+        return len(built), sum(exercise.points for exercise in built), time if unit == "hour" else time / 60
+
+    page = (ROOT / "CLASSROOM.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| (\d\d)(?:, (\d\d))?: .* \| (\d+) \| (\d+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    planned, all_hours = [], 0.0
+    for first, second, *promised in rows:
+        week = [name for name in course.names if name[:2] in (first, second)]
+        exercises, points, hours = map(sum, zip(*map(exercises_points_hours, week), strict=True))
+        assert (str(exercises), str(points)) == tuple(promised[:2])
+        assert hours == pytest.approx(float(promised[2]), abs=0.051)
+        planned += week
+        all_hours += hours
+    electives = [name for name in course.names if name >= "20"]
+    assert planned + electives == course.names
+    assert round(all_hours) == 19
+    main_page = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "00 to 13 take about nineteen hours, the electives six or seven more" in main_page
+    columns = list(zip(*map(exercises_points_hours, electives), strict=True))
+    assert 6 < sum(columns[2]) < 7
+    assert f"| one of 20 to 23 | {' | '.join(f'{min(column)} to {max(column)}' for column in columns)} |" in page
 
 
 @pytest.mark.parametrize("cell_id", ["exercise-causal_mask", "check-causal_mask"])
@@ -115,6 +148,50 @@ def test_work_is_not_overwritten(course, tmp_path):
     with pytest.raises(InputError, match="no list of a release"):
         release("03", tmp_path, course)
     assert not (tmp_path / "03_masks.ipynb").exists()
+
+
+def test_a_page_of_somebodys_own_is_not_overwritten(course, tmp_path):
+    """`release 03 --out .` in a repository of the teacher's, or into a handout whose page has been added to."""
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository" / "README.md").write_text("# My class")
+    with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since: move it away"):
+        release("03", tmp_path / "repository", course)
+    assert [path.name for path in (tmp_path / "repository").iterdir()] == ["README.md"]
+    page = release("03", tmp_path / "handout", course)[1]
+    page.write_text(page.read_text() + "Hand in by Friday.")
+    with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since"):
+        release("04", tmp_path / "handout", course)
+    assert page.read_text().endswith("Hand in by Friday.")
+    assert not (tmp_path / "handout" / "04_embeddings.ipynb").exists()
+
+
+def test_a_release_that_was_interrupted_can_be_repeated(course, tmp_path, monkeypatch):
+    """Whichever file was the last: the page is the release's own, and not somebody's."""
+    release("03", tmp_path / "handout", course)
+    for number, name in enumerate(("04", "05", "06", "07")):  # after so many files
+        written = []
+
+        def interrupted(path, content, number=number, written=written):
+            if len(written) == number:
+                raise KeyboardInterrupt
+            written.append(path)
+            write_file(path, content)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("transformer_lab.classroom.release.write_file", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                release(name, tmp_path / "handout", course)
+        for again in ("03", name):
+            release(again, tmp_path / "handout", course)
+
+
+def test_the_address_stays_on_the_page(course, tmp_path):
+    clone = "git clone https://example.org/lab.git transformer-lab\n"
+    assert clone in release("03", tmp_path, course, "https://example.org/lab.git")[1].read_text()
+    page = release("04", tmp_path, course)[1].read_text()
+    assert clone in page
+    assert "ADDRESS" not in page
+    assert "https://other.org" in release("04", tmp_path, course, "https://other.org")[1].read_text()
 
 
 @pytest.mark.parametrize("name", ["99", "masks", "../01_attention", "", "01_attention.ipynb.bak"])

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -41,9 +42,9 @@ def test_a_sentence_that_cannot_be_translated(lab, model_folder, sentence, says)
         (b"", "no sentence"),
         (b"\n", "no sentence"),
         (b"Der Hund.\n\nDer Mann.\n", "2"),
-        ("Der Hund.\nمرحبا".encode(), "line 2 is foreign"),
-        (b"Der Hund.\nDer\0Mann.\n", "line 2 has a NUL"),
-        (b"Der Hund.\nDer B\xe4r.\n", "line 2 is not valid"),
+        ("Der Hund.\nمرحبا".encode(), "sentence 2 is foreign"),
+        (b"Der Hund.\nDer\0Mann.\n", "sentence 2 has a NUL"),
+        (b"Der Hund.\nDer B\xe4r.\n", "sentence 2 is not valid"),
     ],
     ids=["nothing", "a blank line", "a blank line between", "Arabic", "NUL", "not UTF-8"],
 )
@@ -52,7 +53,58 @@ def test_lines_that_cannot_be_translated(lab, model_folder, stdin, says):
     assert says in lab("translate", "--model", model_folder, stdin=stdin).complaint
 
 
+def test_the_byte_order_mark_of_a_file_is_no_word(lab, model_folder):
+    """Some editors write it; it changed the translation of the first sentence."""
+    plain = lab("translate", "--model", model_folder, stdin=b"Der Hund sieht den Ball.\n")
+    marked = lab("translate", "--model", model_folder, stdin="Der Hund sieht den Ball.\n".encode("utf-8-sig"))
+    assert marked.status == 0
+    assert marked.stdout == plain.stdout
+
+
+@pytest.mark.parametrize("beam", ["0", "1001", "99999999999999999999"])
+def test_a_beam_that_no_machine_has(lab, model_folder, beam):
+    """A beam of 100,000 took all memory, and the training beside it might have been killed."""
+    refused = lab("translate", "--model", model_folder, "--beam", beam, "Der Hund sieht den Ball.")
+    assert refused.status == 2
+    assert "than or equal to 1" in refused.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("redirected", "says"),
+    [
+        (">/dev/full", "cannot write the output (No space left on device): make room, or send it elsewhere"),
+        ("<&-", "no sentence: give one in quotation marks, or lines on stdin"),
+        ("0>/dev/null", "no sentence: give one in quotation marks, or lines on stdin"),
+    ],
+)
+def test_streams_that_are_full_or_closed(model_folder, redirected, says):
+    """A job of cron or of a service may have none."""
+    command = shlex.join([sys.executable, "-m", "transformer_lab", "translate", "--model", str(model_folder)])
+    sentence = "'Der Hund sieht den Ball.'" if redirected.startswith(">") else ""
+    command = f"{command} {sentence} {redirected}"
+    child = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert child.stderr == f"transformer-lab: {says}\n"
+    assert child.returncode == 1
+
+
+def test_a_translation_that_nobody_wants_to_see(model_folder):
+    command = shlex.join([sys.executable, "-m", "transformer_lab", "translate", "--model", str(model_folder)])
+    silent = subprocess.run(["sh", "-c", f"{command} 'Der Hund sieht den Ball.' >&-"], capture_output=True, check=False)
+    assert (silent.returncode, silent.stderr) == (0, b"")
+
+
 # --- corpora ---
+
+
+def test_a_sentence_of_a_corpus_is_named_by_corpus_and_number(lab, model_folder, broken_corpus):
+    """Its number is not that of the line: a blank one before it was left out."""
+    for language in ("de", "en"):
+        path = broken_corpus / f"test_2016_tiny.{language}"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("".join(f"{line}\n" for line in [lines[0], "", "Hund " * 100, *lines[1:]]), encoding="utf-8")
+    scored = lab("evaluate", "--model", model_folder, "--corpus", broken_corpus)
+    assert "corpus, test: sentence 2 has 101 tokens, but this model reads at most 40" in scored.complaint
 
 
 @pytest.fixture
@@ -214,7 +266,7 @@ def test_a_folder_that_cannot_be_written(lab, train_tiny, model_folder, corpus_f
     assert str(below) in lab("heatmap", sentence, "--model", model_folder, "--out", below / "map.png").complaint
     scored = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--output", below / "file.txt")
     assert scored.status == 1
-    assert "chrF" in scored.stdout  # the scores are not lost
+    assert not scored.stdout  # said before minutes of translating
     assert scored.stderr.count("\n") == 1
 
 

@@ -88,6 +88,15 @@ def test_where_multi30k_is(monkeypatch, tmp_path, real_data):
     assert "TRANSFORMER_LAB_DATA" in doctor.find_multi30k_files().advice
 
 
+def test_where_multi30k_is_on_a_server_without_the_packages_of_notebooks(monkeypatch):
+    """Only to know the folder of downloads takes one of them; that must not end the examination."""
+    monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    found = doctor.find_multi30k_files()
+    assert found.found == "the folder of downloads is not known without platformdirs"
+    assert not found.essential
+
+
 def test_a_disk_without_room(monkeypatch):
     from collections import namedtuple
 

@@ -160,7 +160,7 @@ def test_a_table_with_tabs(tmp_path: Path, name: str):
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (90, 5, 5)
 
 
-@pytest.mark.parametrize("name", ["pairs.csv", "pairs.csv.gz"])
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.csv.gz", "PAIRS.CSV"])
 def test_a_table_with_commas_and_quotes(tmp_path: Path, name: str):
     lines = [f'"{german}, ja","say ""{english}""",extra' for german, english in TABLE]
     corpus = load_corpus(write(tmp_path / name, lines))
@@ -231,6 +231,22 @@ def test_attributions_say_that_english_comes_first(tmp_path: Path):
     assert ("sentence 5", "句子5") in everything(load_corpus(path, "en", "zh"))
     assert ("句子5", "sentence 5") in everything(load_corpus(path, "zh", "en"))
     assert "de to zh is not in it" in refused(path, "de", "zh")
+
+
+@pytest.mark.parametrize("heading", ["id,de,en", "de,fr", "Russian,German,English"])
+def test_a_heading_of_other_columns_is_no_pair_of_sentences(tmp_path: Path, heading: str):
+    """Numbers would be translated to German, or German to French, under the name of German to English."""
+    rows = [f"{n},Satz {n},sentence {n}" for n in range(100)]
+    (tmp_path / "pairs.csv").write_text("\n".join([heading, *rows]), encoding="utf-8")
+    columns = heading.replace(",", ", ")
+    with pytest.raises(InputError, match=f"line 1: the columns are {columns}, but de to en was asked for: put these"):
+        load_corpus(str(tmp_path / "pairs.csv"))
+
+
+def test_what_stands_behind_the_sentences_is_left_aside(tmp_path: Path):
+    rows = [f"Satz {n}\tsentence {n}\tde\ten" for n in range(100)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows), encoding="utf-8")
+    assert ("Satz 7", "sentence 7") in load_corpus(str(tmp_path / "pairs.tsv")).train
 
 
 @pytest.mark.parametrize("heading", ["English words/sentences,French words/sentences", "english,French"])

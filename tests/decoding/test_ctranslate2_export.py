@@ -307,6 +307,20 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_export_leaves_its_neighbours_alone(tmp_path):
+    """Whoever keeps a folder of a name that looks unfinished must find it again."""
+    for name in ("service.part", ".service", "service.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text("mine")
+    before = {path.name for path in tmp_path.iterdir()}
+    export_ctranslate2(make_translator(), tmp_path / "service")
+    assert {path.name for path in tmp_path.iterdir()} == before | {"service"}
+    assert all((tmp_path / name / "thesis.txt").read_text() == "mine" for name in before)
+    ordinary = tmp_path / "ordinary"
+    ordinary.mkdir()
+    assert (tmp_path / "service").stat().st_mode == ordinary.stat().st_mode  # a service runs as another user
+
+
 @pytest.mark.parametrize("chinese", ["byte_pairs", "characters"])
 def test_chinese_is_spelled_there_as_here(chinese):
     """The service has no `normalize` of ours: it must take out the same spaces, and set none before a character."""

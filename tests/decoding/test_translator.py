@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformer_lab.data import BpeTokenizer
 from transformer_lab.decoding import Translator, beam_search, greedy_decode, translator
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing
 from transformer_lab.model import Transformer, TransformerConfig
 
 EOS = 2
@@ -124,7 +125,7 @@ class TestTranslate:
     def test_what_is_no_sentence_is_named_by_its_line(self, untied, sentence, named):
         with pytest.raises(InputError) as caught:
             untied.translate([*SENTENCES[:2], sentence])
-        assert "line 3" in one_line(caught)
+        assert "sentence 3" in one_line(caught)
         assert named in str(caught.value)
 
     def test_a_sentence_of_10000_words_names_both_lengths(self, untied):
@@ -133,7 +134,7 @@ class TestTranslate:
         with pytest.raises(InputError) as caught:
             untied.translate(["Ein Hund.", words])
         expected = len(untied.tokenizer.encode_source(words))
-        assert all(part in one_line(caught) for part in ("line 2", f"{expected} tokens", "at most 80"))
+        assert all(part in one_line(caught) for part in ("sentence 2", f"{expected} tokens", "at most 80"))
 
     def test_exactly_max_length_is_translated(self, tokenizer):
         """Eos counts; one word more does not fit."""
@@ -145,7 +146,12 @@ class TestTranslate:
 
     @pytest.mark.parametrize(
         ("options", "named"),
-        [({"beam_size": 0}, "beam_size is 0"), ({"max_length": 0}, "max_length is 0"), ({"max_length": 81}, "80")],
+        [
+            ({"beam_size": 0}, "beam_size is 0"),
+            ({"max_length": 0}, "max_length is 0"),
+            ({"max_length": 81}, "80"),
+            ({"alpha": float("nan")}, "alpha is nan, but must be a finite number"),
+        ],
     )
     def test_options_that_cannot_be(self, untied, options, named):
         with pytest.raises(InputError) as caught:
@@ -237,6 +243,20 @@ class TestFolder:
         weights = {name: tensor.bfloat16() for name, tensor in load_file(tmp_path / "weights.safetensors").items()}
         save_file(weights, tmp_path / "weights.safetensors")
         assert Translator.load(tmp_path).translate(SENTENCES[:1])
+
+    @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
+    @pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+    def test_files_have_the_rights_that_new_files_get(self, tied, tmp_path, mask, rights):
+        """safetensors lets nobody but the owner read, whom that surprises; a closed umask is nobody's mistake."""
+        before = os.umask(mask)
+        try:
+            tied.save(tmp_path)
+            (tmp_path / "alone.part").touch(0o400)  # of a process that was killed
+            with replacing(tmp_path / "alone") as unfinished:
+                save_file({"one": torch.ones(1)}, unfinished)
+        finally:
+            os.umask(before)
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {rights}
 
     def test_a_full_disk_leaves_the_old_weights(self, tied, tokenizer, tmp_path, monkeypatch):
         """Half a file in the place of a whole one would lose a night's training."""
@@ -393,6 +413,13 @@ class TestDamagedFolder:
         message = self.refusal(folder)
         assert str(folder / "weights.safetensors") in message
         assert all(name in message for name in named)
+
+    @pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id"])
+    def test_special_tokens_of_another_tokenizer(self, folder, name):
+        """Outside the vocabulary they would end in a traceback, inside it in nonsense."""
+        self.change_config(folder, **{name: 9999})
+        assert f"tokenizer.json has {name} " in self.refusal(folder)
+        assert "but config.json says 9999: take both files from the same run" in self.refusal(folder)
 
     def test_a_tensor_too_few_and_one_too_many(self, folder):
         bias = load_file(folder / "weights.safetensors")["output.bias"]

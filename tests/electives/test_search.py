@@ -411,6 +411,20 @@ def test_a_plan_that_cannot_be(plan, change, says):
         replace(plan, **change)
 
 
+@pytest.mark.parametrize(("max_length", "drawn"), [(40, [50, 100, 200, 400]), (60, [100, 200, 400]), (300, [200, 400])])
+def test_no_batch_is_drawn_that_a_pair_may_not_fit_into(plan, max_length, drawn):
+    """The training would refuse it, and the trial be put back, each time the search is started."""
+    preset = replace(plan.preset, max_tokens=200, max_length=max_length)
+    assert list(replace(plan, preset=preset).space()["max_tokens"].choices) == drawn
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_every_seed_of_a_preset_draws(plan, tmp_path, trainer, sampler):
+    """Those of NumPy end at 2³²."""
+    found = search(tmp_path / "search", replace(plan, preset=replace(plan.preset, seed=2**32 - 1), sampler=sampler))
+    assert len(found.trials) == plan.trials
+
+
 def test_without_optuna_there_is_one_line(plan, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r"Optuna does not load .* run python -m pip install optuna"):

@@ -1,6 +1,7 @@
 """Without these, a picture could be cut off, change from run to run, or say nothing to those who do not see it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,21 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(InputError, match=r"cannot write .*file/map\.png: ") as caught:
         save_figure(new_picture("nothing", 1, 1), tmp_path / "file" / "map.png")
     assert "\n" not in str(caught.value)
+
+
+def test_a_picture_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch):
+    """A full disk must not take the picture of the last run."""
+    save_figure(new_picture("nothing", 1, 1), tmp_path / "map.png")
+    before = (tmp_path / "map.png").read_bytes()
+
+    def disk_is_full(self, path, **_):
+        Path(path).write_bytes(before[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", disk_is_full)
+    with pytest.raises(InputError, match=r"cannot write .*map\.png \(No space left on device\)"):
+        save_figure(new_picture("nothing", 1, 1), tmp_path / "map.png")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"map.png": before}
 
 
 def test_a_notebook_shows_the_picture_with_its_alternative_text():

@@ -61,6 +61,28 @@ def test_pause_holds_the_training_and_stop_ends_it():
     assert (watch.state, done[-1]) == ("stopped", 10)
 
 
+def test_a_click_while_a_step_is_told_is_not_lost():
+    """The training and the clicks have a thread each: the button must not say "Go on" while the state says running."""
+    told, clicked = threading.Event(), threading.Event()
+    watch = explore_training(lambda on_log: told.wait(20) and on_log(step(1)), seconds=0)
+    where = watch._where
+
+    def clicked_meanwhile():
+        watch.pause.click()
+        clicked.set()
+        return where()
+
+    watch._where = clicked_meanwhile
+    told.set()
+    assert clicked.wait(20)
+    watch.thread.join(0.3)
+    assert watch.thread.is_alive()
+    assert (watch.state, watch.pause.description) == ("paused", "Go on")
+    assert "paused after the current step" in watch.says.value
+    watch.pause.click()
+    ended(watch)
+
+
 @pytest.mark.parametrize(
     ("error", "says"), [(InputError("no such corpus"), "no such corpus"), (ValueError("7"), "ValueError: 7")]
 )

@@ -26,3 +26,20 @@ def test_training_is_measured_against_a_plainer_one(against, tmp_path):
     assert len(figures["ratio_of_each_round"]) == 2
     assert f"ratio {figures['ratio']}" in child.stdout
     assert f"tour {ours:,} tokens/s, {against} {plain:,} tokens/s" in child.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["decoding.py", "nothere"], "decoding.py: there is no folder nothere: give the folder of a trained model"),
+        (["training.py", "--device", "gpu"], "training.py: this torch cannot compute on gpu here: name another device"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(arguments, says):
+    script, *options = arguments
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *options]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert child.returncode == 1
+    assert child.stderr.startswith(says)
+    assert child.stderr.count("\n") == 1

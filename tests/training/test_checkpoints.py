@@ -112,3 +112,46 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
     assert "\n" not in str(error.value)
     assert load_tensors(path)[1] == {"epoch": 1}
     assert [file.name for file in tmp_path.iterdir()] == [path.name]  # nothing half-written stays
+
+
+def damaged_state(folder, change):
+    """A model, its optimizer, and a saved training state that `change` has been at."""
+    model = tiny_model()
+    optimizer = build_optimizer(model, PRESETS["tour"])
+    model(torch.tensor([[4, 5]]), torch.tensor([[1, 4]])).sum().backward()
+    optimizer.step()
+    save_training_state(folder / "latest.safetensors", model, optimizer, {"step": 1})
+    tensors, facts = load_tensors(folder / "latest.safetensors")
+    change(tensors)
+    save_tensors(folder / "latest.safetensors", tensors, facts)
+    return folder / "latest.safetensors", model, optimizer
+
+
+def without_moments(tensors):
+    for name in [name for name in tensors if name.startswith("optimizer.")]:
+        del tensors[name]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda tensors: tensors.update({"optimizer.exp_avg.output.bias": torch.zeros(1)}), "exp_avg of output.bias"),
+        (lambda tensors: tensors.update({"optimizer.exp_avg.output.bias": torch.zeros(())}), "exp_avg of output.bias"),
+        (lambda tensors: tensors.update({"optimizer.step.output.bias": torch.zeros(13)}), "step of output.bias"),
+        (
+            lambda tensors: tensors.update({"optimizer.exp_avg.output.bias": torch.zeros(13, dtype=torch.int32)}),
+            "exp_avg of output.bias",
+        ),
+        (without_moments, "nothing of the optimizer"),
+        (lambda tensors: tensors.update({"optimizer": torch.zeros(1), "x": torch.zeros(1)}), ""),
+    ],
+    ids=["too small", "a number", "too many steps", "integers", "missing", "strangers"],
+)
+def test_moments_that_are_none_are_refused(tmp_path, change, says):
+    """Torch's fused Adam reads as much as the parameter is large: the process would be gone without a word."""
+    path, model, optimizer = damaged_state(tmp_path, change)
+    if says:
+        with pytest.raises(InputError, match=rf"latest\.safetensors is damaged \(.*{says}\): start this run again"):
+            load_training_state(path, model, optimizer)
+    else:
+        assert load_training_state(path, model, optimizer) == {"step": 1}  # what belongs to nothing is left aside

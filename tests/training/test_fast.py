@@ -180,9 +180,10 @@ def test_an_attention_of_ones_own_computes_the_gradients():
 
 def test_a_model_without_an_output_layer_is_refused():
     model = small_model()
-    model.output = nn.Identity()
-    with pytest.raises(ValueError, match=r"^the output of this Transformer is no nn\.Linear: train with fast=False$"):
-        FastGradients(model, torch.float32)
+    for other in (nn.Identity(), nn.Linear(model.config.d_model, model.config.target_vocab, bias=False)):
+        model.output = other
+        with pytest.raises(ValueError, match=r"^the output of this Transformer is no nn\.Linear with a bias: train"):
+            FastGradients(model, torch.float32)
 
 
 def test_a_readers_own_norm_is_trained_as_it_is():

@@ -9,7 +9,7 @@ import torch
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
 from transformer_lab.training import PRESETS, read_metrics, train
-from transformer_lab.training.distributed import choose_device
+from transformer_lab.training.distributed import choose_device, join_processes
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,20 @@ def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
     with pytest.raises(InputError, match=message):
         train("tour", tmp_path / "run", device=name)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["meta", "mps"])
+def test_a_device_without_all_that_is_computed_is_refused(name):
+    """Apple's has no float64: the first translation, after an epoch of training, would end in a traceback."""
+    with pytest.raises(InputError, match=f"^this course computes on cpu or cuda, not on {name}: name one of them$"):
+        choose_device(name)
+
+
+def test_several_processes_without_torchrun_are_one_line(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(InputError, match="WORLD_SIZE is 2, but RANK is not set: use torchrun, or unset WORLD_SIZE"):
+        join_processes(torch.device("cpu"))
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.training.presets import PRESETS, find_preset, override
+from transformer_lab.training.presets import PRESETS, find_preset, override, refuse_idle_change
 
 
 def test_the_presets_are_found_by_name():
@@ -56,6 +56,8 @@ def test_override_gives_values_of_the_right_type():
         ("train_limit", "0", "train_limit is 0, but must be at least 1"),
         ("betas", "0.9", "betas is '0.9', but must be two numbers with a comma between them"),
         ("betas", "0.9,1", r"betas are \(0.9, 1.0\), but each must be"),
+        ("beam_size", "1001", "beam_size is 1001, but must be at most 1000"),
+        ("d_model", "99999999999", "d_model is 99999999999, but must be at least 1, and below 2147483648"),
         ("schedule", "cosine", "schedule is 'cosine', but must be one of: linear, paper"),
         ("consistency", "-5", "consistency is -5.0, but must not be negative"),
         ("bpe_dropout", "1.1", "bpe_dropout is 1.1, but must be from 0 to 1"),
@@ -74,6 +76,21 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
 def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
     with pytest.raises(InputError, match="the tokenizer spacy has none: set bpe_dropout to 0, or tokenizer to bpe"):
         override(PRESETS["laptop"], {"tokenizer": "spacy", "tie": "false", "bpe_dropout": "0.1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("paper", {"peak_rate": "1e-4"}, "peak_rate does nothing in the schedule paper: set learning_rate_scale, or"),
+        ("laptop", {"learning_rate_scale": "0.5"}, "learning_rate_scale does nothing in the schedule linear: set peak"),
+    ],
+)
+def test_a_field_that_changes_nothing_is_refused(name, values, message):
+    """Whoever turns a knob that is not connected believes to have seen its effect."""
+    with pytest.raises(InputError, match=message):
+        refuse_idle_change(PRESETS[name], override(PRESETS[name], values))
+    other = {"schedule": "linear" if name == "paper" else "paper"}
+    refuse_idle_change(PRESETS[name], override(PRESETS[name], values | other))
 
 
 def test_the_included_model_carries_its_record():

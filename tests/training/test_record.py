@@ -39,7 +39,8 @@ def two_runs(tiny_preset, tmp_path_factory):
 def results(record_script, two_runs, tmp_path_factory):
     """A folder of results with one record."""
     folder = tmp_path_factory.mktemp("results")
-    record_script.main(["collect", *map(str, two_runs), "--results", str(folder), "--name", "old", "--reach", "1"])
+    runs = map(str, reversed(two_runs))  # a record has its seeds in order all the same
+    record_script.main(["collect", *runs, "--results", str(folder), "--name", "old", "--reach", "1"])
     return folder
 
 
@@ -72,7 +73,7 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         record_script.main([*command, "--device", "cpu"])
         (again,) = results.glob("*_again")
         new, old = (json.loads((path / "record.json").read_text()) for path in (again, only_record(results)))
-        assert new["preset"] == old["preset"]
+        assert new["preset"] | {"seed": 0} == old["preset"] | {"seed": 0}
         assert new["seeds"][0]["scores"] == old["seeds"][0]["scores"]
         log = (again / "seed_1" / "log.txt").read_text().splitlines()
         assert [line.partition(": loss")[0] for line in log[:-1]] == ["epoch 1", "epoch 2"]  # and no progress bars
@@ -183,6 +184,8 @@ def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
         PRESETS["laptop"], **{name: getattr(gpu, name) for name in ("epochs", "consistency", "validate_every")}
     )
     kinds = [record_script.kind_of({"preset": record_script.as_recorded(one)}) for one in (gpu, options)]
+    older = {"preset": record_script.as_recorded(gpu)}
+    assert record_script.kind_of(older) == record_script.kind_of(older | {"validation_sha256": "written down since"})
     assert kinds[0] == kinds[1] != record_script.kind_of({"preset": record_script.as_recorded(PRESETS["laptop"])})
 
 
@@ -200,6 +203,11 @@ def test_what_makes_no_record_is_refused(record_script, two_runs, tiny_preset, t
     training["configuration"]["preset"]["dropout"] = 0.3
     (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
     with pytest.raises(SystemExit, match="differ in more than the seed: they make two records"):
+        collect(two_runs[0], other)
+    training["configuration"]["preset"]["dropout"] = 0.1
+    training["configuration"]["validation_sha256"] = "others"
+    (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
+    with pytest.raises(SystemExit, match="have different validation pairs: they make two records"):
         collect(two_runs[0], other)
     del training["result"]
     (other / "training.json").write_text(json.dumps(training), encoding="utf-8")

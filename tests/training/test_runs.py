@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,11 @@ import torch
 
 from transformer_lab.data import load_corpus
 from transformer_lab.decoding.translator import Translator
+from transformer_lab.electives.search import is_out_of_memory
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer
 from transformer_lab.training import read_metrics, records, train
-from transformer_lab.training.checkpoints import load_tensors
+from transformer_lab.training.checkpoints import load_tensors, save_tensors
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.trainer import Run
@@ -160,6 +162,128 @@ def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, t
     assert_same_run(folder, finished_run)
 
 
+def test_a_finished_run_without_its_checkpoints_stays_as_it_is(tiny_preset, finished_run, tmp_path):
+    """They are large, and many delete them: the run must not be trained again, over its metrics and its weights."""
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    for gone in (folder / "checkpoints" / "latest.safetensors", folder / "checkpoints"):
+        shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+        before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        record = train(tiny_preset, folder, resume=True)
+        assert record == json.loads(before["training.json"])
+        with pytest.raises(InputError, match="epochs was 3, now 9"):
+            train(replace(tiny_preset, epochs=9), folder, resume=True)
+        assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("training.json", "[]", "training.json is damaged (no object)"),
+        ("training.json", "{}", "training.json is damaged (no configuration)"),
+        ("training.json", '{"configuration": {"preset": null}}', "training.json is damaged (no configuration)"),
+        ("training.json", "[" * 100_000, "training.json is damaged (maximum recursion depth"),
+    ],
+)
+def test_a_record_that_is_none_is_one_line(tiny_preset, finished_run, tmp_path, name, text, says):
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    (folder / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(says)):
+        train(tiny_preset, folder, resume=True)
+
+
+@pytest.mark.parametrize("facts", [{}, [], {"epoch": "1"}, None])
+def test_a_checkpoint_that_does_not_say_how_far_it_came(tiny_preset, finished_run, tmp_path, facts):
+    """Epochs would be counted anew from trained weights."""
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
+    changed = known | facts if facts else facts
+    save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, changed)
+    with pytest.raises(InputError, match="does not say how far the run came"):
+        train(tiny_preset, folder, resume=True)
+
+
+@pytest.mark.parametrize("line", ["5", "[]", '{"step": "x"}', "\udcff"])
+def test_metrics_end_at_a_line_that_is_none(finished_run, tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    whole = (finished_run / "metrics.jsonl").read_text(encoding="utf-8")
+    path.write_text(f"{whole}{line}\n{whole}", encoding="utf-8", errors="surrogateescape")
+    assert read_metrics(path) == read_metrics(finished_run / "metrics.jsonl")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "metrics.jsonl"])
+def test_files_of_something_else_are_not_replaced(tiny_preset, tmp_path, name):
+    """`--output .` in a folder of somebody's work."""
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"already holds a {name} of something else: give a new folder with --output"):
+        train(tiny_preset, tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
+
+
+def test_a_model_that_no_memory_holds_is_one_line(tiny_preset, tmp_path):
+    def too_large(_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.\nmore")
+
+    with pytest.raises(
+        InputError, match=r"^the model does not fit into memory \(.* 9 bytes\.\): make it smaller$"
+    ) as no:
+        train(tiny_preset, tmp_path / "run", build_model=too_large)
+    assert is_out_of_memory(no.value)  # a search goes on after such a trial
+
+    def broken(_):
+        raise RuntimeError("mat1 and mat2")
+
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        train(tiny_preset, tmp_path / "run", build_model=broken)
+
+
+def test_a_finished_run_without_anything_is_refused(tiny_preset, finished_run, tmp_path):
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "weights.safetensors").unlink()
+    with pytest.raises(InputError, match="without weights and checkpoints: train in another folder"):
+        train(tiny_preset, folder, resume=True)
+    assert not (folder / "checkpoints").exists()
+
+
+def test_a_run_whose_first_epoch_was_never_saved_starts_anew_without_its_folder(tiny_preset, finished_run, tmp_path):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_preset, tmp_path / "run", on_log=interrupt)
+    (tmp_path / "run" / "checkpoints").rmdir()
+    train(tiny_preset, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", finished_run)
+
+
+def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_run, tiny_corpus, tmp_path):
+    """They choose the weights: the epochs before and after would have been compared on different sentences."""
+    shutil.copytree(tiny_corpus, tmp_path / "corpus")
+    lines = (tiny_corpus / "val.en").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "corpus" / "val.en").write_text("".join(f"{line}\n" for line in reversed(lines)), encoding="utf-8")
+    folder = shutil.copytree(finished_run, tmp_path / "run")
+    record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    moved = replace(tiny_preset, corpus=str(tmp_path / "corpus"))
+    record["configuration"]["preset"]["corpus"] = moved.corpus
+    (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(InputError, match=r"another configuration \(validation_sha256 was \w+, now \w+\): give"):
+        train(moved, folder, resume=True)
+    del record["configuration"]["validation_sha256"]  # a run from before this was written down
+    (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
+    train(moved, folder, resume=True)
+
+
+def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
+    """The preset `paper` on 29,000 pairs is one: its rate never gets to its peak."""
+    schedule = {"schedule": "paper", "warmup_steps": 4000, "epochs": 1}
+    train(replace(tiny_preset, **schedule), tmp_path / "run")
+    updates = steps_of(tmp_path / "run")[-1][0]
+    said = f"the run ends after {updates} updates, inside its warm-up of 4,000: with more epochs or fewer warmup_steps"
+    assert said in capsys.readouterr().err
+    train(replace(tiny_preset, **schedule | {"warmup_steps": updates}), tmp_path / "enough")
+    assert "warm-up" not in capsys.readouterr().err
+
+
 def test_resuming_with_another_configuration_names_what_differs(tiny_preset, finished_run):
     """Half a run of one kind and half of another would be recorded as if it were one."""
     other = replace(tiny_preset, epochs=7, dropout=0.3)
@@ -228,6 +352,9 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpo
         train(tiny_preset, folder, build_model=Diverging)
     assert "\n" not in str(error.value)
     assert "the checkpoint of epoch 1 is intact" in str(error.value)
+    assert "lower peak_rate or look at these pairs" in str(error.value)
+    with pytest.raises(InputError, match="lower learning_rate_scale or look at these pairs"):
+        train(replace(tiny_preset, schedule="paper"), tmp_path / "of the paper", build_model=Diverging)
     assert [step for step, _ in steps_of(folder)] == list(range(1, 30))
     train(tiny_preset, folder, resume=True)
     assert_same_run(folder, finished_run)

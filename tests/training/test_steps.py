@@ -74,6 +74,9 @@ def test_evaluate_counts_every_token_the_same():
     assert model.training  # as it was; and dropout was off, or the two would differ
     with pytest.raises(ValueError, match="no token"):
         evaluate(model, [])
+    with torch.no_grad():
+        model.output.bias[5] = math.nan
+    assert all(map(math.isnan, evaluate(model, [one_batch(sources, targets)])))
 
 
 def test_update_is_the_same_as_train_step():

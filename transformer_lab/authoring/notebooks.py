@@ -285,6 +285,21 @@ def _execute(solution: NotebookNode, path: Path) -> None:
         raise InputError(f"solutions/{path.name} stopped: {' '.join(str(error).split())}") from error
     solution.metadata["language_info"] = dict(METADATA["language_info"])
     _keep_pictures_of_widgets(solution)
+    _join_streams(solution)
+
+
+def _join_streams(solution: NotebookNode) -> None:
+    """What a cell prints comes in more messages the busier the machine is: one output of all that follow each other."""
+    for cell in solution.cells:
+        joined: list[NotebookNode] = []
+        for output in cell.get("outputs", []):
+            before = joined[-1] if joined else {}
+            if output.output_type == "stream" and before.get("name") == output.name:
+                before.text += output.text
+            else:
+                joined.append(output)
+        if "outputs" in cell:
+            cell.outputs = joined
 
 
 def _keep_pictures_of_widgets(solution: NotebookNode) -> None:

@@ -20,6 +20,7 @@ from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import find_exercise
+from transformer_lab.files import writing
 
 PACKAGE = "transformer-lab"
 GRADER_ERROR = "grader error"
@@ -242,8 +243,9 @@ def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]
         strangers = sorted(entry.name for entry in out.iterdir() if not entry.name.startswith("."))
         if strangers:
             raise InputError(f"{out} holds other files ({strangers[0]}) and no gradebook: choose a new folder")
-    out.mkdir(parents=True, exist_ok=True)
-    lock = os.open(out / ".grading", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        lock = os.open(out / ".grading", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit it

@@ -16,9 +16,10 @@ from transformer_lab.classroom.writing import write_file
 from transformer_lab.errors import InputError
 
 FORMAT = 1  # of the manifest
+BEFORE = "README.md before"  # in a list whose page was still to be written
 
 
-def release(name: str, out: Path, course: Course) -> list[Path]:
+def release(name: str, out: Path, course: Course, address: str | None = None) -> list[Path]:
     """Writes the student's notebook, `README.md` and `manifest.json` into `out`, each in one step.
 
     What was released there before stays in the list. The same release gives the same bytes.
@@ -27,6 +28,7 @@ def release(name: str, out: Path, course: Course) -> list[Path]:
         name: Of a notebook: `03`, or `03_masks`.
         out: A folder; it is made if it is not there.
         course: Where the notebooks are.
+        address: What students clone, for their page. What was given once stands there in later releases too.
 
     Returns:
         The files that were written.
@@ -43,14 +45,20 @@ def release(name: str, out: Path, course: Course) -> list[Path]:
     _refuse_other_points(name, course)
     manifest = _manifest(out)
     path = out / f"{name}.ipynb"
-    _refuse_to_overwrite(path, text, manifest)
+    released = manifest["notebooks"].get(name)
+    _refuse_to_overwrite(path, text, {released.get("sha256")} if isinstance(released, dict) else set())
     manifest["notebooks"] = dict(sorted({**manifest["notebooks"], name: _entry(name, text, course)}.items()))
+    manifest["address"] = address or manifest["address"]
     readme = _readme(manifest)
+    _refuse_to_overwrite(out / "README.md", readme, {manifest["README.md"], manifest.pop(BEFORE, None)})
+    before = {BEFORE: manifest["README.md"]}
     manifest["README.md"] = _checksum(readme)
-    written = {path: text, out / "README.md": readme, out / "manifest.json": json.dumps(manifest, indent=1) + "\n"}
-    for file, content in written.items():
-        write_file(file, content)
-    return list(written)
+    write_file(path, text)
+    # Whenever this ends, the list knows the page that lies there.
+    write_file(out / "manifest.json", json.dumps(manifest | before, indent=1) + "\n")
+    write_file(out / "README.md", readme)
+    write_file(out / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+    return [path, out / "README.md", out / "manifest.json"]
 
 
 def _without_outputs(notebook: NotebookNode) -> NotebookNode:
@@ -90,6 +98,7 @@ def _refuse_other_points(name: str, course: Course) -> None:
 def _manifest(out: Path) -> dict[str, Any]:
     path = out / "manifest.json"
     empty = {"format": FORMAT, "package": "transformer-lab", "version": version("transformer-lab"), "notebooks": {}}
+    empty |= {"address": None, "README.md": None}
     if not path.exists():
         return empty
     try:
@@ -99,16 +108,14 @@ def _manifest(out: Path) -> dict[str, Any]:
         known = False
     if not known:
         raise InputError(f"{path} is no list of a release: remove it, or choose another folder")
-    return {**empty, "notebooks": manifest["notebooks"]}
+    return {**empty, **{key: manifest[key] for key in ("notebooks", "address", "README.md", BEFORE) if key in manifest}}
 
 
-def _refuse_to_overwrite(path: Path, text: str, manifest: dict[str, Any]) -> None:
+def _refuse_to_overwrite(path: Path, text: str, recorded: set[str | None]) -> None:
     """The folder may be somebody's own, with their work in it."""
     if not path.exists() or path.read_bytes() == text.encode():
         return
-    released = manifest["notebooks"].get(path.stem)
-    recorded = released.get("sha256") if isinstance(released, dict) else None
-    if hashlib.sha256(path.read_bytes()).hexdigest() != recorded:
+    if hashlib.sha256(path.read_bytes()).hexdigest() not in recorded:
         raise InputError(f"{path} was not released there, or was changed since: move it away, or choose another folder")
 
 
@@ -143,7 +150,8 @@ def _readme(manifest: dict[str, Any]) -> str:
         rows.append(f"| [{entry['file']}]({entry['file']}) | {names or 'none'} | {entry['points']:g} |")
     names = [exercise["name"] for entry in manifest["notebooks"].values() for exercise in entry["exercises"]]
     hint = f'`hint("{names[0]}")` helps with the exercise of that name.\n' if names else ""
-    return README.format(rows="\n".join(rows), hint=hint)
+    note = "" if manifest["address"] else "    # ADDRESS: the address your teacher gives you"
+    return README.format(rows="\n".join(rows), hint=hint, address=manifest["address"] or "ADDRESS", note=note)
 
 
 README = """# Your notebooks
@@ -157,7 +165,7 @@ README = """# Your notebooks
 You need Python 3.11 or newer. On Linux or macOS:
 
 ```sh
-git clone ADDRESS transformer-lab    # ADDRESS: the address your teacher gives you
+git clone {address} transformer-lab{note}
 cd transformer-lab
 make course                          # takes some minutes, then opens the tour in JupyterLab
 ```

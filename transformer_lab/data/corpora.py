@@ -317,7 +317,7 @@ def _read_lines(path: Path) -> list[str]:
 def _read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
         raise InputError(f"{path} cannot be read: {error}") from error
@@ -364,6 +364,11 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
         swapped = _names(first[0], target) and _names(first[1], source)
         if swapped or (_names(first[0], source) and _names(first[1], target)):
             rows = rows[1:]
+        elif any(map(_is_a_language, first[:2])) and sum(map(_is_a_language, first)) > 1:
+            raise InputError(
+                f"{path}, line {rows[0][0]}: the columns are {', '.join(first)}, but {source} to {target} was asked "
+                "for: put these two first, or ask for the two that are there"
+            )
         elif len(first) > 2 and "tatoeba.org" in first[2]:
             if "en" not in (source, target):
                 raise InputError(
@@ -383,10 +388,15 @@ def _names(cell: str, language: str) -> bool:
     return cell == language.lower() or cell.startswith(LANGUAGE_NAMES.get(language.lower(), "\n"))
 
 
+def _is_a_language(cell: str) -> bool:
+    """Whether a cell is nothing but the code or the name of a language, which hardly a sentence is."""
+    return cell.strip().lower() in (*LANGUAGE_NAMES, *LANGUAGE_NAMES.values())
+
+
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Line number and cells of every line that is not blank."""
     text = _read_text(path)
-    if path.name.removesuffix(".gz").endswith(".csv"):
+    if path.name.lower().removesuffix(".gz").endswith(".csv"):
         separator = "comma"
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
@@ -421,7 +431,8 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
             train += group
     if not (train and validation and test):
         raise InputError(
-            f"{path} cannot be split into train, validation and test: {len(pairs)} pairs, and too few of them unrelated"
+            f"{path} cannot be split into train, validation and test: {len(pairs)} pairs, and too few of them "
+            "unrelated: give more, or a folder with files of the three"
         )
     return tuple([pairs[index] for index in sorted(split)] for split in (train, validation, test))
 

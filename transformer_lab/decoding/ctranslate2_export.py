@@ -11,6 +11,7 @@ hypotheses, and finds about what section 6.1's finds.
 import math
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,10 +75,12 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already: name a new folder, or remove it first")
     spec = model_spec(translator)
-    unfinished = folder.with_name(folder.name + ".part")
+    scratch = None
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of an export that was killed
-        unfinished.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        unfinished = scratch / folder.name  # with the rights of a new folder, which the one around it has not
+        unfinished.mkdir()
         spec.save(str(unfinished))
         if isinstance(translator.tokenizer, BpeTokenizer):
             text = service_tokenizer(translator.tokenizer).to_str()
@@ -93,7 +96,8 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     except OSError as error:
         raise cannot_write(folder, error) from None
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":

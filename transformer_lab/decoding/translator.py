@@ -1,6 +1,7 @@
 """From sentences to sentences: a model with its tokenizer, loaded from and saved to a folder."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from transformer_lab.model import Transformer, TransformerConfig, record_attenti
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 DEFAULT_ALPHA = 1.5  # of the length penalty: the best on the validation pairs of Multi30k, for the included model
+LARGEST_BEAM = 1000  # of 4,000 tokens, a beam of 5,000 takes minutes for one sentence, and one of 100,000 all memory
 BATCH_CELLS = 24576  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
 BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # a step of a GPU costs its launches, however many sentences it serves
 
@@ -58,6 +60,12 @@ class Translator:
                 raise InputError(
                     f"{folder / 'tokenizer.json'} has {of_tokenizer} {side} tokens, but config.json says "
                     f"{side}_vocab {of_config}: take both files from the same run"
+                )
+        for name in ("pad_id", "bos_id", "eos_id"):
+            if getattr(tokenizer, name) != getattr(config, name):
+                raise InputError(
+                    f"{folder / 'tokenizer.json'} has {name} {getattr(tokenizer, name)}, but config.json says "
+                    f"{getattr(config, name)}: take both files from the same run"
                 )
         try:
             model = build_model(config)
@@ -122,8 +130,10 @@ class Translator:
     def search(self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None) -> list[list[int]]:
         """As `translate`, up to the token ids of the translations."""
         config = self.model.config
-        if beam_size < 1:
-            raise InputError(f"beam_size is {beam_size}, but must be at least 1")
+        if not 1 <= beam_size <= LARGEST_BEAM:
+            raise InputError(f"beam_size is {beam_size}, but must be from 1 to {LARGEST_BEAM}")
+        if not math.isfinite(alpha):
+            raise InputError(f"alpha is {alpha}, but must be a finite number")
         if max_length is not None and not 1 <= max_length <= config.max_length:
             raise InputError(f"max_length is {max_length}, but must be from 1 to {config.max_length}, the model's own")
         sources = self.encode(sentences)
@@ -156,7 +166,7 @@ class Translator:
         for number, source in enumerate(sources, 1):
             if len(source) > longest:
                 raise InputError(
-                    f"line {number} has {len(source)} tokens, but this model reads at most {longest}: "
+                    f"sentence {number} has {len(source)} tokens, but this model reads at most {longest}: "
                     "split it into shorter sentences"
                 )
         return sources
@@ -228,14 +238,14 @@ def check_text(sentence: str, number: int) -> None:
         InputError: it is blank, or holds what no text holds; the message names its number.
     """
     if not isinstance(sentence, str):
-        raise InputError(f"line {number} is {sentence!r}, but must be a string")
+        raise InputError(f"sentence {number} is {sentence!r}, but must be a string")
     if not sentence.strip():
-        raise InputError(f"line {number} is empty: give one sentence a line")
+        raise InputError(f"sentence {number} is empty: give one sentence a line")
     if "\0" in sentence:
         position = sentence.index("\0") + 1
-        raise InputError(f"line {number} has a NUL byte at character {position}: is this a text file?")
+        raise InputError(f"sentence {number} has a NUL byte at character {position}: is this a text in UTF-8?")
     try:
         sentence.encode("utf-8")
     except UnicodeEncodeError as error:
         position = error.start + 1
-        raise InputError(f"line {number} is not valid Unicode at character {position}: give it as UTF-8") from None
+        raise InputError(f"sentence {number} is not valid Unicode at character {position}: give it as UTF-8") from None

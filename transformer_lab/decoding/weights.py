@@ -31,6 +31,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise InputError(f"{path} is damaged ({error}): copy it again, or train the model again") from None
+    for name, tensor in tensors.items():
+        if not (tensor.is_floating_point() and tensor.isfinite().all()):
+            raise InputError(
+                f"{path} is damaged ({name} has what is no number): copy it again, or train the model again"
+            )
     return {
         name: tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
         for name, tensor in tensors.items()

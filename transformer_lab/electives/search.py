@@ -137,13 +137,14 @@ class Plan:
     def space(self) -> dict[str, "BaseDistribution"]:
         """Where trials are drawn from: what a factor changes on a logarithmic scale, the rest evenly.
 
-        Rate, batch and depth lie around those of the preset.
+        Rate, batch and depth lie around those of the preset; no smaller batch is drawn than the longest pair may need.
         """
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         preset = self.preset
         heads = [count for count in (1, 2, 4, 8) if preset.d_model % count == 0]
         batches = [preset.max_tokens // 4, preset.max_tokens // 2, preset.max_tokens, 2 * preset.max_tokens]
+        batches = [size for size in batches if size >= min(preset.max_length, preset.max_tokens)]
         return {
             "n_heads": CategoricalDistribution(heads),
             "n_layers": IntDistribution(1, preset.n_layers + 1),
@@ -415,7 +416,7 @@ def next_trial(study: "Study", plan: Plan, folder: Path, draw: bool) -> tuple["T
     elif draw and len(counted) < plan.trials:
         # The n-th trial has a seed of its own, so that processes side by side do not draw the same ones, and a search
         # that was killed draws on as if it had not been.
-        seed = plan.preset.seed * 100_003 + len(counted)
+        seed = (plan.preset.seed * 100_003 + len(counted)) % 2**32  # as far as NumPy's go
         study.sampler = (
             optuna.samplers.RandomSampler(seed) if plan.sampler == "random" else optuna.samplers.TPESampler(seed=seed)
         )

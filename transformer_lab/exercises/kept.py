@@ -33,7 +33,7 @@ def shell() -> Any:
 def folder() -> Path | None:
     """Where parts are kept: `mine` beside the notebook, or what TRANSFORMER_LAB_MINE names. None: nowhere."""
     named = os.environ.get("TRANSFORMER_LAB_MINE", "")
-    return None if named == "off" else Path(named or "mine")
+    return None if named.lower() == "off" else Path(named or "mine")
 
 
 # --- keeping ---------------------------------------------------------------------------------------------------------

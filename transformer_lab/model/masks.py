@@ -12,7 +12,7 @@ def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
         pad_id: the token that fills up short sentences.
 
     Returns:
-        `(batch, 1, 1, length)`: the last axis is the keys'.
+        `(batch, 1, 1, length)`, boolean: the last axis is the keys'.
     """
     return (tokens != pad_id)[:, None, None, :]
 
@@ -21,7 +21,7 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor
     """Hide the future: position i may attend to positions 0 to i, itself included.
 
     Returns:
-        `(1, 1, length, length)`, rows are queries, columns are keys.
+        `(1, 1, length, length)`, boolean: rows are queries, columns are keys.
     """
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
@@ -34,6 +34,6 @@ def target_mask(tokens: Tensor, pad_id: int) -> Tensor:
         pad_id: the padding token of the target language.
 
     Returns:
-        `(batch, 1, length, length)`.
+        `(batch, 1, length, length)`, boolean.
     """
     return padding_mask(tokens, pad_id) & causal_mask(tokens.size(1), tokens.device)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,11 +81,12 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     if path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"cannot save a picture as {path.name}: end its name in .png or .svg")
     metadata = {"Description": figure.get_label()}
+    of_svg = {"svg.fonttype": "none", "svg.hashsalt": "transformer-lab"}
     if path.suffix.lower() == ".svg":
         metadata["Date"] = None  # the same picture gives the same file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "transformer-lab"}):
-            figure.savefig(path, dpi=2 * DOTS_PER_INCH, metadata=metadata)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    with replacing(path) as unfinished, matplotlib.rc_context(of_svg):
+        figure.savefig(unfinished, format=path.suffix[1:].lower(), dpi=2 * DOTS_PER_INCH, metadata=metadata)

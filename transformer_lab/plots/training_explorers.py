@@ -123,7 +123,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     leads = LEADS.tolist()
     (losses, gradients), (plain_losses, plain_gradients) = curves(smoothing, vocab), curves(0.0, vocab)
     best = min(range(len(losses)), key=losses.__getitem__)
-    at_best = f"is lowest, at {losses[best]:.2f}, where that logit is ahead by {leads[best]:.1f}, and grows beyond"
+    at_best = f"is lowest, at {losses[best]:.2f}, where that logit is about {leads[best]:.1f} ahead, and grows beyond"
     figure = new_picture(
         f"Labels smoothed by {smoothing:g} over {vocab} tokens: the right token has {right:.3g}, each other one "
         f"{each:.2g}. As the logit of the right token moves ahead, the loss "

@@ -82,8 +82,9 @@ class TrainingWatch(WithPicture):
             self.samples.value += f"<div>{html.escape(line)}</div>"
         if record["kind"] != "step" or time.monotonic() - self._drawn >= self._seconds:
             self._draw()
-            if self.state == "running":
-                self._say("running", self._where())
+            where = self._where()
+            if self.state == "running":  # a click may come now and change it: only the text is written
+                self._write(where)
         self._may_go_on.wait()
         if self._must_stop.is_set():
             raise KeyboardInterrupt
@@ -103,6 +104,9 @@ class TrainingWatch(WithPicture):
 
     def _say(self, state: str, text: str) -> None:
         self.state = state
+        self._write(text)
+
+    def _write(self, text: str) -> None:
         self.says.value = f"<span role='status'>{html.escape(text)}</span>"
 
     def _pause_or_go_on(self, _: Any) -> None:

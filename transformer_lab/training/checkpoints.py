@@ -98,14 +98,21 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
     weights: dict[str, Tensor] = {}
     moments: dict[str, dict[str, Tensor]] = {name: {} for name, _ in model.named_parameters()}
     for key, tensor in tensors.items():
-        part, name = key.split(".", 1)
+        part, _, name = key.partition(".")
         if part == "model":
             weights[name] = tensor
         else:
-            moment, name = name.split(".", 1)
+            moment, _, name = name.partition(".")
             moments.setdefault(name, {})[moment] = tensor
     load_weights(model, weights, path)
+    if not any(moments.values()):
+        raise InputError(f"{path} is damaged (nothing of the optimizer): start this run again in another folder")
     for name, parameter in model.named_parameters():
+        for moment, value in moments[name].items():
+            # Kernels of torch take them unseen, and would read beyond a tensor that is too small.
+            shape = torch.Size() if moment == "step" else parameter.shape
+            if not value.is_floating_point() or value.shape != shape:
+                raise InputError(f"{path} is damaged (the {moment} of {name}): start this run again in another folder")
         if moments[name]:
             optimizer.state[parameter] = {moment: value.to(parameter.device) for moment, value in moments[name].items()}
     return facts

@@ -59,10 +59,17 @@ class Processes:
 
 
 def join_processes(device: torch.device) -> Processes:
-    """Meet the other processes that torchrun started, if it did: over nccl between GPUs, else over gloo."""
+    """Meet the other processes that torchrun started, if it did: over nccl between GPUs, else over gloo.
+
+    Raises:
+        InputError: there should be others, but torchrun has not said where.
+    """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         return Processes()
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise InputError(f"WORLD_SIZE is {count}, but {missing[0]} is not set: use torchrun, or unset WORLD_SIZE")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return Processes(dist.get_rank(), count)
 
@@ -73,12 +80,13 @@ def choose_device(name: str | None = None) -> torch.device:
     Of several GPUs it is this process's own, unless the name has a number: `cuda:1`.
 
     Raises:
-        InputError: there is no such device, or not here.
+        InputError: there is no such device, or not here; or it is neither a CPU nor one that torch calls cuda.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if device.type != "cuda":
-            torch.empty(0, device=device)
+        if device.type not in ("cpu", "cuda"):  # Apple's mps, for one, has no float64, in which a beam adds its scores
+            raise InputError(f"this course computes on cpu or cuda, not on {name}: name one of them")
+        if device.type == "cpu":
             return device
         if device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

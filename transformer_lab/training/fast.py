@@ -161,14 +161,17 @@ class FastGradients:
         device_type: for which the copy is made, `"cpu"` or any other, which is a GPU; without, that of the model.
 
     Raises:
-        ValueError: the model has no `output` that is an `nn.Linear`, whose place the loss takes.
+        ValueError: the model has no `output` that is an `nn.Linear` with a bias, whose place the loss takes.
     """
 
     def __init__(
         self, model: nn.Module, precision: torch.dtype, compiled: bool = False, device_type: str | None = None
     ) -> None:
-        if not isinstance(getattr(model, "output", None), nn.Linear):
-            raise ValueError(f"the output of this {type(model).__name__} is no nn.Linear: train with fast=False")
+        output = getattr(model, "output", None)
+        if not isinstance(output, nn.Linear) or output.bias is None:
+            raise ValueError(
+                f"the output of this {type(model).__name__} is no nn.Linear with a bias: train with fast=False"
+            )
         on_cpu = (device_type or next(model.parameters()).device.type) == "cpu"
         self.precision = precision
         self.copy = copy.deepcopy(model).to(precision)

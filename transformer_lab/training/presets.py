@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from transformer_lab.decoding.translator import DEFAULT_ALPHA
+from transformer_lab.decoding.translator import DEFAULT_ALPHA, LARGEST_BEAM
 from transformer_lab.errors import InputError
 
 
@@ -35,7 +35,7 @@ class Preset:
     max_length: int = 256  # tokens; training pairs with a longer side are left out
 
     epochs: int = 13  # times through the training pairs
-    max_tokens: int = 4096  # padded cells of a batch, on the source side and on the target side
+    max_tokens: int = 4096  # tokens of a batch, padding included, on the source side and on the target side
     accumulation: int = 1  # batches whose gradients are summed for one update
     schedule: Literal["linear", "paper"] = "linear"  # of the learning rate: down to zero at the end, or section 5.3
     optimizer: Literal["adam", "muon"] = "adam"  # muon: not of embeddings, output layer and vectors, which keep Adam
@@ -84,8 +84,10 @@ class Preset:
             "beam_size",
         )
         for field in at_least_one:
-            if getattr(self, field) < 1:
-                raise InputError(f"{field} is {getattr(self, field)}, but must be at least 1")
+            if not 1 <= getattr(self, field) < 2**31:
+                raise InputError(f"{field} is {getattr(self, field)}, but must be at least 1, and below {2**31}")
+        if self.beam_size > LARGEST_BEAM:
+            raise InputError(f"beam_size is {self.beam_size}, but must be at most {LARGEST_BEAM}")
         for field in ("peak_rate", "learning_rate_scale", "eps"):
             if getattr(self, field) <= 0:
                 raise InputError(f"{field} is {getattr(self, field)}, but must be greater than 0")
@@ -156,7 +158,7 @@ PRESETS: dict[str, Preset] = {
         replace(LAPTOP, name="gpu", epochs=30, consistency=5.0, validate_every=5),  # a second pass costs a GPU little
         replace(LAPTOP, name="gpu-sprint", epochs=12),
         Preset(
-            name="paper",  # the base model of table 3 with the training of section 5
+            name="paper",  # the base model of table 3 with the training of section 5: for millions of pairs
             d_model=512,
             n_heads=8,
             n_layers=6,
@@ -200,6 +202,17 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
         except ValueError:
             raise InputError(f"{field} is {text!r}, but must be {DESCRIPTIONS[types_of_fields[field]]}") from None
     return replace(preset, **parsed)
+
+
+def refuse_idle_change(preset: Preset, changed: Preset) -> None:
+    """Whoever turns a knob that is not connected would believe to have seen its effect.
+
+    Raises:
+        InputError: a field was changed that does nothing in the schedule.
+    """
+    idle, instead = ("peak_rate", "learning_rate_scale")[:: 1 if changed.schedule == "paper" else -1]
+    if getattr(changed, idle) != getattr(preset, idle):
+        raise InputError(f"{idle} does nothing in the schedule {changed.schedule}: set {instead}, or another schedule")
 
 
 DESCRIPTIONS = {

@@ -48,27 +48,44 @@ def read_json(path: Path) -> dict[str, Any]:
         InputError: the file is not what it was.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+        error: Any = "no object"
+    except (OSError, ValueError, RecursionError) as caught:
+        error = caught
+    raise InputError(f"{path} is damaged ({error}): start this run again in another folder")
 
 
-def configuration(preset: Preset, source: str, target: str, train_pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Everything that decides what a run computes: two runs may continue each other if this is the same."""
-    digest = hashlib.sha256()
-    for pair in train_pairs:
-        digest.update("\t".join(pair).encode() + b"\n")
+def configuration(
+    preset: Preset,
+    source: str,
+    target: str,
+    train_pairs: Sequence[tuple[str, str]],
+    validation_pairs: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """Everything that decides what a run computes and which of its weights it chooses: two runs may continue each other
+    if this is the same.
+    """
     return {
         "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON gives it back
         "source": source,
         "target": target,
         "train_pairs": len(train_pairs),
-        "train_sha256": digest.hexdigest(),
+        "train_sha256": sha256_of(train_pairs),
+        "validation_sha256": sha256_of(validation_pairs),
     }
 
 
+def sha256_of(pairs: Sequence[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update("\t".join(pair).encode() + b"\n")
+    return digest.hexdigest()
+
+
 def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
-    """Where and how a run was started: what helps to repeat it and does not decide what it computes."""
+    """Where and how a run was started: what helps to repeat it. A run may go on elsewhere, with other roundings."""
     standard = PRESETS.get(preset.name)
     return {
         "overridden": {
@@ -152,12 +169,17 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a `metrics.jsonl`, without a last line that was cut off; none where there is no file."""
+    """The records of a `metrics.jsonl`, up to a line that is none, such as one that was cut off; none where there is no
+    file.
+    """
     records = []
     if Path(path).exists():
-        for line in Path(path).read_text(encoding="utf-8").splitlines():
+        for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except ValueError:
                 break
+            if not (isinstance(record, dict) and isinstance(record.get("step", 0), int)):
+                break
+            records.append(record)
     return records

@@ -13,7 +13,8 @@ def linear_rate(step: int, peak_rate: float, warmup_steps: int, total_steps: int
     """A rate for a run whose length is known: linear up to `peak_rate` at `warmup_steps`, then linear down to zero at
     `total_steps`. A run that ends with small steps ends lower than one that is cut off in mid-flight.
 
-    In a run shorter than the warm-up, the rate falls from where it got to: the two lines meet at half of the run.
+    A run shorter than twice its warm-up takes half of its steps to get to the same peak. The last step of
+    several has a rate of 0, and changes nothing.
     """
     step = max(step, 1)
     warmup_steps = max(1, min(warmup_steps, total_steps // 2))

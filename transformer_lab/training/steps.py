@@ -71,7 +71,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     if not total_tokens:
         raise ValueError("no token to evaluate on: give at least one batch with a target")
     mean = total_loss / total_tokens
-    return mean, math.exp(mean) if mean < 700 else math.inf  # e^710 is beyond the largest float
+    return mean, math.inf if mean > 700 else math.exp(mean)  # e^710 is beyond the largest float
 
 
 def update_weights(

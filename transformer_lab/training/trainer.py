@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -53,6 +53,10 @@ class DivergedError(InputError):
     """A loss or a gradient was not finite. With other numbers, a lower rate above all, the training may go well."""
 
 
+class DoesNotFitError(InputError, MemoryError):
+    """The model is larger than the memory where it was to be."""
+
+
 def train(
     preset: Preset | str,
     output: str | Path,
@@ -71,14 +75,16 @@ def train(
     an interruption, of whatever kind, loses one epoch at most. A run that was interrupted and resumed gives the same
     weights as one that was not: bit for bit on a CPU.
 
-    Under torchrun, the processes share every batch; the result is the same but for rounding. Torch's global seed is set
-    from `preset.seed` at every epoch.
+    Under torchrun, the processes share every batch, and each draws its own dropout: without dropout the result is that
+    of one process but for rounding, with it that of another seed. Torch's global seed is set from `preset.seed` in
+    every epoch.
 
     Args:
         preset: what to train, or the name of one of `PRESETS`.
         output: a new folder; with `resume`, the folder of the run to continue.
         data_dir: where the corpus lies, if it is not to be downloaded; as in `load_corpus`.
-        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same.
+        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same. Of a run
+            that is finished, and whose checkpoints are gone, there is nothing to do.
         source: language to translate from.
         target: language to translate into.
         build_model: makes the model from its configuration; your own parts can be in it.
@@ -91,6 +97,7 @@ def train(
     Raises:
         InputError: something that was given cannot work, or the folder cannot be written.
         DivergedError: an InputError too: the loss or the gradient is not finite.
+        DoesNotFitError: likewise: the model is larger than the memory.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
@@ -103,6 +110,10 @@ def train(
         if processes.first:
             look_at_folder(output, resume)  # before the corpus, which may be downloaded
         corpus = load_corpus(preset.corpus, source, target, data_dir)
+        if resume and is_over(output):
+            record, now = read_json(output / "training.json"), configuration_of(preset, corpus)
+            compare_configurations(record.get("configuration"), now, output)
+            return record if processes.first else {}
         run = Run(preset, corpus, output, resume, build_model, on_log, where, processes)
         for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
             run.train_epoch(epoch)
@@ -115,11 +126,20 @@ def look_at_folder(output: Path, resume: bool) -> None:
     """See that a run can go on in the folder with `resume`, or start there without it.
 
     Raises:
-        InputError: the folder holds a run and `resume` was not asked for, or the other way round; it cannot be written.
+        InputError: the folder holds a run and `resume` was not asked for, or the other way round; the run is finished
+            and has neither weights nor checkpoints any more; the folder cannot be written.
     """
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
+        if is_over(output):
+            if not (output / "weights.safetensors").exists():
+                raise InputError(
+                    f"{output} holds a finished run without weights and checkpoints: train in another folder"
+                )
+            return
+        with writing(output):
+            (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts anew
         return
     for file in ("training.json", "weights.safetensors"):
         if (output / file).exists():
@@ -127,8 +147,22 @@ def look_at_folder(output: Path, resume: bool) -> None:
                 f"{output} already holds a training run ({file}): continue it with --resume, "
                 "or give a new folder with --output"
             )
+    for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # which a run that was refused has left
+            raise InputError(f"{output} already holds a {file} of something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
+
+
+def is_over(output: Path) -> bool:
+    """Whether the run in the folder is finished, and its checkpoints, which are large, have been removed."""
+    without = not (output / "checkpoints" / "latest.safetensors").exists()
+    return without and "result" in read_json(output / "training.json")
+
+
+def configuration_of(preset: Preset, corpus: Corpus) -> dict[str, Any]:
+    train_pairs = corpus.train[: preset.train_limit]
+    return configuration(preset, corpus.source, corpus.target, train_pairs, corpus.validation)
 
 
 @dataclass
@@ -140,6 +174,21 @@ class Progress:
     seconds: float = 0.0
     best_epoch: int = 0  # the best by validation BLEU; 0: none was scored yet
     best_bleu: float = -1.0
+
+    @classmethod
+    def of(cls, facts: dict[str, Any], path: Path) -> Self:
+        """What was saved with the weights in `path`.
+
+        Raises:
+            InputError: the facts are others.
+        """
+        kinds = {"epoch": int, "step": int, "seconds": float, "best_epoch": int, "best_bleu": (int, float)}
+        try:
+            if facts.keys() == kinds.keys() and all(isinstance(facts[name], kind) for name, kind in kinds.items()):
+                return cls(**facts)
+        except AttributeError:  # no object
+            pass
+        raise InputError(f"{path} is damaged (it does not say how far the run came): start this run again elsewhere")
 
 
 @dataclass
@@ -200,9 +249,9 @@ class Run:
         self.precision = computing_precision(preset, device)
         train_pairs = corpus.train[: preset.train_limit]
         if processes.first:
-            this_configuration = configuration(preset, corpus.source, corpus.target, train_pairs)
+            this_configuration = configuration_of(preset, corpus)
             if resume:
-                compare_configurations(read_json(self.record)["configuration"], this_configuration, output)
+                compare_configurations(read_json(self.record).get("configuration"), this_configuration, output)
             else:
                 self.make_tokenizer(corpus, train_pairs)
         processes.wait_for_all()
@@ -222,10 +271,16 @@ class Run:
             self.fast = prepare_gradients(self.model, preset, self.precision)
         except ValueError as error:  # sizes that do not go together, or a model that `fast` cannot copy
             raise InputError(str(error)) from None
+        except RuntimeError as error:
+            if "allocate" not in str(error):
+                raise
+            reason = str(error).splitlines()[0]
+            raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
         self.optimizer = build_optimizer(self.model, preset)
         self.progress = Progress()
         if resume and self.checkpoint.exists():
-            self.progress = Progress(**load_training_state(self.checkpoint, self.model, self.optimizer))
+            facts = load_training_state(self.checkpoint, self.model, self.optimizer)
+            self.progress = Progress.of(facts, self.checkpoint)
             if self.fast:
                 self.fast.follow()
         self.started = started - self.progress.seconds
@@ -279,6 +334,12 @@ class Run:
         batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
         groups = [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
         total_steps = progress.step + len(groups) * (preset.epochs - epoch + 1)
+        if self.processes.first and epoch == 1 and preset.schedule == "paper" and total_steps < preset.warmup_steps:
+            print(
+                f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
+                "with more epochs or fewer warmup_steps the rate gets to its peak",
+                file=sys.stderr,
+            )
         total_loss, total_tokens = 0.0, 0
         epoch_start = time.perf_counter()
         with self.bar(epoch, total_steps) as bar:
@@ -377,9 +438,10 @@ class Run:
         shown = ", ".join(str(number) for number in numbers[:10])
         more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
         left = f"the checkpoint of epoch {epoch - 1} is intact" if epoch > 1 else "no epoch was finished yet"
+        rate = "learning_rate_scale" if self.preset.schedule == "paper" else "peak_rate"
         return (
             f"{what} at step {step} (epoch {epoch}), in the batch of the training pairs {shown}{more}: "
-            f"lower peak_rate or look at these pairs; {left}"
+            f"lower {rate} or look at these pairs; {left}"
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
@@ -500,14 +562,17 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
     return (seed * 100_003 + epoch) * 1_009 + stream
 
 
-def compare_configurations(earlier: dict[str, Any], now: dict[str, Any], output: Path) -> None:
+def compare_configurations(earlier: Any, now: dict[str, Any], output: Path) -> None:
     """Make sure that a run can go on with the configuration of now.
 
     Raises:
-        InputError: it was started with another; the message names what differs.
+        InputError: it was started with another, and the message names what differs; or `earlier` is none.
     """
-    # A field that the earlier run does not know is younger than it, and had its default's effect.
-    earlier, now = earlier | asdict(Preset(name="")) | earlier["preset"], now | now["preset"]
+    if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
+        raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
+    # What the earlier run does not know is younger than it; a field of the preset had its default's effect.
+    earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
+    now = now | now["preset"]
     differing = "; ".join(
         f"{name} was {earlier.get(name)}, now {value}"
         for name, value in now.items()
