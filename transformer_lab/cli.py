@@ -527,6 +527,10 @@ def grade(
         Path, typer.Option("--out", metavar="FOLDER", help="Where the gradebook and the reports go.")
     ] = Path("grades"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last run; PATH may be left out.")] = False,
+    roster: Annotated[
+        Path | None,
+        typer.Option("--roster", metavar="FILE", help="The class, a name a line or a table: says who is missing."),
+    ] = None,
     only: Annotated[
         str | None, typer.Option("--only", metavar="EXERCISE", help="Grade one exercise anew; shows changes first.")
     ] = None,
@@ -552,7 +556,7 @@ def grade(
     \b
     Examples:
       transformer-lab grade handed_in/
-      transformer-lab grade moodle.zip --out grades
+      transformer-lab grade moodle.zip --out grades --roster worksheet.csv
       transformer-lab grade --resume
       transformer-lab grade --only causal_mask
     """
@@ -560,6 +564,8 @@ def grade(
     from transformer_lab.classroom.screen import as_lines, ask_about, progress_bar
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
+    if roster and only:
+        raise InputError("--roster goes with a run of everything: leave out --only")
     if folder := folder_of_a_pattern(paths or []):
         print(
             f"warning: several paths lie in {printable(str(folder), 300)}, and each is read as a class's: the names in "
@@ -576,7 +582,7 @@ def grade(
 
             outcome = regrade_exercise(paths or [], out, only, open_grader, approve, advance=bar.advance_to)
         else:
-            outcome = grade_batch(paths or [], out, open_grader, resume=resume, advance=bar.advance_to)
+            outcome = grade_batch(paths or [], out, open_grader, None, resume, roster, bar.advance_to)
     if outcome:
         for line in as_lines(outcome):
             print(line)

@@ -119,6 +119,14 @@ def test_grade(lab, hand_in, reader, tmp_path):
     assert again.startswith("1 submission graded, 2 kept; 3 students")
 
 
+def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
+    hand_in("Ada", **ALL)
+    (tmp_path / "class.txt").write_text("Ada\nBob\x1b[2J\n")
+    done = lab("grade", "handed_in", "--roster", "class.txt")
+    assert done.status == 0
+    assert done.stderr == "warning: handed in nothing: 1 of the 2 students on the list: Bob [2J\n"
+
+
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
     """Its autograder copies one file; where there is none, the student reads that the autograder failed."""
     hand_in("Ada", **ALL)
@@ -246,6 +254,8 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
         (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
         (["grade", "--only", "causal_mask"], "holds no gradebook"),
         (["grade", "--resume"], "holds no gradebook"),
+        (["grade", "handed_in", "--roster", "a file"], "a file names nobody"),
+        (["grade", "--only", "causal_mask", "--roster", "a file"], "leave out --only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -14,9 +14,19 @@ from typing import Protocol
 
 from transformer_lab.classroom.assemble import Assembled, NotGradable, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.gradebook import UNGUARDED, Entry, Gradebook, Run, failed_itself, source_digest
+from transformer_lab.classroom.gradebook import (
+    ABSENT,
+    UNGUARDED,
+    Entry,
+    Gradebook,
+    Run,
+    by_student,
+    failed_itself,
+    source_digest,
+)
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
+from transformer_lab.classroom.roster import attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import find_exercise
@@ -90,6 +100,7 @@ def grade_batch(
     open_grader: OpenGrader,
     course: Course | None = None,
     resume: bool = False,
+    roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Outcome:
     """Grade what was handed in and write the gradebook and all reports into `out`.
@@ -102,12 +113,14 @@ def grade_batch(
         open_grader: As `grader_for` gives it.
         course: Where the canonical notebooks come from; without, the checkout of the package.
         resume: Go on with the last run: with its paths, and with its secret seed where it was interrupted.
+        roster: A list of the class, as `read_roster` reads it; without, the one of an earlier run into `out`.
         advance: Is told how many submissions are done, of how many.
 
     Raises:
         InputError: There is nothing to grade, `out` cannot be used, or the grader cannot be started.
     """
     course = course or Course.find()
+    people = read_roster(roster) if roster else None
     if resume:
         _must_hold_gradebook(out, "--resume")
     submissions = _collect(paths) if paths or not resume else []
@@ -120,6 +133,8 @@ def grade_batch(
             run = last
         else:
             run = book.begin(version(PACKAGE), source_digest(), secrets.randbits(62), list(map(os.path.abspath, paths)))
+        if people is not None:
+            book.note_roster(people)
         before = {(entry.student, entry.notebook): entry for entry in book.entries()}
         digests = [digest_of(submission, run.version) for submission in submissions]
         of_submission = list(zip(submissions, digests, strict=True))
@@ -141,7 +156,7 @@ def grade_batch(
                     book.note_sandbox(run, grader.sandboxed)  # a machine may have joined that has none
         book.finish(run)
         entries, written = write_reports(out, book, course)
-        warnings = [*_warnings(entries, run), *_less_than_before(entries, before)]
+        warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(entries, book)]
         return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
 
 
@@ -370,6 +385,15 @@ def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], En
     if not lower:
         return []
     return [f"fewer points than before, because the files of the last run count: {_shortened(lower)}"]
+
+
+def _about_the_list(entries: Sequence[Entry], book: Gradebook) -> list[str]:
+    roster = book.roster()
+    found = attendance(roster, by_student(entries))
+    nothing = f"{ABSENT}: {len(found.absent)} of the {_count(len(roster), 'student')} on the list"
+    others = f"not on the list of the class: {_count(len(found.unlisted), 'student')}"
+    named = ((nothing, found.absent), (others, found.unlisted))
+    return [f"{said}: {_shortened(students)}" for said, students in named if students]
 
 
 def _shortened(names: Sequence[str], most: int = 10) -> str:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
+from transformer_lab.classroom.roster import Person
 from transformer_lab.classroom.writing import clean
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
@@ -56,9 +57,18 @@ CREATE VIEW marks AS
     FROM results, json_each(result, '$.exercises') AS exercise;
 """
 
+ROSTER = """
+CREATE TABLE IF NOT EXISTS roster (
+    place INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    number TEXT NOT NULL            -- of Moodle or Canvas, or empty
+)
+"""  # for itself: gradebooks of before have none
+
 FORMULA = "=+-@\t\r\n＝＋－＠"  # what a spreadsheet takes for the beginning of one
 NAMED = 5  # of those whose answers are nearly the same
 UNGUARDED = "graded without a sandbox"
+ABSENT = "handed in nothing"
 
 
 @dataclass(frozen=True)
@@ -133,6 +143,7 @@ class Gradebook:
                 )
             elif database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise InputError(f"{path} is damaged: remove it, or choose another folder, and grade again")
+            database.execute(ROSTER)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -190,6 +201,18 @@ class Gradebook:
         with self._connection() as database:
             change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
             database.execute(change, (int(sandboxed), run.id))
+
+    def note_roster(self, roster: Sequence[Person]) -> None:
+        """Keep the list of the class, in place of an earlier one."""
+        with self._connection() as database:
+            database.execute("DELETE FROM roster")
+            rows = [(place, clean(person.name), person.number) for place, person in enumerate(roster)]
+            database.executemany("INSERT INTO roster VALUES (?, ?, ?)", rows)
+
+    def roster(self) -> list[Person]:
+        """The list of the class; empty if none was given."""
+        with self._connection() as database:
+            return [Person(*row) for row in database.execute("SELECT name, number FROM roster ORDER BY place")]
 
     def last_run(self) -> Run | None:
         """The last run, those of a single exercise aside."""
@@ -298,8 +321,9 @@ def by_student(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     return students
 
 
-def as_csv(entries: Sequence[Entry]) -> str:
-    """A row a student. An exercise whose notebook was not handed in is empty.
+def as_csv(entries: Sequence[Entry], absent: Sequence[str] = ()) -> str:
+    """A row a student, and one of 0 points for each of the `absent`, who handed in nothing. An exercise whose notebook
+    was not handed in is empty.
 
     Where a result was made without a sandbox, the head of the last column says so, and its cells say for whom: the
     head stays the first line, so that spreadsheets and pandas read the file as the table that it is.
@@ -312,7 +336,8 @@ def as_csv(entries: Sequence[Entry]) -> str:
     writer.writerow(
         [cell(name) for name in ("student", *points, "total", "possible", "states", "flags", "remarks", *warning)]
     )
-    for student, handed_in in by_student(entries).items():
+    students = dict.fromkeys(absent, ()) | by_student(entries)
+    for student, handed_in in sorted(students.items(), key=lambda item: (item[0].casefold(), item[0])):
         results = {result.exercise: result for entry in handed_in for result in entry.result.exercises}
         earned = sum(result.earned for result in results.values())
         row = [number(results[name].earned) if name in results else "" for name in points]
@@ -323,7 +348,7 @@ def as_csv(entries: Sequence[Entry]) -> str:
                 *row,
                 number(earned),
                 number(sum(points.values())),
-                cell(_states([results[name] for name in points if name in results])),
+                cell(_states([results[name] for name in points if name in results]) if handed_in else ABSENT),
                 cell("; ".join(f"{name}: {flag}" for entry in handed_in for name, flag in all_flags(entry))),
                 cell("; ".join(remark for entry in handed_in for remark in remarks(entry))),
                 *(["" if guarded else UNGUARDED] if warning else []),

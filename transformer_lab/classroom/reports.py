@@ -9,6 +9,7 @@ from transformer_lab.classroom.exports import gradescope_results, junit_xml, moo
 from transformer_lab.classroom.feedback import feedback_page, reading_places
 from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_student
 from transformer_lab.classroom.review import similar
+from transformer_lab.classroom.roster import attendance
 from transformer_lab.classroom.summary import summary_page
 from transformer_lab.classroom.writing import file_names, write_file
 
@@ -28,11 +29,13 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         What counts, with the answers that are nearly the same marked, and where to look.
     """
     entries = with_similar(book.entries())
+    students = by_student(entries)
+    found = attendance(book.roster(), students)
     names = file_names(entry.student for entry in entries)
-    write_file(out / "gradebook.csv", as_csv(entries), encoding="utf-8-sig")  # Excel takes it for Latin-1 otherwise
+    gradebook = as_csv(entries, found.absent)
+    write_file(out / "gradebook.csv", gradebook, encoding="utf-8-sig")  # Excel takes it for Latin-1 otherwise
     graded = {entry.notebook for entry in entries} & set(course.names)
     places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}
-    students = by_student(entries)
     pages = {student: feedback_page(student, handed_in, places) for student, handed_in in students.items()}
     for student, handed_in in students.items():
         write_file(out / "feedback" / f"{names[student]}.html", pages[student])
@@ -42,7 +45,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
             write_file(out / "junit" / f"{names[student]}.{notebook}.xml", junit_xml(entry.result))
             results = out / "gradescope" / notebook / names[student] / "results.json"
             write_file(results, gradescope_results([entry]))
-    write_file(out / "summary.html", summary_page(entries, names))
+    write_file(out / "summary.html", summary_page(entries, names, found))
     written = ["gradebook.csv", "summary.html", "feedback", "junit", "gradescope", "gradebook.sqlite"]
     if for_moodle := moodle_feedback(pages, students):
         write_file(out / "moodle_feedback.zip", for_moodle)

@@ -27,6 +27,7 @@ from transformer_lab.classroom.gradebook import (
 )
 from transformer_lab.classroom.pages import SIGNS, STOPPED, badge, page, person, safe, table
 from transformer_lab.classroom.results import ExerciseResult
+from transformer_lab.classroom.roster import Attendance
 from transformer_lab.classroom.writing import on_screen
 from transformer_lab.exercises.report import prose
 
@@ -43,17 +44,19 @@ OUTCOMES = {
 }
 BAR = "#0072b2"
 MOST_MISCONCEPTIONS = 12  # in the chart; the table has all
+NOT_ASKED = Attendance()
 OPEN_UP_TO = 40  # students: a longer table is folded
 
 THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # ink, lines
 
 
-def summary_page(entries: Sequence[Entry], names: Mapping[str, str]) -> str:
+def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NOT_ASKED) -> str:
     """The page.
 
     Args:
         entries: What counts.
         names: Student to the name of the page in `feedback/`, without its suffix.
+        attendance: Who of the class handed in nothing, and who is not on its list.
     """
     students = by_student(entries)
     links = {
@@ -74,6 +77,7 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str]) -> str:
         *_stuck(entries, links),
         *_review(entries, links),
         *_files(entries, links),
+        *_attendance(attendance, links),
         *_grid(students, entries, links),
     ]
     return page("Summary", "\n".join(parts))
@@ -292,6 +296,15 @@ def _files(entries: Sequence[Entry], links: Mapping[str, str]) -> list[str]:
         if remarks(entry)
     ]
     return ["<h2>Files with remarks</h2>", table(["student", "notebook", "remark"], rows)] if rows else []
+
+
+def _attendance(attendance: Attendance, links: Mapping[str, str]) -> list[str]:
+    rows = [
+        [title, str(len(students)), _people(students, links)]
+        for title, students in (("handed in nothing", attendance.absent), ("not on the list", attendance.unlisted))
+        if students
+    ]
+    return ["<h2>The list of the class</h2>", table(["", "#students", "who"], rows)] if rows else []
 
 
 def _grid(students: Mapping[str, Sequence[Entry]], entries: Sequence[Entry], links: Mapping[str, str]) -> list[str]:
