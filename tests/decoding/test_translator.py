@@ -388,7 +388,18 @@ class TestDamagedFolder:
         (folder / "weights.safetensors").write_bytes(struct.pack("<Q", 2**63) + b"{}")
         assert "weights.safetensors" in self.refusal(folder)
 
-    @pytest.mark.parametrize("text", ["not JSON", "[1, 2]", "null", '{"d_model": 16}', '{"colour": "red"}', "\udcff"])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "not JSON",
+            "[1, 2]",
+            "null",
+            '{"d_model": 16}',
+            '{"colour": "red"}',
+            "\udcff",
+            pytest.param("[" * 9**6, id="deep"),
+        ],
+    )
     def test_a_config_that_is_none(self, folder, text):
         (folder / "config.json").write_text(text, errors="surrogateescape")
         assert str(folder / "config.json") in self.refusal(folder)

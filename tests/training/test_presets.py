@@ -1,5 +1,6 @@
 import json
-from dataclasses import fields
+import math
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -47,19 +48,19 @@ def test_override_gives_values_of_the_right_type():
         ("epochs", "0", "epochs is 0, but must be at least 1"),
         ("dropout", "a lot", "dropout is 'a lot', but must be a number"),
         ("dropout", "1", "dropout is 1.0, but must be at least 0 and less than 1"),
-        ("seed", "1000000000000", "seed is 1000000000000, but must be less than 4294967296"),
+        ("seed", "1000000000000", "seed is 1000000000000, but must be at least 0 and less than 4294967296"),
         ("peak_rate", "nan", "peak_rate is nan, but must be a finite number"),
         ("peak_rate", "0", "peak_rate is 0.0, but must be greater than 0"),
-        ("clip_norm", "-1", "clip_norm is -1.0, but must not be negative"),
+        ("clip_norm", "-1", "clip_norm is -1.0, but must be at least 0"),
         ("tie", "maybe", "tie is 'maybe', but must be true or false"),
         ("train_limit", "all", "train_limit is 'all', but must be a whole number or none"),
         ("train_limit", "0", "train_limit is 0, but must be at least 1"),
         ("betas", "0.9", "betas is '0.9', but must be two numbers with a comma between them"),
         ("betas", "0.9,1", r"betas are \(0.9, 1.0\), but each must be"),
-        ("beam_size", "1001", "beam_size is 1001, but must be at most 1000"),
+        ("beam_size", "1001", "beam_size is 1001, but must be at least 1, and at most 1000"),
         ("d_model", "99999999999", "d_model is 99999999999, but must be at least 1, and below 2147483648"),
         ("schedule", "cosine", "schedule is 'cosine', but must be one of: linear, paper"),
-        ("consistency", "-5", "consistency is -5.0, but must not be negative"),
+        ("consistency", "-5", "consistency is -5.0, but must be at least 0"),
         ("bpe_dropout", "1.1", "bpe_dropout is 1.1, but must be from 0 to 1"),
         ("bpe_dropout_on", "validation", "bpe_dropout_on is 'validation', but must be one of: both, source, target"),
         ("tokenizer", "spacy", "set tie to false, or tokenizer to bpe"),
@@ -71,6 +72,32 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("epochs", 2.5, "epochs is 2.5, but must be a whole number"),
+        ("epochs", True, "epochs is True, but must be a whole number"),
+        ("dropout", "0.1", "dropout is '0.1', but must be a number"),
+        ("dropout", None, "dropout is None, but must be a number"),
+        ("tie", 1, "tie is 1, but must be true or false"),
+        ("betas", 0.9, "betas is 0.9, but must be two numbers with a comma between them"),
+        ("betas", (0.9, 0.98, 0.99), "betas is .*, but must be two numbers"),
+        ("betas", (0.9, math.nan), "betas are .*, but each must be at least 0"),
+        ("train_limit", "all", "train_limit is 'all', but must be a whole number or none"),
+        ("corpus", None, "corpus is None, but must be a text"),
+        ("precision", 16, "precision is 16, but must be one of: auto, bf16, float32"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
+    """Otherwise it would be a TypeError from somewhere in the trainer, after the corpus was read."""
+    with pytest.raises(InputError, match=message):
+        replace(PRESETS["laptop"], **{field: value})
+
+
+def test_a_whole_number_is_a_number():
+    assert replace(PRESETS["laptop"], dropout=0, peak_rate=1).dropout == 0
 
 
 def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():

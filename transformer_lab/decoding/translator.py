@@ -227,7 +227,7 @@ def read_config(path: Path) -> TransformerConfig:
         return TransformerConfig(**values)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): give the folder of a trained model") from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is no configuration of a model ({error}): take the file of its run") from None
 
 

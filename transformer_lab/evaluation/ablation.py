@@ -1,11 +1,11 @@
 """What a head is worth: let it find nothing, and see what is lost."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from torch import Tensor, nn
+from torch import nn
 
-from transformer_lab.model.seam import attending_modules
+from transformer_lab.model.seam import Attend, attending_modules, wrapped_attention
 
 
 @contextmanager
@@ -29,9 +29,10 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
         if head < 0:
             raise ValueError(f"there is no head {head}: heads are counted from 0")
         chosen.setdefault(name, []).append(head)
-    previous = {name: vars(modules[name]).get("attend") for name in chosen}
 
-    def silenced(attend: Callable[..., tuple[Tensor, Tensor | None]], off: list[int]) -> Callable:
+    def silenced(name: str, attend: Attend) -> Attend:
+        off = chosen[name]
+
         def attend_without(query, key, value, mask=None, dropout=None):
             output, weights = attend(query, key, value, mask, dropout)
             if max(off) >= output.size(1):  # a module need not say how many heads it has; here it shows
@@ -42,13 +43,5 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
 
         return attend_without
 
-    try:
-        for name, off in chosen.items():
-            modules[name].attend = silenced(modules[name].attend, off)
+    with wrapped_attention({name: modules[name] for name in chosen}, silenced):
         yield
-    finally:
-        for name in chosen:
-            if previous[name] is None:  # `attend` was not the module's own but its class's
-                del modules[name].attend
-            else:
-                modules[name].attend = previous[name]

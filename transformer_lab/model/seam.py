@@ -1,12 +1,14 @@
 """The seam in attention: other functions for `MultiHeadAttention.attend`, for speed and for looking inside."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lab.model.attention import scaled_dot_product_attention
+
+Attend = Callable[..., tuple[Tensor, Tensor | None]]  # as scaled_dot_product_attention; None: weights it never shows
 
 
 def fused_attention(
@@ -44,7 +46,7 @@ def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
-def set_attention(model: nn.Module, attend: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
+def set_attention(model: nn.Module, attend: Attend) -> None:
     """Let every attention of `model` compute with `attend`, for example `fused_attention`.
 
     Raises:
@@ -52,6 +54,22 @@ def set_attention(model: nn.Module, attend: Callable[..., tuple[Tensor, Tensor |
     """
     for module in attending_modules(model).values():
         module.attend = attend
+
+
+@contextmanager
+def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Attend], Attend]) -> Iterator[None]:
+    """Let each of `modules` compute with `wrap(its name, its own attend)` inside the `with` block."""
+    previous = {name: vars(module).get("attend") for name, module in modules.items()}
+    try:
+        for name, module in modules.items():
+            module.attend = wrap(name, module.attend)
+        yield
+    finally:
+        for name, module in modules.items():
+            if previous[name] is None:  # `attend` was not the module's own but its class's
+                del module.attend
+            else:
+                module.attend = previous[name]
 
 
 @contextmanager
@@ -69,10 +87,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         ValueError: `model` has no attention with the seam.
     """
     recorded: dict[str, Tensor] = {}
-    modules = attending_modules(model)
-    previous = {name: vars(module).get("attend") for name, module in modules.items()}
 
-    def recorder(name: str, attend: Callable[..., tuple[Tensor, Tensor | None]]) -> Callable:
+    def recorder(name: str, attend: Attend) -> Attend:
         def attend_and_record(query, key, value, mask=None, dropout=None):
             output, weights = attend(query, key, value, mask, dropout)
             if weights is None:
@@ -82,13 +98,5 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
         return attend_and_record
 
-    try:
-        for name, module in modules.items():
-            module.attend = recorder(name, module.attend)
+    with wrapped_attention(attending_modules(model), recorder):
         yield recorded
-    finally:
-        for name, module in modules.items():
-            if previous[name] is None:  # `attend` was not the module's own but its class's
-                del module.attend
-            else:
-                module.attend = previous[name]

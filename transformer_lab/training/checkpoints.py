@@ -69,7 +69,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["facts"])  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: start this run again in another folder") from None
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is damaged ({error}): start this run again in another folder") from None
 
 

@@ -1,7 +1,7 @@
 """What a training run is made of: every number in one place, and the runs that are worth starting."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -62,54 +62,26 @@ class Preset:
     seed: int = 1  # of the first weights, the order and the spelling of the pairs, and dropout
 
     def __post_init__(self) -> None:
-        for field, hint in get_type_hints(Preset).items():
+        for field, kind in get_type_hints(Preset).items():
             value = getattr(self, field)
-            if get_origin(hint) is Literal and value not in get_args(hint):
-                raise InputError(f"{field} is {value!r}, but must be one of: {', '.join(get_args(hint))}")
+            if get_origin(kind) is Literal and value not in get_args(kind):
+                raise InputError(f"{field} is {value!r}, but must be one of: {', '.join(get_args(kind))}")
+            if get_origin(kind) is not Literal and not is_of(value, kind):
+                raise InputError(f"{field} is {value!r}, but must be {DESCRIPTIONS[kind]}")
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{field} is {value}, but must be a finite number")
-        at_least_one = (
-            "vocab_size",
-            "d_model",
-            "n_heads",
-            "n_layers",
-            "d_ff",
-            "max_length",
-            "epochs",
-            "max_tokens",
-            "accumulation",
-            "warmup_steps",
-            "validate_every",
-            "average",
-            "beam_size",
-        )
-        for field in at_least_one:
-            if not 1 <= getattr(self, field) < 2**31:
-                raise InputError(f"{field} is {getattr(self, field)}, but must be at least 1, and below {2**31}")
-        if self.beam_size > LARGEST_BEAM:
-            raise InputError(f"beam_size is {self.beam_size}, but must be at most {LARGEST_BEAM}")
-        for field in ("peak_rate", "learning_rate_scale", "eps"):
-            if getattr(self, field) <= 0:
-                raise InputError(f"{field} is {getattr(self, field)}, but must be greater than 0")
-        for field in ("weight_decay", "clip_norm", "consistency", "alpha", "seed"):
-            if getattr(self, field) < 0:
-                raise InputError(f"{field} is {getattr(self, field)}, but must not be negative")
-        if self.seed >= 2**32:
-            raise InputError(f"seed is {self.seed}, but must be less than {2**32}")
-        for field in ("dropout", "label_smoothing"):
-            if not 0 <= getattr(self, field) < 1:
-                raise InputError(f"{field} is {getattr(self, field)}, but must be at least 0 and less than 1")
-        if not 0 <= self.bpe_dropout <= 1:
-            raise InputError(f"bpe_dropout is {self.bpe_dropout}, but must be from 0 to 1, which spells in characters")
+        for fields, fits, says in RANGES:
+            for field in fields:
+                value = getattr(self, field)
+                if not fits(value):
+                    raise InputError(f"{field} is {value}, but must be {says}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise InputError(f"betas are {self.betas}, but each must be at least 0 and less than 1")
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise InputError(
                 f"bpe_dropout skips merges of byte pairs, but the tokenizer {self.tokenizer} has none: "
                 "set bpe_dropout to 0, or tokenizer to bpe"
             )
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"betas are {self.betas}, but each must be at least 0 and less than 1")
-        if self.train_limit is not None and self.train_limit < 1:
-            raise InputError(f"train_limit is {self.train_limit}, but must be at least 1, or none for all pairs")
         if self.tie and self.tokenizer != "bpe":
             raise InputError(
                 f"tie needs one vocabulary for both languages, but the tokenizer {self.tokenizer} "
@@ -119,6 +91,30 @@ class Preset:
             raise InputError(
                 "tie needs one vocabulary for both languages: set tie to false, or shared_vocabulary to true"
             )
+
+
+SIZES = "vocab_size d_model n_heads n_layers d_ff max_length epochs max_tokens accumulation warmup_steps validate_every"
+RANGES: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (  # fields, what they may be, and how to say it
+    ((*SIZES.split(), "average"), lambda value: 1 <= value < 2**31, f"at least 1, and below {2**31}"),
+    (["beam_size"], lambda value: 1 <= value <= LARGEST_BEAM, f"at least 1, and at most {LARGEST_BEAM}"),
+    (["train_limit"], lambda value: value is None or value >= 1, "at least 1, or none for all pairs"),
+    (["peak_rate", "learning_rate_scale", "eps"], lambda value: value > 0, "greater than 0"),
+    (["weight_decay", "clip_norm", "consistency", "alpha"], lambda value: value >= 0, "at least 0"),
+    (["seed"], lambda value: 0 <= value < 2**32, f"at least 0 and less than {2**32}"),
+    (["dropout", "label_smoothing"], lambda value: 0 <= value < 1, "at least 0 and less than 1"),
+    (["bpe_dropout"], lambda value: 0 <= value <= 1, "from 0 to 1, which spells in characters"),
+)
+
+
+def is_of(value: Any, kind: Any) -> bool:
+    """Whether a field of type `kind` can be `value`: whole numbers are numbers, True and False are not."""
+    if kind == int | None:
+        return value is None or is_of(value, int)
+    if kind == tuple[float, float]:
+        return isinstance(value, tuple) and len(value) == 2 and all(is_of(part, float) for part in value)
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, int | float if kind is float else kind)
 
 
 LAPTOP = Preset(
@@ -216,6 +212,7 @@ def refuse_idle_change(preset: Preset, changed: Preset) -> None:
 
 
 DESCRIPTIONS = {
+    str: "a text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
