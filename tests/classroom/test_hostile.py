@@ -28,6 +28,7 @@ from types import ModuleType
 
 import psutil
 import pytest
+import torch
 
 from transformer_lab.classroom.batch import Outcome, grade_batch
 from transformer_lab.classroom.course import Course, exercise_of
@@ -43,13 +44,14 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
+CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # what a build for CUDA takes more before anything runs
 MASKS, ATTENTION = "03_masks", "01_attention"
 LIMITS = Limits(
     cell_seconds=3.0,
     exercise_seconds=8.0,
     submission_seconds=60.0,
     cpu_seconds=60,
-    memory=2**30,
+    memory=2**30 + CUDA_BYTES,
     processes=48,
     file_bytes=32 * 2**20,
 )

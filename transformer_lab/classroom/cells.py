@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from transformer_lab.exercises.scopes import symbol_table
+
 MOST_CHARACTERS = 50_000  # of a cell whose syntax tree is read: one takes some hundred times its text in memory
 FEW_CHARACTERS = 4_000  # of a cell as people write them: what was read of hundreds is kept
 
@@ -178,9 +180,7 @@ def _read(source: str) -> Names:
         is_other_language = re.match(r"\s*%%(\w*)", source)
         return Names() if is_other_language else Names(binds=frozenset(_seem_defined(source)))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            table = symtable.symtable(text, "<cell>", "exec")
+        table = symbol_table(text)
         binds, reads = set(), set()
         for inner, symbol in _symbols(table):
             is_global = inner is table or symbol.is_global()

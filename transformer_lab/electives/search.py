@@ -252,8 +252,8 @@ def keep_plan(folder: Path, plan: Plan) -> None:
     circumstances = {
         "command": command_line(),
         "commit": commit(),
-        "versions": {"python": platform.python_version()}
-        | {name: installed(name) for name in ("transformer-lab", "torch", "optuna")},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__}
+        | {name: installed(name) for name in ("transformer-lab", "optuna")},
         "threads": torch.get_num_threads(),
     }
     write_json(folder / "search.json", {"plan": plan.to_json(), "circumstances": circumstances})

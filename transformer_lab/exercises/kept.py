@@ -19,6 +19,7 @@ from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.observe import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, find_exercise, notebook_of
 from transformer_lab.exercises.running import examine
+from transformer_lab.exercises.scopes import symbol_table
 
 _in_memory: dict[str, str] = {}  # what could not be written: name to text
 _loaded: dict[str, tuple[str, Any]] = {}  # name to (text, object)
@@ -212,7 +213,7 @@ def _globals_of(source: str) -> set[str]:
         }
         return found.union(*(read(child) for child in table.get_children()))
 
-    return read(symtable.symtable(source, "<part>", "exec")) - set(dir(builtins))
+    return read(symbol_table(source)) - set(dir(builtins))
 
 
 def _import_line(name: str, value: Any) -> str | None:

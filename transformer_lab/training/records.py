@@ -93,8 +93,8 @@ def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, 
         },
         "command": command_line(),
         "commit": commit(),
-        "versions": {"python": platform.python_version()}
-        | {name: installed(name) for name in ("transformer-lab", "torch", "tokenizers", "sacrebleu", "safetensors")},
+        "versions": {"python": platform.python_version(), "torch": torch.__version__}  # with its build, +cpu or +cu130
+        | {name: installed(name) for name in ("transformer-lab", "tokenizers", "sacrebleu", "safetensors")},
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "precision": str(precision).removeprefix("torch."),
         "processes": processes,
