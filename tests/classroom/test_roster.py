@@ -2,15 +2,20 @@
 
 import csv
 import io
+import re
 import sqlite3
+import zipfile
+from pathlib import Path
 
+import pandas
 import pytest
 
 from transformer_lab.classroom.batch import grade_batch
 from transformer_lab.classroom.gradebook import Gradebook
-from transformer_lab.classroom.roster import Attendance, Person, attendance, read_roster
+from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person, attendance, read_roster
 from transformer_lab.errors import InputError
 
+ROOT = Path(__file__).resolve().parents[2]
 ALL = {"padding_mask": "# passed", "causal_mask": "# passed", "target_mask": "# passed"}
 
 MOODLE = """Identifier,"Full name","Email address",Status,Grade,"Online text"
@@ -22,39 +27,67 @@ CANVAS = """Student,ID,SIS User ID,Section,Masks (12)
     Points Possible,,,,9.00
 "Lovelace, Ada",4711,s1,A,
 "Müller, Dee",4712,s2,A,
+"Student, Test",9911,,A,
 """
 PEOPLE = [Person("Ada Lovelace", "4711"), Person("Dee Müller", "4712")]
+NAMES = [Person("Ada Lovelace"), Person("Dee Müller")]
+FAMILY_FIRST = [Person("Lovelace, Ada"), Person("Müller, Dee")]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "people"),
     [
-        ("class.txt", "Ada Lovelace\n\n  Dee  Müller \n", [Person("Ada Lovelace"), Person("Dee Müller")]),
+        ("class.txt", "Ada Lovelace\n\n  Dee  Müller \n", NAMES),
         ("class", "\ufeffAda Lovelace (4711)\r\nDee Müller (4712)", PEOPLE),
+        ("class.txt", "Lovelace, Ada\nMüller, Dee\n", FAMILY_FIRST),
+        ("class.txt", "\n\nName\nAda Lovelace\nDee Müller\n", NAMES),
+        ("class.txt", "1. Ada Lovelace\n2. Dee Müller <dee@example.org>\n", NAMES),
         ("worksheet.csv", MOODLE, PEOPLE),
+        ("german.csv", MOODLE.replace("Identifier", "ID").replace("Participant ", "Teilnehmer/in"), None),
+        ("german.csv", "ID;Vollständiger Name\nTeilnehmer/in4711;Ada Lovelace\nTeilnehmer/in4712;Dee Müller\n", PEOPLE),
+        ("blind.csv", "Identifier,Status\nParticipant 4711,\n", [Person("Participant", "4711")]),
         ("Canvas.CSV", CANVAS, [Person("Lovelace, Ada", "4711"), Person("Müller, Dee", "4712")]),
-        ("excel.csv", "\ufeffNr;Last name;First name\r\n1;Lovelace;Ada\r\n", [Person("Ada Lovelace")]),
+        ("canvas.csv", "LastName,FirstName,ID\nPoints Possible,,\nLovelace,Ada,4711\nMüller,Dee,4712\n", PEOPLE),
+        ("pandas.csv", "Student,ID\nAda Lovelace,4711.0\nDee Müller,4712.0\n", PEOPLE),
+        ("excel.csv", "\ufeffsep=;\r\nNr;Name;Vorname\r\n1;Lovelace;Ada\r\n2;Müller;Dee\r\n", NAMES),
+        ("excel.txt", "First name\tLast name\r\nAda\tLovelace\r\nDee\tMüller\r\n", NAMES),
+        ("one.csv", "Student\nLovelace, Ada\n\nMüller, Dee\n", FAMILY_FIRST),
+        ("open.csv", "Name;Mail;\nAda Lovelace;a;\nDee Müller\n", NAMES),
+        ("guests.csv", "Name,ID\nAda Lovelace,4711\nDee Müller,\n", [PEOPLE[0], NAMES[1]]),
+        ("logins.csv", "Name,ID\nAda Lovelace,ada1\nDee Müller,dee1\n", NAMES),
+        ("years.csv", "Name,ID\nAda Lovelace,2021-01\nDee Müller,2022-01\n", NAMES),
         ("gradebook.csv", "student,total\nAda (4711),2\n'=Dee,0\n", [Person("Ada", "4711"), Person("'=Dee")]),
     ],
 )
 def test_a_list_is_read_as_it_is(tmp_path, name, text, people):
     (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    assert read_roster(tmp_path / name) == people
+    assert read_roster(tmp_path / name) == (PEOPLE if people is None else people)
+
+
+def test_a_list_that_excel_saves_as_unicode_text(tmp_path):
+    (tmp_path / "class.txt").write_text("Name\tMail\r\nAda Lovelace\ta\r\nDee Müller\td\r\n", encoding="utf-16")
+    assert read_roster(tmp_path / "class.txt") == NAMES
 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
         ("class.txt", b"", "names nobody"),
-        ("class.csv", b"", "is no table"),
+        ("class.csv", b"\n", "names nobody"),
         ("class.csv", b"Student,ID\n", "names nobody"),
-        ("class.csv", b"id;mail\n1;ada@example.org\n", "has the columns id, mail, and none of them is Full name"),
+        ("class.csv", b"nr;mail\n1;ada@example.org\n", "has the columns nr, mail, and none of them is Full name"),
+        ("class.csv", b'Name,ID\nLovelace, Ada,1\n"Mu, Dee",2\n', "row 2 has more cells than the heading"),
+        ("class.csv", b"Student,Mail\n300101,a\n", "has 300101, which is no name"),
+        ("class.csv", b'Name,Mail\n"Ada,a\nBob,b\n', "is no table (unexpected end of data)"),
+        ("class.csv", b'Name,Mail\n"Ada\nBob",b\n', "has a name of several lines: Ada Bob"),
+        ("class.xlsx", b"PK\x03\x04...", "is a workbook"),
         ("class.txt", b"Ada\xff", "byte 3 is not UTF-8"),
+        ("class.txt", b"\xff\xfeA", "is not UTF-8"),
         ("class.txt", b"Ada\0", "is no list of names"),
         ("class.txt", b"x" * (16 * 2**20 + 1), "is no list of names"),
-        ("class.txt", b"Ada May\nBob\nada  may\n", "has ada may twice"),
-        ("class.txt", b"Ada (1)\nBob (1)\n", "has Bob (1) twice"),
-        ("class.csv", b'name\n"' + b"x" * 200_000, "is no table (field larger than field limit"),
+        ("class.txt", b"Ada May\nBob\nada  may\n", "has Ada May twice"),
+        ("class.txt", b"Ada (1)\nBob (1)\n", "has Ada (1) twice"),
+        ("class.csv", b'name,mail\n"' + b"x" * 200_000, "is no table (field larger than field limit"),
     ],
 )
 def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
@@ -81,33 +114,68 @@ def test_a_list_that_is_not_there(tmp_path):
         (Person("Lovelace, Ada"), "Ada Lovelace"),
         (Person("Ada King Lovelace"), "lovelaceadaking"),
         (Person("Zoë Müller-Ortiz"), "zoe muller ortiz"),
+        (Person("Jürgen Weiß"), "juergen_weiss"),
+        (Person("Łukasz Søren Đức"), "lukasz soren duc"),
         (Person("李 小龙"), "李小龙"),
         (Person("Ada Lovelace"), "Ada Lovelace (4711)"),
-        (Person("Ada", "4711"), "A. Lovelace (4711)"),
+        (Person("Lovelace, Ada", "4711"), "lovelaceada (4711)"),
         (Person("Ada Lovelace", "4711"), "Ada Lovelace"),
     ],
 )
 def test_a_person_is_found(person, student):
-    other = Person("Bob")
-    assert attendance([other, person], [student]) == Attendance(absent=("Bob",))
+    found = attendance([Person("Bob"), person], [student])
+    assert (found.absent, found.unlisted, found.doubtful) == (("Bob",), (), ())
 
 
-@pytest.mark.parametrize(("person", "student"), [("Ada", "Ada May"), ("Ann", "Anna"), ("!!", "??"), ("Ada", "Bob")])
+@pytest.mark.parametrize(
+    ("person", "student"),
+    [("Ada", "Ada May"), ("Ann", "Anna"), ("Ada", "Bob"), ("रमा कुमार", "राम कुमार"), ("がとう", "かとう")],
+)
 def test_another_person_is_not(person, student):
-    assert attendance([Person(person)], [student]) == Attendance((person,), (student,))
+    found = attendance([Person(person)], [student])
+    assert (found.absent, found.unlisted) == ((person,), (student,))
 
 
 def test_one_hand_in_is_one_persons():
-    """The exact name goes before a similar one, and the number before a name."""
+    """The exact name goes before a similar one."""
     assert attendance([Person("Ali Hassan"), Person("Hassan Ali")], ["Hassan Ali"]).absent == ("Ali Hassan",)
-    two = [Person("Ada", "1"), Person("Ada", "2")]
-    assert attendance(two, ["Ada (2)"]) == Attendance(absent=("Ada (1)",))
-    assert attendance([Person("Ada")], ["Ada", "Ada (2)"]) == Attendance(unlisted=("Ada (2)",))
-    assert attendance([Person("Bob", "2"), Person("Ada")], ["Ada (2)", "Bob (2)", "Ada"]).absent == ()
+
+
+def test_of_two_of_one_name_the_number_tells_who_it_is():
+    two = [Person("Ada", "901"), Person("Ada", "902")]
+    found = attendance(two, ["Ada (902)"])
+    assert (found.absent, found.namesakes) == (("Ada (901)",), ())
+    found = attendance(two, ["Ada (1002)"])  # of another assignment: it may be either
+    assert (found.absent, found.namesakes) == (("Ada (902)",), ("Ada (902)",))
+
+
+def test_a_number_that_the_grader_gave_to_a_namesake_is_nobodys():
+    people = [Person("Ben", "1"), Person("Carla", "2"), Person("Ada", "3")]
+    found = attendance(people, ["Ada", "Ada (2)", "Ben"])
+    assert (found.absent, found.unlisted, found.doubtful) == (("Carla (2)",), ("Ada (2)",), ())
+    assert found.numbers == {"Ada": "3", "Ben": "1", "Carla (2)": "2"}
+    assert attendance([], ["Ada", "Ada (4711)"]).numbers == {"Ada (4711)": "4711"}
+
+
+def test_names_go_before_numbers_that_contradict_them():
+    """The list of another course, whose numbers are the same."""
+    names = ["Ada", "Bob", "Cyd"]
+    shifted = [Person(name, str(number)) for number, name in enumerate(names, start=4712)]
+    found = attendance(shifted, [f"{name} ({number})" for number, name in enumerate(names, start=4711)])
+    assert (found.absent, found.unlisted, found.doubtful) == ((), (), ())
+    found = attendance([Person("Ada", "4711")], ["Augusta (4711)"])
+    assert (found.absent, found.doubtful) == ((), ("Augusta (4711) is Ada on the list",))
+
+
+def test_the_list_of_another_class_is_noticed():
+    class_a, class_b = ["Ada", "Bob", "Cyd"], ["Eve", "Flo", "Gus"]
+    assert attendance([Person(name) for name in class_a], class_b).is_of_others
+    assert not attendance([Person(name) for name in class_a], ["Ada", "Bob", "Eve"]).is_of_others
+    assert not attendance([Person(name) for name in class_a], ["Ada"]).is_of_others  # few have handed in
 
 
 def test_without_a_list_nobody_is_missing():
-    assert attendance([], ["Ada"]) == Attendance()
+    assert attendance([], ["Ada"]) == NOT_ASKED == Attendance()
 
 
 @pytest.mark.usefixtures("without_charts")
@@ -115,7 +183,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     """Also after later runs, which need not be given the list again."""
     handed_in, out, roster = hand_in("ada_lovelace", **ALL), tmp_path / "grades", tmp_path / "class.txt"
     hand_in("Mallory", **ALL)
-    roster.write_text("Dee <b>Müller</b>\nAda Lovelace\n=Bob (12)\n", encoding="utf-8")
+    roster.write_text("<b>Müller, Dee</b>\nAda Lovelace\n=Bob (12)\n", encoding="utf-8")
 
     def grade(**options):
         outcome = grade_batch([handed_in], out, mark_reader(), course, **options)
@@ -124,27 +192,52 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
 
     outcome, table = grade()
     assert (outcome.warnings, len(table)) == ([], 2)
+    assert "number" not in table[0]
     assert "on the list" not in (out / "summary.html").read_text()
     for options in ({"roster": roster}, {}, {"resume": True}):
         outcome, table = grade(**options)
         assert outcome.warnings == [
-            "handed in nothing: 2 of the 3 students on the list: Dee <b>Müller<_b>, =Bob (12)",
+            "handed in nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
             "not on the list of the class: 1 student: Mallory",
         ]
-        assert [(row["student"], row["total"], row["states"]) for row in table] == [
-            ("'=Bob (12)", "0", "handed in nothing"),
-            ("ada_lovelace", "3", ""),
-            ("Dee <b>Müller<_b>", "0", "handed in nothing"),
-            ("Mallory", "3", ""),
+        assert [(row["student"], row["number"], row["total"], row["states"]) for row in table] == [
+            ("<b>Müller, Dee<_b>", "", "0", "handed in nothing"),
+            ("'=Bob (12)", "12", "0", "handed in nothing"),
+            ("ada_lovelace", "", "3", ""),
+            ("Mallory", "", "3", ""),
         ]
-        assert [row["causal_mask"] for row in table] == ["", "1", "", "1"]
+        assert [row["causal_mask"] for row in table] == ["", "", "1", "1"]
         assert {row["possible"] for row in table} == {"3"}
         page = (out / "summary.html").read_text()
-        assert "Dee &lt;b&gt;Müller&lt;_b&gt;" in page
+        assert "&lt;b&gt;Müller, Dee&lt;_b&gt;" in page
         assert "<b>Müller" not in page
         assert sorted(path.stem for path in (out / "feedback").iterdir()) == ["Mallory", "ada_lovelace"]
     roster.write_text("Mallory\nada lovelace\n")
     assert grade(roster=roster)[0].warnings == []
+    roster.write_text("Xenia\nYves\nZoë\n", encoding="utf-8")
+    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anybody on the list was found: is it the list")
+
+
+@pytest.mark.usefixtures("without_charts")
+def test_marks_come_back_into_the_table_of_the_course_system(hand_in, notebook_with, mark_reader, course, tmp_path):
+    """With the lines of CLASSROOM.md: also of who handed in by mail, and nobody's old mark is lost."""
+    moodle = tmp_path / "moodle.zip"
+    with zipfile.ZipFile(moodle, "w") as archive:
+        archive.writestr("Ada Lovelace_4711_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
+    by_mail = hand_in("Dee Müller", causal_mask="# passed")
+    hand_in("Guest", **ALL)
+    rows = ["Identifier,Full name,Grade", "Participant 4711,Ada Lovelace,", "Participant 4712,Dee Müller,"]
+    rows += ["Participant 4713,Bob Noyce,", "Participant 4714,Left Before,7.50"]
+    (tmp_path / "worksheet.csv").write_text("\n".join(rows), encoding="utf-8")
+    (tmp_path / "class.csv").write_text("\n".join([*rows[:4], ",Somebody Else,"]), encoding="utf-8")
+    grade_batch([moodle, by_mail], tmp_path / "grades", mark_reader(), course, roster=tmp_path / "class.csv")
+    (code,) = re.findall(r"```python\n(import pandas.*?)```", (ROOT / "CLASSROOM.md").read_text(encoding="utf-8"), re.S)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        exec(code, {})
+    sheet = pandas.read_csv(tmp_path / "upload.csv", dtype=str)
+    assert sheet["Grade"].astype(float).tolist() == [3, 1, 0, 7.5]
+    assert sheet["Identifier"].tolist() == [row.split(",")[0] for row in rows[1:]]
 
 
 @pytest.mark.usefixtures("without_charts")

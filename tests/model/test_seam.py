@@ -227,6 +227,30 @@ def test_a_model_can_train_while_it_is_recorded(randomise):
     assert all(torch.equal(mine, plain) for mine, plain in zip(gradients, expected, strict=True))
 
 
+def test_an_attend_that_is_a_module_is_recorded_and_comes_back():
+    """Whoever writes a kernel with weights of its own, such as relative positions, must not lose it to a picture."""
+
+    class Kernel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(1))
+
+        def forward(self, query, key, value, mask=None, dropout=None):
+            return scaled_dot_product_attention(query, key, value, mask, dropout)
+
+    attention = MultiHeadAttention(8, 2)
+    del attention.attend
+    attention.attend = kernel = Kernel()
+    names = [name for name, _ in attention.named_parameters()]
+    x = torch.randn(1, 3, 8)
+    before = attention(x, x, x)
+    with record_attention(attention) as recorded:
+        torch.testing.assert_close(attention(x, x, x), before)
+    assert recorded[""].shape == (1, 2, 3, 3)
+    assert attention.attend is kernel
+    assert [name for name, _ in attention.named_parameters()] == names
+
+
 def test_a_class_that_defines_attend_as_a_method_gets_its_method_back():
     """A student may write `attend` in the class instead of setting it in the constructor."""
 

@@ -128,6 +128,24 @@ def test_bfloat16_changes_gradients_little_more_than_autocast_does():
     assert error < 2 * error_of_autocast(model, batch, expected)
 
 
+def test_the_gradient_of_a_frequent_word_is_not_lost_in_bfloat16():
+    """A sum in bfloat16 stops growing at 256 times a summand, and a full stop stands in nearly every sentence."""
+    embedding = nn.Embedding(8, 4, padding_idx=0)
+    model = small_model()
+    model.source_embedding.embedding = embedding
+    copied = FastGradients(model, torch.bfloat16, device_type="cpu").copy.source_embedding.embedding
+    assert copied.weight.dtype == torch.bfloat16
+    copied(torch.tensor([3] * 1000 + [0] * 9)).sum().backward()
+    torch.testing.assert_close(copied.weight.grad[3].float(), torch.full((4,), 1000.0), rtol=0.01, atol=0)
+    assert copied.weight.grad[0].count_nonzero() == 0
+
+
+def test_tied_weights_stay_one_in_the_copy():
+    copied = FastGradients(small_model(), torch.bfloat16)
+    assert copied.copy.source_embedding.embedding.weight is copied.output.weight
+    assert copied.copy.target_embedding.embedding.weight is copied.output.weight
+
+
 def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
     model, batch = small_model(), some_batch()
     fast = FastGradients(model, torch.float32)

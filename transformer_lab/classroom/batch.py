@@ -388,17 +388,21 @@ def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], En
 
 
 def _about_the_list(entries: Sequence[Entry], book: Gradebook) -> list[str]:
-    roster = book.roster()
-    found = attendance(roster, by_student(entries))
-    nothing = f"{ABSENT}: {len(found.absent)} of the {_count(len(roster), 'student')} on the list"
-    others = f"not on the list of the class: {_count(len(found.unlisted), 'student')}"
-    named = ((nothing, found.absent), (others, found.unlisted))
-    return [f"{said}: {_shortened(students)}" for said, students in named if students]
+    found = attendance(book.roster(), by_student(entries))
+    absent = [f"{person} or a namesake" if person in found.namesakes else person for person in found.absent]
+    named = (
+        (f"{ABSENT}: {len(absent)} of the {_count(found.listed, 'student')} on the list", absent),
+        (f"not on the list of the class: {_count(len(found.unlisted), 'student')}", found.unlisted),
+        ("found by the number, but not by the name", found.doubtful),
+    )
+    said = [f"{what}: {_shortened(students, between='; ')}" for what, students in named if students]
+    of_others = ["hardly anybody on the list was found: is it the list of this class, and of this assignment?"]
+    return said + of_others * found.is_of_others
 
 
-def _shortened(names: Sequence[str], most: int = 10) -> str:
+def _shortened(names: Sequence[str], most: int = 10, between: str = ", ") -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(printable(name, 200) for name in names[:most]) + more
+    return between.join(printable(name, 200) for name in names[:most]) + more
 
 
 def _count(number: int, unit: str) -> str:

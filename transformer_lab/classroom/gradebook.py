@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
-from transformer_lab.classroom.roster import Person
+from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person
 from transformer_lab.classroom.writing import clean
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
@@ -321,9 +321,9 @@ def by_student(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     return students
 
 
-def as_csv(entries: Sequence[Entry], absent: Sequence[str] = ()) -> str:
-    """A row a student, and one of 0 points for each of the `absent`, who handed in nothing. An exercise whose notebook
-    was not handed in is empty.
+def as_csv(entries: Sequence[Entry], attendance: Attendance = NOT_ASKED) -> str:
+    """A row a student, and one of 0 points for each who is absent. An exercise whose notebook was not handed in is
+    empty. Where somebody has a number of a course system, a column has the numbers.
 
     Where a result was made without a sandbox, the head of the last column says so, and its cells say for whom: the
     head stays the first line, so that spreadsheets and pandas read the file as the table that it is.
@@ -333,10 +333,11 @@ def as_csv(entries: Sequence[Entry], absent: Sequence[str] = ()) -> str:
     warning = [f"WARNING: {UNGUARDED}"] if unguarded else []
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [cell(name) for name in ("student", *points, "total", "possible", "states", "flags", "remarks", *warning)]
-    )
-    students = dict.fromkeys(absent, ()) | by_student(entries)
+    numbers = attendance.numbers
+    head = ["student", "number"] if numbers else ["student"]
+    head += [*points, "total", "possible", "states", "flags", "remarks", *warning]
+    writer.writerow(map(cell, head))
+    students = dict.fromkeys(attendance.absent, ()) | by_student(entries)
     for student, handed_in in sorted(students.items(), key=lambda item: (item[0].casefold(), item[0])):
         results = {result.exercise: result for entry in handed_in for result in entry.result.exercises}
         earned = sum(result.earned for result in results.values())
@@ -345,6 +346,7 @@ def as_csv(entries: Sequence[Entry], absent: Sequence[str] = ()) -> str:
         writer.writerow(
             [
                 cell(student),
+                *([numbers.get(student, "")] if numbers else []),
                 *row,
                 number(earned),
                 number(sum(points.values())),

@@ -199,7 +199,7 @@ notebooks in one folder.
 ## What counts
 
 Your function or class is called with inputs that nobody has seen, and what it gives is compared with what is right.
-How you wrote it makes no difference. A mistake costs once: later exercises are tried with right parts in the place of
-your earlier ones. Where an exercise asks you to build something that a library has ready, build it: whoever grades is
-shown where a ready answer is called.
+How you wrote it makes no difference, but keep the names that the exercise gives. A mistake costs once: later exercises
+are tried with right parts in the place of your earlier ones. Where an exercise asks you to build something that a
+library has ready, build it: whoever grades is shown where a ready answer is called.
 """

@@ -32,7 +32,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
     students = by_student(entries)
     found = attendance(book.roster(), students)
     names = file_names(entry.student for entry in entries)
-    gradebook = as_csv(entries, found.absent)
+    gradebook = as_csv(entries, found)
     write_file(out / "gradebook.csv", gradebook, encoding="utf-8-sig")  # Excel takes it for Latin-1 otherwise
     graded = {entry.notebook for entry in entries} & set(course.names)
     places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from transformer_lab.classroom.feedback import sentences
 from transformer_lab.classroom.gradebook import (
+    ABSENT,
     UNGUARDED,
     Entry,
     by_student,
@@ -27,7 +28,7 @@ from transformer_lab.classroom.gradebook import (
 )
 from transformer_lab.classroom.pages import SIGNS, STOPPED, badge, page, person, safe, table
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.roster import Attendance
+from transformer_lab.classroom.roster import NOT_ASKED, Attendance
 from transformer_lab.classroom.writing import on_screen
 from transformer_lab.exercises.report import prose
 
@@ -44,7 +45,6 @@ OUTCOMES = {
 }
 BAR = "#0072b2"
 MOST_MISCONCEPTIONS = 12  # in the chart; the table has all
-NOT_ASKED = Attendance()
 OPEN_UP_TO = 40  # students: a longer table is folded
 
 THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # ink, lines
@@ -300,8 +300,8 @@ def _files(entries: Sequence[Entry], links: Mapping[str, str]) -> list[str]:
 
 def _attendance(attendance: Attendance, links: Mapping[str, str]) -> list[str]:
     rows = [
-        [title, str(len(students)), _people(students, links)]
-        for title, students in (("handed in nothing", attendance.absent), ("not on the list", attendance.unlisted))
+        [title, str(len(students)), _people(students, links, between="; ")]
+        for title, students in ((ABSENT, attendance.absent), ("not on the list", attendance.unlisted))
         if students
     ]
     return ["<h2>The list of the class</h2>", table(["", "#students", "who"], rows)] if rows else []
@@ -334,8 +334,8 @@ def _sign(result: ExerciseResult) -> str:
     return f'<span class="{kind}" title="{safe(label)}" role="img" aria-label="{safe(label)}">{sign}</span>'
 
 
-def _people(students: Sequence[str], links: Mapping[str, str]) -> str:
-    listed = ", ".join(links.get(student, person(student)) for student in students)
+def _people(students: Sequence[str], links: Mapping[str, str], between: str = ", ") -> str:
+    listed = between.join(links.get(student, person(student)) for student in students)
     if len(students) <= 8:
         return f'<span class="small">{listed}</span>'
     return f'<details class="small"><summary>{_count(len(students), "student")}</summary>{listed}</details>'

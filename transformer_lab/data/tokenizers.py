@@ -1,6 +1,7 @@
 """From sentences to token ids and back.
 
-All tokenizers have the same methods, and the same ids for the four special tokens.
+All tokenizers have the same methods, and the same ids for the four special tokens. Only those of byte pairs can spell a
+text in several ways (BPE-dropout).
 """
 
 import json
@@ -46,8 +47,8 @@ class BpeTokenizer:
     """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1.
 
     A word carries its leading space, shown as `▁`. A character that is not in the alphabet is spelled in its UTF-8
-    bytes (`<0xF0>` ...), so that every text comes back as it was, and `<unk>` is never needed. The special tokens have
-    ids but no spelling: `<eos>` typed in a sentence is five ordinary characters.
+    bytes (`<0xF0>` ...), so that every text comes back as `normalize` made it, and `<unk>` is never needed. The special
+    tokens have ids but no spelling: `<eos>` typed in a sentence is five ordinary characters.
 
     Chinese has no words to cut at. Where one of the languages is Chinese, a token holds Chinese characters alone, or
     none: as many of them as were merged (`chinese="byte_pairs"`), or always one (`"characters"`). No space comes
@@ -62,8 +63,8 @@ class BpeTokenizer:
     # spell a special token or a byte.
     _pieces: ClassVar = {  # by `chinese`
         None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
-        "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?\p{N}+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
-        "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?\p{N}+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
+        "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
+        "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
     }
     _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 

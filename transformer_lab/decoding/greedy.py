@@ -11,7 +11,7 @@ from transformer_lab.model import Transformer, TransformerConfig
 
 @contextmanager
 def evaluation_mode(model: Transformer) -> Iterator[None]:
-    """Switch dropout off inside the `with` block, build no graph, and leave the model in the mode it was in."""
+    """Switch dropout off inside the `with` block, build no graph, and leave the whole model in the mode it was in."""
     was_training = model.training
     model.eval()
     try:

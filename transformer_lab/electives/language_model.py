@@ -19,7 +19,7 @@ from transformer_lab.training import linear_rate
 
 class LanguageModel(nn.Module):
     """Predicts the next token at every position (Radford et al. 2018): a decoder without a source is an encoder that
-    may not look ahead. All classes are PyTorch's own; positions are learnt, and norms come first.
+    may not look ahead. All classes are PyTorch's own; positions are learnt, and norms come first (Radford et al. 2019).
 
     Args:
         vocab_size: how many tokens there are.
@@ -28,7 +28,7 @@ class LanguageModel(nn.Module):
         n_layers: of the stack.
         d_ff: width inside the feed-forward networks.
         max_length: the most tokens it can read at once.
-        dropout: as in section 5.4.
+        dropout: as in section 5.4, and on attention weights and hidden layers as well.
         norm_first: pre-norm; the paper has post-norm.
     """
 

@@ -48,7 +48,7 @@ def split_chinese(text: str) -> list[str]:
         (A piece alone would hide from its rules what stands beside a stop: of `第3.章` the stop is a token.) No token
         holds a space, and nothing but spaces is lost.
     """
-    apart = "".join(f" {character} " if is_chinese_character(character) else character for character in text)
+    apart = "".join(f" {character} " if is_chinese_character(character) else character for character in text.strip())
     return words_13a(apart)
 
 

@@ -135,7 +135,7 @@ class RecurrentEncoder(nn.Module):
 class AttentionDecoder(nn.Module):
     """A GRU that asks the memory before every word (Bahdanau et al. 2015, section 3.1 and appendix A.2.2).
 
-    The paper's maxout in front of the output layer is a tanh here.
+    In front of the output layer the paper has a maxout of the state before the step; here it is a tanh, of the new one.
     """
 
     def __init__(self, vocab_size: int, d_model: int, dropout: float = 0.0, pad_id: int = 0) -> None:

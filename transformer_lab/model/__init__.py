@@ -1,4 +1,4 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), one file a section."""
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in the order of its sections."""
 
 from transformer_lab.model.attention import (
     MultiHeadAttention,

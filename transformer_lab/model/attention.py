@@ -97,7 +97,7 @@ def combine_heads(x: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Section 3.2.2: several heads attend at once, each to a part of the features.
+    """Section 3.2.2: several heads attend at once, each to `d_model / n_heads` features that it makes of all of them.
 
     `attend` is the one place where attention happens; whoever wants another kernel, or wants to look at the weights,
     puts another function there. It is called with `(query, key, value, mask, dropout)`, the first three of shape

@@ -59,17 +59,17 @@ def set_attention(model: nn.Module, attend: Attend) -> None:
 @contextmanager
 def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Attend], Attend]) -> Iterator[None]:
     """Let each of `modules` compute with `wrap(its name, its own attend)` inside the `with` block."""
-    previous = {name: vars(module).get("attend") for name, module in modules.items()}
+    own = {name: vars(module)["attend"] for name, module in modules.items() if "attend" in vars(module)}
     try:
         for name, module in modules.items():
-            module.attend = wrap(name, module.attend)
+            # As an attribute of the instance it stands before a method of the class, and before a module within it.
+            vars(module)["attend"] = wrap(name, module.attend)
         yield
     finally:
         for name, module in modules.items():
-            if previous[name] is None:  # `attend` was not the module's own but its class's
-                del module.attend
-            else:
-                module.attend = previous[name]
+            vars(module).pop("attend", None)
+            if name in own:
+                vars(module)["attend"] = own[name]
 
 
 @contextmanager

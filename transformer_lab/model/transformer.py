@@ -12,7 +12,7 @@ from transformer_lab.model.masks import padding_mask, target_mask
 
 @dataclass
 class TransformerConfig:
-    """The sizes of a Transformer. The defaults are the paper's base model (table 3), all but the vocabularies.
+    """The sizes of a Transformer. The defaults are those of the base model (table 3), which has `tie=True` as well.
 
     Raises:
         ValueError: a size is below 1, or `dropout` is not below 1. `Transformer` finds sizes that do not fit together.

@@ -4,6 +4,8 @@ On a CPU a third of a plain training step goes into the random numbers of dropou
 vocabulary, and most of the rest into moving float32 numbers through memory. The copy computes in bfloat16, draws one
 random byte a number, normalises with torch's kernel, and never holds the logits of a whole batch.
 
+Where a sum in bfloat16 would be too coarse, over the tokens of a batch, it is in float32.
+
 A GPU has done its work on a small model before the next piece of work is handed to it: there, what counts is how many
 pieces there are. The copy has little more than half as many (`benchmarks/launches.py`): a norm is one kernel, and
 weights in bfloat16 need not be converted in each step.
@@ -35,6 +37,13 @@ class ByteDropout(nn.Dropout):
         # Whole numbers up to 256 are exact in bfloat16: 0 where the byte is below the threshold, 1 elsewhere.
         kept = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
         return x * kept.mul_(256 / (256 - dropped_of_256))
+
+
+class SummingEmbedding(nn.Embedding):
+    """Sums its gradient in float32: in bfloat16 that of a frequent token stops growing at 256 times a summand."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.weight.float(), self.padding_idx).to(self.weight.dtype)
 
 
 class KernelLayerNorm(nn.Module):
@@ -187,6 +196,8 @@ class FastGradients:
             for module in self.copy.modules():
                 if getattr(module, "attend", None) is fused_attention:
                     module.attend = short_attention
+                if type(module) is nn.Embedding:  # with the weight that it may share
+                    module.__class__ = SummingEmbedding
         self.copy.train()
         if compiled:
             self.copy.compile(dynamic=True)  # one program for batches of every shape

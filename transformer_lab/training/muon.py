@@ -17,7 +17,8 @@ class Muon(torch.optim.AdamW):
 
     A step of Adam changes a number by about 0.2 times the rate, and so does a step of Muon that is multiplied by
     0.2 √(the longer side): the rule of Liu et al. (2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon` takes
-    the same steps, one matrix after the other; here those of a shape go together, which for many small ones is quicker.
+    the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix after the other; here those of a shape go together,
+    which for many small ones is quicker.
 
     The matrices have no gradient after a step.
 

@@ -114,12 +114,13 @@ def update_weights(
         if fast:
             losses[index] = fast.backward(share, preset.label_smoothing, part, preset.consistency)
             continue
-        labels = shift_target(share.target)[1]
-        passes = share.repeated(2) if preset.consistency else share
+        share = share.repeated(2) if preset.consistency else share
+        decoder_input, labels = shift_target(share.target)
         with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-            logits = model(passes.source, shift_target(passes.target)[0])
+            logits = model(share.source, decoder_input)
         logits, smoothing, pad_id = logits.float(), preset.label_smoothing, model.config.pad_id
         if preset.consistency:
+            labels = labels.chunk(2)[0]  # of both passes the same
             loss = part * consistency_loss(*logits.chunk(2), labels, smoothing, pad_id, preset.consistency)
         else:
             loss = part * label_smoothing_loss(logits, labels, smoothing, pad_id)
@@ -169,7 +170,7 @@ def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
     adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}
     if preset.optimizer == "adam":
         return torch.optim.AdamW(parameters, **adam)
-    by_token = (model.source_embedding, model.target_embedding, model.output)
+    by_token = [part for part in model.modules() if isinstance(part, nn.Embedding) or part is model.output]
     of_tokens = {id(parameter) for part in by_token for parameter in part.parameters()}
     matrices, others = [], []
     for parameter in parameters:
