@@ -86,7 +86,7 @@ class Training:
         nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
         self.optimizer.step()
         if self.fast:
-            self.fast.follow()
+            self.fast.sync_weights()
 
 
 def timed(work: Callable[[], Any]) -> float:

@@ -391,6 +391,13 @@ def test_chinese_is_cut_as_asked_for(chinese_bpe):
     assert all(re.fullmatch("[\u4e00-\u9fff]+", token) for token in chinese_tokens)  # no space, nothing Latin
 
 
+def test_the_chinese_zero_is_a_character_and_no_figure():
+    """二〇〇八 is how years are written; Unicode counts 〇 among the numbers."""
+    pairs = [("a", "二〇〇八年，二〇1年")] * 9
+    tokenizer = train_tokenizer("bpe", pairs, "en", "zh", vocab_size=520, chinese="characters")
+    assert tokenizer.target_tokens(tokenizer.encode_target("二〇〇八年，二〇1年"))[1:-1] == list("二〇〇八年，二〇1年")
+
+
 def test_chinese_tokenizers_are_saved_whole(chinese_bpe, tmp_path):
     chinese_bpe.save(tmp_path)
     loaded = load_tokenizer(tmp_path)

@@ -29,7 +29,7 @@ def test_split_chinese_is_sacrebleus_tokenizer():
     pieces = [*"我你好，。“”（）.,!?-3 ", "Tom", "New York", "3.5", "1,000", "don't", "＄", "…", "𠀀", "5."]
     tokenize = TokenizerZh()
     for _ in range(2000):
-        text = "".join(generator.choices(pieces, k=generator.randint(0, 12))).strip()
+        text = "".join(generator.choices(pieces, k=generator.randint(0, 12)))
         assert split_chinese(text) == tokenize(text).split(), text
 
 

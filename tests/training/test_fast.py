@@ -19,7 +19,13 @@ from transformer_lab.model import (
     set_attention,
 )
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.fast import ByteDropout, FastGradients, KernelLayerNorm, OutputLayerLoss, short_attention
+from transformer_lab.training.fast import (
+    ByteDropout,
+    FastGradients,
+    KernelLayerNorm,
+    OutputLayerLoss,
+    unfused_attention,
+)
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.steps import build_optimizer, learning_rate, update_weights
@@ -157,7 +163,7 @@ def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
         parameter.data.sub_(parameter.grad)
         parameter.grad = None
     _, expected = plain_gradients(model, batch, 0.1)
-    fast.follow()
+    fast.sync_weights()
     fast.backward(batch, 0.1, part=1.0)
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
@@ -172,7 +178,7 @@ def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
     """Many small operations would keep it waiting. Dropout stays torch's own, which is one kernel there."""
     model = small_model(dropout=0.1)
     set_attention(model, fused_attention)
-    kernels = {"cpu": (ByteDropout, short_attention), "cuda": (nn.Dropout, fused_attention)}
+    kernels = {"cpu": (ByteDropout, unfused_attention), "cuda": (nn.Dropout, fused_attention)}
     for device_type, (dropout, attend) in kernels.items():
         copy = FastGradients(model, torch.float32, device_type=device_type).copy
         kinds = {type(module) for module in copy.modules()}

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from transformer_lab.electives.recurrent import with_attention
 from transformer_lab.model import Transformer, TransformerConfig
 from transformer_lab.training.muon import Muon, orthogonalize
 from transformer_lab.training.presets import PRESETS
@@ -87,3 +88,14 @@ def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab
     assert not others & matrices
     assert all(name.startswith(("encoder.", "decoder.")) and name.endswith(".weight") for name in matrices)
     assert len(matrices) == 4 + 2 + 8 + 2  # of one layer each: attention, feed-forward; twice attention, feed-forward
+
+
+def test_a_model_of_other_parts_can_have_it_too():
+    """Presets for real corpora have Muon, and `train(build_model=...)` takes any model."""
+    model = with_attention(TransformerConfig(20, 31, d_model=8))
+    optimizer = build_optimizer(model, PRESETS["laptop"])
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    others, matrices = ({names[parameter] for parameter in group["params"]} for group in optimizer.param_groups)
+    assert others | matrices == set(names.values())
+    assert not any("embedding" in name or name.startswith("output.") for name in matrices)
+    assert {name for name in matrices if "gru" in name or "cell" in name}

@@ -397,10 +397,13 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tiny_preset, tmp_path
         train(tiny_preset, folder)
 
 
-def test_pairs_that_are_too_long_are_left_out_or_named(tiny_preset, tmp_path):
+def test_pairs_that_are_too_long_are_left_out_or_named(tiny_preset, tmp_path, capsys):
     """The model would refuse them in the middle of an epoch."""
     record = train(replace(tiny_preset, max_length=10, epochs=1), tmp_path / "run")
     assert record["result"]["left_out_training_pairs"] == 114  # those "am frühen Morgen"
+    left_out = record["result"]["left_out_validation_pairs"]
+    assert 0 < left_out < 60
+    assert f"{left_out} of " in capsys.readouterr().err
     with pytest.raises(
         InputError, match="none of the 336 training pairs has 2 tokens or fewer on both sides: raise max_length"
     ):

@@ -23,12 +23,12 @@ ENGINE = ("draw.py", "exercise.py", "limits.py", "observe.py", "recipes.py")
 SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "scaled_dot_product_attention": (
         ("model/seam.py", "fused_attention", ()),
-        ("training/fast.py", "short_attention", ()),
+        ("training/fast.py", "unfused_attention", ()),
         ("electives/recurrent.py", "AdditiveAttention", ("forward",)),
     ),
     "MultiHeadAttention": (
         ("decoding/incremental.py", "CachedAttention", ("step",)),
-        ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
+        ("decoding/incremental.py", "CachedCrossAttention", ("__init__", "step")),
     ),
     "padding_mask": (("decoding/table_model.py", "TableModel", ("encode", "decode")),),
     "LayerNorm": (
@@ -53,7 +53,7 @@ SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
         ("decoding/search_tree.py", "search_tree", ()),
     ),
     "CachedAttention": (
-        ("decoding/incremental.py", "MemoryAttention", ("__init__", "step")),
+        ("decoding/incremental.py", "CachedCrossAttention", ("__init__", "step")),
         ("decoding/incremental.py", "IncrementalLayer", ("__init__", "step")),
     ),
 }

@@ -52,10 +52,10 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
                 best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): no more can enter
                 beam = finished + [
                     ([*tokens, token], score + log_probability)
-                    for (tokens, score), children, gains in zip(
+                    for (tokens, score), next_tokens, next_log_probabilities in zip(
                         unfinished, best.indices.tolist(), best.values.tolist(), strict=True
                     )
-                    for token, log_probability in zip(children, gains, strict=True)
+                    for token, log_probability in zip(next_tokens, next_log_probabilities, strict=True)
                 ]
                 beam = sorted(beam, key=lambda hypothesis: hypothesis[1], reverse=True)[:beam_size]
             tokens, _ = max(beam, key=lambda hypothesis: hypothesis[1] / length_penalty(len(hypothesis[0]), alpha))

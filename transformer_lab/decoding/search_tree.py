@@ -42,13 +42,13 @@ class SearchTree:
             place = self.nodes[place].parent
         return path[::-1]
 
-    def worth(self, place: int, alpha: float) -> float:
+    def normalized_score(self, place: int, alpha: float) -> float:
         """The log-probability divided by the length penalty: what decides in the end."""
         return self.nodes[place].score / length_penalty(self.nodes[place].length, alpha)
 
     def best(self, alpha: float) -> int:
         """The place of the hypothesis that `beam_search` returns."""
-        return max(self.beams[-1], key=lambda place: self.worth(place, alpha))
+        return max(self.beams[-1], key=lambda place: self.normalized_score(place, alpha))
 
 
 def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: int) -> SearchTree:
@@ -62,15 +62,16 @@ def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: 
             unfinished = [place for place in beams[-1] if not tree.finished(place)]
             if not unfinished:
                 break
-            written = [[bos, *(nodes[place].token for place in tree.path(end))] for end in unfinished]
+            prefixes = [[bos, *(nodes[place].token for place in tree.path(end))] for end in unfinished]
             n = len(unfinished)
-            target = torch.tensor(written, device=source.device)  # (n, length)
+            target = torch.tensor(prefixes, device=source.device)  # (n, length)
             logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]
             best = logits.double().log_softmax(dim=-1).topk(min(beam_size, logits.size(-1)))  # (n, children)
             candidates = [place for place in beams[-1] if tree.finished(place)]
-            for parent, tokens, gains in zip(unfinished, best.indices.tolist(), best.values.tolist(), strict=True):
-                for token, gain in zip(tokens, gains, strict=True):
+            log_probabilities, next_tokens = best.values.tolist(), best.indices.tolist()
+            for parent, tokens, scores in zip(unfinished, next_tokens, log_probabilities, strict=True):
+                for token, log_probability in zip(tokens, scores, strict=True):
                     candidates.append(len(nodes))
-                    nodes.append(Node(parent, token, nodes[parent].score + gain, length))
+                    nodes.append(Node(parent, token, nodes[parent].score + log_probability, length))
             beams.append(sorted(candidates, key=lambda place: nodes[place].score, reverse=True)[:beam_size])
     return tree

@@ -267,11 +267,11 @@ class IncrementalRecurrentDecoder:
         self.states = states.unflatten(0, tokens.shape)
         return output.unflatten(0, tokens.shape)
 
-    def follow(self, parents: Tensor) -> None:
+    def reorder(self, parents: Tensor) -> None:
         """Let hypothesis i of each sentence go on from the state of `parents[:, i]`, `(sentences, hypotheses)`."""
         self.states = self.states.gather(1, parents[:, :, None].expand(-1, -1, self.states.size(-1)))
 
-    def keep(self, sentences: Tensor) -> None:
+    def select(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, `(sentences,)` integers."""
         self.memory, self.mask = self.memory[sentences], self.mask[sentences]
         self.keys, self.states = self.keys[sentences], self.states[sentences]
@@ -326,7 +326,6 @@ def with_context(
     return build
 
 
-@torch.no_grad()
 def additive_weights(model: RecurrentTranslator, source: Tensor, target: Tensor) -> Tensor:
     """What the decoder looks at while it reads `target`: weights `(batch, target, source)`, on the CPU.
 

@@ -22,10 +22,10 @@ def ngram_precision(hypotheses: Sequence[Sequence[str]], references: Sequence[Se
     """
     matches = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        found = Counter(tuple(hypothesis[i : i + n]) for i in range(len(hypothesis) - n + 1))
-        wanted = Counter(tuple(reference[i : i + n]) for i in range(len(reference) - n + 1))
-        matches += (found & wanted).total()  # the smaller of the two counts of each n-gram
-        total += found.total()
+        counts = Counter(tuple(hypothesis[i : i + n]) for i in range(len(hypothesis) - n + 1))
+        reference_counts = Counter(tuple(reference[i : i + n]) for i in range(len(reference) - n + 1))
+        matches += (counts & reference_counts).total()  # the smaller of the two counts of each n-gram
+        total += counts.total()
     return matches / total if total else 0.0
 
 

@@ -120,7 +120,8 @@ def draw_tree(
             looks = (ANSWER, 2.0) if face == ANSWER else (line_colour if face == GREEDY else "0.65", 0.9)
             lines.setdefault(looks, []).append(path)
         if at_end and place in of.beams[-1]:
-            divided = f"{node.score:.2f} / {length_penalty(node.length, alpha):.2f} = {of.worth(place, alpha):.2f}"
+            penalty, normalized = length_penalty(node.length, alpha), of.normalized_score(place, alpha)
+            divided = f"{node.score:.2f} / {penalty:.2f} = {normalized:.2f}"
             weight = "bold" if face == ANSWER else "normal"
             axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
 

@@ -20,19 +20,19 @@ class Processes:
     """This process among those that train together. The first, rank 0, is the one that writes and speaks."""
 
     rank: int = 0
-    count: int = 1
+    world_size: int = 1
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
     def share_of(self, batch: Batch) -> Batch:
-        """This process's sentences of `batch`: every `count`-th. It may get none of a small batch."""
-        mine = slice(self.rank, None, self.count)
+        """This process's sentences of `batch`: every `world_size`-th. It may get none of a small batch."""
+        mine = slice(self.rank, None, self.world_size)
         return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
 
     def wait_for_all(self) -> None:
-        if self.count > 1:
+        if self.world_size > 1:
             dist.barrier()
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], losses: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class Processes:
 
         One message carries everything: a collective call costs about the same for one number as for thousands.
         """
-        if self.count == 1:
+        if self.world_size == 1:
             return losses
         parameters = list(parameters)
         for parameter in parameters:
@@ -54,7 +54,7 @@ class Processes:
         return sums[0]
 
     def leave(self) -> None:
-        if self.count > 1:
+        if self.world_size > 1:
             dist.destroy_process_group()
 
 

@@ -1,8 +1,8 @@
 """The same gradients, sooner: a copy of the model made for speed computes them, the model itself stays the paper's.
 
-On a CPU a third of a plain training step goes into the random numbers of dropout, as much into the softmax over the
-vocabulary, and most of the rest into moving float32 numbers through memory. The copy computes in bfloat16, draws one
-random byte a number, normalises with torch's kernel, and never holds the logits of a whole batch.
+On a CPU about half of a plain training step is matrix products. The rest is random numbers for dropout, the softmax
+over the vocabulary, and moving float32 numbers through memory. The copy computes in bfloat16, draws one random byte a
+number, normalises with torch's kernel, and never holds the logits of a whole batch.
 
 Where a sum in bfloat16 would be too coarse, over the tokens of a batch, it is in float32.
 
@@ -57,7 +57,7 @@ class KernelLayerNorm(nn.Module):
         return F.layer_norm(x, x.shape[-1:], self.gain, self.bias, self.eps)
 
 
-def short_attention(
+def unfused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
 ) -> tuple[Tensor, None]:
     """Attention without a tensor more than it needs. For sentences of some tens of tokens this beats the flash kernel.
@@ -115,12 +115,12 @@ class OutputLayerLoss(torch.autograd.Function):
             of_right_token = log_probabilities.gather(1, y)
             loss -= (1 - smoothing) * of_right_token.sum() + share * log_probabilities.sum()
             if consistency:
-                disagreement, towards_agreement = disagreement_of_passes(log_probabilities)
-                loss += consistency / 2 * disagreement
+                divergence, kl_gradient = symmetric_kl(log_probabilities)
+                loss += consistency / 2 * divergence
             gradient = log_probabilities.exp_().sub_(share)  # (some, vocab)
             gradient.scatter_add_(1, y, torch.full_like(of_right_token, smoothing - 1))
             if consistency:
-                gradient += consistency / 2 * towards_agreement
+                gradient += consistency / 2 * kl_gradient
             bias_gradient += gradient.sum(dim=0)
             gradient = gradient.to(weight.dtype)
             hidden_gradient[some] = gradient @ weight
@@ -136,7 +136,7 @@ class OutputLayerLoss(torch.autograd.Function):
         return *(gradient * loss_gradient for gradient in ctx.saved_tensors), None, None, None, None
 
 
-def disagreement_of_passes(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
+def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """KL(P ‖ Q) + KL(Q ‖ P), summed over tokens, and its gradient by the logits of both passes.
 
     With d = log P - log Q, the sum is that of (P - Q) d over all words; by the logits of P, its gradient is
@@ -195,7 +195,7 @@ class FastGradients:
             replace_modules(self.copy, nn.Dropout, lambda dropout: ByteDropout(dropout.p))
             for module in self.copy.modules():
                 if getattr(module, "attend", None) is fused_attention:
-                    module.attend = short_attention
+                    module.attend = unfused_attention
                 if type(module) is nn.Embedding:  # with the weight that it may share
                     module.__class__ = SummingEmbedding
         self.copy.train()
@@ -221,11 +221,11 @@ class FastGradients:
             consistency,
         )
         loss.backward()
-        self.hand_over()
+        self.accumulate_gradients()
         return loss.detach()
 
     @torch.no_grad()
-    def hand_over(self) -> None:
+    def accumulate_gradients(self) -> None:
         """Add the copy's gradients to the model's, all with one call, and leave the copy without any."""
         pairs = zip(self.parameters, self.copied_parameters, strict=True)
         pairs = [(parameter, copied) for parameter, copied in pairs if copied.grad is not None]
@@ -236,7 +236,7 @@ class FastGradients:
             copied.grad = None
 
     @torch.no_grad()
-    def follow(self) -> None:
+    def sync_weights(self) -> None:
         """Take over the model's weights: to be called after each change of them."""
         torch._foreach_copy_(self.copied_parameters, self.parameters)
 

@@ -61,6 +61,6 @@ def consistency_loss(
     """
     real = labels != pad_id  # (batch, length)
     log_p, log_q = first[real].log_softmax(dim=-1), second[real].log_softmax(dim=-1)  # (real tokens, vocab)
-    both_ways = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)  # KL(P ‖ Q) + KL(Q ‖ P) of each token
+    symmetric_kl = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(dim=-1)  # KL(P ‖ Q) + KL(Q ‖ P) of each token
     one, other = (label_smoothing_loss(logits, labels, smoothing, pad_id) for logits in (first, second))
-    return (one + other) / 2 + consistency / 4 * both_ways.mean()
+    return (one + other) / 2 + consistency / 4 * symmetric_kl.mean()

@@ -132,7 +132,7 @@ def update_weights(
     if all(map(math.isfinite, [*loss_parts, norm])):
         optimizer.step()
         if fast:
-            fast.follow()
+            fast.sync_weights()
     return loss_parts, norm
 
 

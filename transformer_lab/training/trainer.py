@@ -259,6 +259,13 @@ class Run:
         self.train_pairs = encode_pairs(self.tokenizer, train_pairs, "training", preset)
         self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # too long
         self.validation_pairs = encode_pairs(self.tokenizer, corpus.validation, "validation", preset)
+        self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
+        if processes.first and self.left_out_of_validation:
+            print(
+                f"{self.left_out_of_validation} of {len(corpus.validation)} validation pairs have more than max_length "
+                f"({preset.max_length}) tokens and are not scored: compare the scores with no run that has them",
+                file=sys.stderr,
+            )
         self.validation_batches = [
             batch.to(device)
             for batch in bucketed_batches(
@@ -282,11 +289,11 @@ class Run:
             facts = load_training_state(self.checkpoint, self.model, self.optimizer)
             self.progress = Progress.of(facts, self.checkpoint)
             if self.fast:
-                self.fast.follow()
+                self.fast.sync_weights()
         self.started = started - self.progress.seconds
         if processes.first and not resume:
             # The record comes last: a folder that has one can be resumed, and what was refused has left none.
-            started_as = circumstances(preset, device, self.precision, processes.count)
+            started_as = circumstances(preset, device, self.precision, processes.world_size)
             write_json(self.record, {"configuration": this_configuration, "circumstances": started_as})
         if processes.first:
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
@@ -396,9 +403,9 @@ class Run:
         A pair that would not fit into the model or a batch in its new spelling keeps the usual one.
         """
         preset, usual = self.preset, self.train_pairs
-        sources, targets = usual.sources, usual.targets
         if not preset.bpe_dropout:
-            return sources, targets
+            return usual.sources, usual.targets
+        sources, targets = list(usual.sources), list(usual.targets)
         # Every process spells alike, since they share the batches.
         seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_SPELLING, TARGET_SPELLING)]
         texts = [list(side) for side in zip(*usual.pairs, strict=True)]
@@ -407,11 +414,10 @@ class Run:
         if preset.bpe_dropout_on != "source":
             targets = self.tokenizer.encode_targets(texts[1], preset.bpe_dropout, seeds[1])
         limit = min(preset.max_length, preset.max_tokens)
-        fitting = [max(len(source), len(target)) <= limit for source, target in zip(sources, targets, strict=True)]
-        return tuple(
-            [new if fits else old for new, old, fits in zip(respelled, before, fitting, strict=True)]
-            for respelled, before in ((sources, usual.sources), (targets, usual.targets))
-        )
+        for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            if max(len(source), len(target)) > limit:
+                sources[index], targets[index] = usual.sources[index], usual.targets[index]
+        return sources, targets
 
     def bar(self, epoch: int, total_steps: int) -> tqdm:
         """The progress bar of the whole run; in a log file it prints a line now and then."""
@@ -513,6 +519,7 @@ class Run:
             "validation_bleu_of_candidates": bleu,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "left_out_training_pairs": self.left_out,
+            "left_out_validation_pairs": self.left_out_of_validation,
             "steps": self.progress.step,
             "seconds": round(self.seconds(), 1),
             "peak_memory_mib": round(peak_memory_mib(self.device)),
