@@ -582,7 +582,7 @@ def grade(
 
             outcome = regrade_exercise(paths or [], out, only, open_grader, approve, advance=bar.advance_to)
         else:
-            outcome = grade_batch(paths or [], out, open_grader, None, resume, roster, bar.advance_to)
+            outcome = grade_batch(paths or [], out, open_grader, resume=resume, roster=roster, advance=bar.advance_to)
     if outcome:
         for line in as_lines(outcome):
             print(line)
