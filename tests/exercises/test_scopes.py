@@ -5,20 +5,14 @@ import sys
 import pytest
 
 from transformer_lab.exercises import scopes
-from transformer_lab.exercises.scopes import symbol_table
+from transformer_lab.exercises.scopes import global_symbols
 
 
 def global_names(text: str) -> tuple[set[str], set[str]]:
     """`(bound, read)`."""
-    bound, read, waiting = set(), set(), [top := symbol_table(text)]
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
-        for symbol in table.get_symbols():
-            if table is top or symbol.is_global():
-                bound |= {symbol.get_name()} if symbol.is_assigned() else set()
-                read |= {symbol.get_name()} if symbol.is_referenced() else set()
-    return bound, read
+    symbols = list(global_symbols(text))
+    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
+    return bound, {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
 
 
 @pytest.mark.parametrize("rewritten", [False, True] if sys.version_info < (3, 12) else [True])
@@ -56,4 +50,4 @@ def test_a_sum_of_thousands_is_read(monkeypatch):
 def test_what_is_no_python_is_a_syntax_error(monkeypatch, rewritten):
     monkeypatch.setattr(scopes, "COMPREHENSIONS_ARE_SCOPES", not rewritten)
     with pytest.raises(SyntaxError):
-        symbol_table("x = [a for")
+        list(global_symbols("x = [a for"))

@@ -20,13 +20,12 @@ from transformer_lab.classroom.gradebook import (
     Entry,
     Gradebook,
     Run,
-    by_student,
     failed_itself,
     source_digest,
 )
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
-from transformer_lab.classroom.roster import attendance, read_roster
+from transformer_lab.classroom.roster import Attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import find_exercise
@@ -155,8 +154,8 @@ def grade_batch(
                 if readable:
                     book.note_sandbox(run, grader.sandboxed)  # a machine may have joined that has none
         book.finish(run)
-        entries, written = write_reports(out, book, course)
-        warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(entries, book)]
+        entries, found, written = write_reports(out, book, course)
+        warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(found)]
         return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
 
 
@@ -227,7 +226,7 @@ def regrade_exercise(
             if not failed_itself(result):
                 book.save(run, result)
         book.finish(run)
-        entries, written = write_reports(out, book, course)
+        entries, _, written = write_reports(out, book, course)
         warnings = _warnings(entries, run)
         if new := set(keys) - book.kept().keys():
             warnings.append(f"left out, because new or changed: {_count(len(new), 'submission')}; grade without --only")
@@ -387,8 +386,7 @@ def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], En
     return [f"fewer points than before, because the files of the last run count: {_shortened(lower)}"]
 
 
-def _about_the_list(entries: Sequence[Entry], book: Gradebook) -> list[str]:
-    found = attendance(book.roster(), by_student(entries))
+def _about_the_list(found: Attendance) -> list[str]:
     absent = [f"{person} or a namesake" if person in found.namesakes else person for person in found.absent]
     named = (
         (f"{ABSENT}: {len(absent)} of the {_count(found.listed, 'student')} on the list", absent),

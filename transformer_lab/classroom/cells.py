@@ -2,7 +2,6 @@
 
 import ast
 import re
-import symtable
 import textwrap
 import warnings
 from collections import defaultdict
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from transformer_lab.exercises.scopes import symbol_table
+from transformer_lab.exercises.scopes import global_symbols
 
 MOST_CHARACTERS = 50_000  # of a cell whose syntax tree is read: one takes some hundred times its text in memory
 FEW_CHARACTERS = 4_000  # of a cell as people write them: what was read of hundreds is kept
@@ -180,13 +179,11 @@ def _read(source: str) -> Names:
         is_other_language = re.match(r"\s*%%(\w*)", source)
         return Names() if is_other_language else Names(binds=frozenset(_seem_defined(source)))
     try:
-        table = symbol_table(text)
         binds, reads = set(), set()
-        for inner, symbol in _symbols(table):
-            is_global = inner is table or symbol.is_global()
-            if is_global and symbol.is_referenced():
+        for symbol in global_symbols(text):
+            if symbol.is_referenced():
                 reads.add(symbol.get_name())
-            if is_global and (symbol.is_assigned() or symbol.is_imported()):
+            if symbol.is_assigned() or symbol.is_imported():
                 binds.add(symbol.get_name())
     except UNREADABLE:  # `nonlocal` at the top, for instance
         return Names(binds=frozenset(_seem_defined(source)))
@@ -209,15 +206,6 @@ def _read(source: str) -> Names:
 
 _read_short = lru_cache(maxsize=4096)(_read)  # more than a notebook may have cells: they are asked about in turn
 _read_long = lru_cache(maxsize=16)(_read)
-
-
-def _symbols(top: symtable.SymbolTable) -> Iterator[tuple[symtable.SymbolTable, symtable.Symbol]]:
-    waiting = [top]
-    while waiting:
-        table = waiting.pop()
-        waiting += table.get_children()
-        for symbol in table.get_symbols():
-            yield table, symbol
 
 
 class _Nodes:

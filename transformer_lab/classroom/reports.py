@@ -9,12 +9,12 @@ from transformer_lab.classroom.exports import gradescope_results, junit_xml, moo
 from transformer_lab.classroom.feedback import feedback_page, reading_places
 from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_student
 from transformer_lab.classroom.review import similar
-from transformer_lab.classroom.roster import attendance
+from transformer_lab.classroom.roster import Attendance, attendance
 from transformer_lab.classroom.summary import summary_page
 from transformer_lab.classroom.writing import file_names, write_file
 
 
-def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], list[Path]]:
+def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], Attendance, list[Path]]:
     """Write what counts now, each file in one step.
 
         gradebook.csv                                     a row a student
@@ -26,7 +26,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         gradescope/STUDENT.json                           the same of all that a student handed in
 
     Returns:
-        What counts, with the answers that are nearly the same marked, and where to look.
+        What counts, with the answers that are nearly the same marked; what the list of the class says; where to look.
     """
     entries = with_similar(book.entries())
     students = by_student(entries)
@@ -50,7 +50,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
     if for_moodle := moodle_feedback(pages, students):
         write_file(out / "moodle_feedback.zip", for_moodle)
         written.insert(3, "moodle_feedback.zip")
-    return entries, [out / name for name in written]
+    return entries, found, [out / name for name in written]
 
 
 def with_similar(entries: Sequence[Entry]) -> list[Entry]:

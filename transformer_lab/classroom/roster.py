@@ -103,7 +103,7 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
         roster: The list; where it is empty, nobody is asked for.
         students: As the gradebook calls them.
     """
-    unlisted, absent = as_people(students), list(roster)
+    unlisted, absent = _as_people(students), list(roster)
     numbers = {student: known.number for student, known in unlisted.items() if known.number}
     if not roster:
         return Attendance(numbers=numbers)
@@ -134,19 +134,6 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
         doubtful=tuple(doubtful),
         numbers=numbers,
     )
-
-
-def as_people(students: Collection[str]) -> dict[str, Person]:
-    """Students with the number of a course system apart. A `(2)` that the grader itself gave to a namesake is none."""
-    split = {student: _split(student) for student in students}
-    namesakes = Counter(_split(student).name.casefold() for student in students)
-    bare = {student.casefold() for student in students}
-    return {
-        student: Person(known.name)
-        if known.name.casefold() in bare and known.number and int(known.number) <= namesakes[known.name.casefold()]
-        else known
-        for student, known in split.items()
-    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -229,6 +216,21 @@ def _split(student: str) -> Person:
 
 
 # --- finding: what a person and a student have in common -------------------------------------------------------------
+
+
+def _as_people(students: Collection[str]) -> dict[str, Person]:
+    """Students with the number of a course system apart. A `(2)` that the grader itself gave to a namesake is none."""
+    people = {student: _split(student) for student in students}
+    namesakes = Counter(person.name.casefold() for person in people.values())
+    bare = {student.casefold() for student in students}
+
+    def has_number_of_grader(person: Person) -> bool:
+        name = person.name.casefold()
+        return bool(person.number) and name in bare and int(person.number) <= namesakes[name]
+
+    return {
+        student: Person(person.name) if has_number_of_grader(person) else person for student, person in people.items()
+    }
 
 
 def _number_and_name(person: Person) -> list[str]:

@@ -311,7 +311,7 @@ def _share_of_memory(number: int) -> int:
 
 
 def _reserved_bytes() -> int:
-    """What libraries have asked for and never touched: a build of PyTorch for CUDA, some 250 MiB, others nothing."""
+    """What libraries have asked for and never touched: a build of PyTorch for CUDA, hundreds of MiB; others, little."""
     try:
         with open("/proc/self/statm") as file:
             _, resident, _, _, _, data, _ = map(int, file.read().split())

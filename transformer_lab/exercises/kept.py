@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import linecache
 import os
-import symtable
 import sys
 import types
 from pathlib import Path
@@ -19,7 +18,7 @@ from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.observe import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, find_exercise, notebook_of
 from transformer_lab.exercises.running import examine
-from transformer_lab.exercises.scopes import symbol_table
+from transformer_lab.exercises.scopes import global_symbols
 
 _in_memory: dict[str, str] = {}  # what could not be written: name to text
 _loaded: dict[str, tuple[str, Any]] = {}  # name to (text, object)
@@ -203,17 +202,7 @@ def _with_comments(cell: str, statement: ast.stmt) -> str:
 
 def _globals_of(source: str) -> set[str]:
     """The global names that a text reads."""
-
-    def read(table: symtable.SymbolTable) -> set[str]:
-        top = table.get_type() == "module"
-        found = {
-            symbol.get_name()
-            for symbol in table.get_symbols()
-            if symbol.is_referenced() and (top or symbol.is_global())
-        }
-        return found.union(*(read(child) for child in table.get_children()))
-
-    return read(symbol_table(source)) - set(dir(builtins))
+    return {symbol.get_name() for symbol in global_symbols(source) if symbol.is_referenced()} - set(dir(builtins))
 
 
 def _import_line(name: str, value: Any) -> str | None:

@@ -4,12 +4,13 @@ import ast
 import symtable
 import sys
 import warnings
+from collections.abc import Iterator
 
 COMPREHENSIONS_ARE_SCOPES = sys.version_info < (3, 12)
 
 
-def symbol_table(text: str) -> symtable.SymbolTable:
-    """The table of `symtable.symtable`, in which every comprehension has a scope of its own.
+def global_symbols(text: str) -> Iterator[symtable.Symbol]:
+    """The global names of a text, in each of its scopes in which they occur; a comprehension is one of its own.
 
     From Python 3.12 on (PEP 709) the variables of comprehensions stand among the names of the scope around them: of
     `[a for a in b]` in a cell, `a` would be a global name that it binds. Generators are still scopes, so they are put
@@ -18,6 +19,14 @@ def symbol_table(text: str) -> symtable.SymbolTable:
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError, OverflowError: As `symtable.symtable`.
     """
+    waiting = [top := _table(text)]
+    while waiting:
+        table = waiting.pop()
+        waiting += table.get_children()
+        yield from (symbol for symbol in table.get_symbols() if table is top or symbol.is_global())
+
+
+def _table(text: str) -> symtable.SymbolTable:
     with warnings.catch_warnings():  # of a `"\\d"` Python warns when the text is run
         warnings.simplefilter("ignore")
         if not COMPREHENSIONS_ARE_SCOPES:

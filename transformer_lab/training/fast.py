@@ -43,7 +43,8 @@ class SummingEmbedding(nn.Embedding):
     """Sums its gradient in float32: in bfloat16 that of a frequent token stops growing at 256 times a summand."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.weight.float(), self.padding_idx).to(self.weight.dtype)
+        options = self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        return F.embedding(tokens, self.weight.float(), *options).to(self.weight.dtype)
 
 
 class KernelLayerNorm(nn.Module):
