@@ -10,6 +10,7 @@ from transformer_lab.classroom.feedback import feedback_page, reading_places, re
 from transformer_lab.classroom.pages import STYLE, STYLE_HASH
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.exercises import exercises, run_check
+from transformer_lab.exercises.catalogue import mistakes_of
 
 
 class Reader(HTMLParser):
@@ -47,7 +48,7 @@ def read():
 def graded(name, number):
     """The result of a known mistake, or of the answer where `number` is None."""
     exercise = exercises()[name]
-    subject = exercise.answer if number is None else exercise.misconceptions[number].wrong
+    subject = exercise.answer if number is None else mistakes_of(exercise)[number].ways[0].subject
     report = run_check(exercise, subject)
     return {
         "state": report.state, "earned": report.points, "misconceptions": report.misconceptions, "report": str(report),
@@ -56,7 +57,7 @@ def graded(name, number):
 
 
 def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course, read):
-    softmax = exercises()["softmax"].misconceptions[0]
+    softmax = mistakes_of(exercises()["softmax"])[0]
     found = entry("Ada", "01_attention", softmax=graded("softmax", 0), numpy_attention="not attempted")
     page = read(feedback_page("Ada", [found], reading_places(course, "01_attention")))
     text = " ".join(page.text.split())
@@ -76,7 +77,7 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
 def test_a_report_loses_nothing_on_the_page(number):
     """What is not recognised as a list, a table or a heading would vanish."""
     exercise = exercises()["scaled_dot_product_attention"]
-    report = str(run_check(exercise, exercise.misconceptions[number].wrong))
+    report = str(run_check(exercise, mistakes_of(exercise)[number].ways[0].subject))
     fields = {"exercise": exercise.name, "state": "failed", "earned": 0.0, "possible": 3.0, "report": report}
     happened, checks, rest = report_html(ExerciseResult(**fields))
     shown = Reader(f"<div>{happened}{checks}{rest}</div>".replace("<", " <")).text
@@ -176,7 +177,7 @@ def test_all_exercises_of_the_course_have_a_place_to_read(course):
 
 
 def test_the_sentences_are_those_of_the_exercise():
-    assert sentences("softmax")[exercises()["softmax"].misconceptions[0].slug]
+    assert sentences("softmax")[mistakes_of(exercises()["softmax"])[0].slug]
     assert sentences("of an older version") == {}
 
 

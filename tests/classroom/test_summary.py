@@ -13,11 +13,12 @@ import pytest
 from transformer_lab.classroom.summary import OUTCOMES, _leave_home_alone, outcome, summary_page
 from transformer_lab.classroom.writing import file_names
 from transformer_lab.exercises import exercises
+from transformer_lab.exercises.catalogue import mistakes_of
 
 
 @pytest.fixture(scope="module")
 def slug():
-    return exercises()["causal_mask"].misconceptions[0].slug
+    return mistakes_of(exercises()["causal_mask"])[0].slug
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
         "Of 3 students with a notebook that could be graded, the mean is 1.67 of 3 points, the median 1; from 1 to 3."
     ) in page
     assert "causal_mask 1 0.33 1 0 2 0 0" in text_of(page, "How each exercise went")
-    says = exercises()["causal_mask"].misconceptions[0].says.replace("`", " ")
+    says = mistakes_of(exercises()["causal_mask"])[0].says.replace("`", " ")
     misconceptions = text_of(page, "The commonest misconceptions")
     assert " ".join(says.split()) in misconceptions.replace(" ,", ",")
     assert misconceptions.endswith("Bob , Cyd")

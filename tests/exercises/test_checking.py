@@ -1,9 +1,11 @@
 """`check` and what it is given: each wrong way of calling it gets one clear sentence."""
 
 import functools
+import math
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from torch import nn
 
 from transformer_lab import check
 from transformer_lab.errors import InputError
-from transformer_lab.exercises import CheckFailed
+from transformer_lab.exercises import CheckFailed, CheckUsageError, exercises
+from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.model import (
     PositionalEncoding,
     SingleHeadAttention,
@@ -178,7 +181,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
 
 
 def test_a_second_mistake_does_not_hide_the_first():
-    """Missing scale and an inverted mask: both are named, with a word on there being more than one."""
+    """Missing scale and an inverted mask: both are named."""
 
     def both(query, key, value, mask=None, dropout=None):
         root = query.size(-1) ** 0.5
@@ -186,7 +189,57 @@ def test_a_second_mistake_does_not_hide_the_first():
 
     report = check("scaled_dot_product_attention", both)
     assert set(report.misconceptions) == {"missing_scale", "mask_inverted"}
-    assert "there may be a second one beside it" in str(report)
+    assert "Two mistakes at once explain your results." in str(report)
+
+
+def test_a_mistake_is_not_named_unless_it_explains_everything():
+    """The inverted mask shows in half of the checks, but nobody knows what else is wrong: then nothing is named."""
+
+    def more(query, key, value, mask=None, dropout=None):
+        output, weights = scaled_dot_product_attention(query, key, value, None if mask is None else ~mask, dropout)
+        return output + 0.01 * (query.sum() * key.sum()).sin(), weights
+
+    report = check("scaled_dot_product_attention", more)
+    assert report.misconceptions == ()
+    assert "What happened" not in str(report)
+
+
+def test_a_slip_that_nobody_wrote_down_is_recognized():
+    """A generic change of the answer explains it, and the sentence says what was seen without giving away the line."""
+
+    def brevity_penalty(hypothesis_length, reference_length):
+        if hypothesis_length <= 0:
+            return 0.0
+        return math.exp(min(0.5, 1 - reference_length / hypothesis_length))
+
+    report = check(brevity_penalty)
+    assert not report.passed
+    assert all(slug in sentences(exercises()["brevity_penalty"]) for slug in report.misconceptions)
+
+
+def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
+    """A notebook shows what the check says about a common mistake: nothing is kept or raised, whatever the mode."""
+    monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
+
+    def softmax_as_written(scores):
+        return np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+
+    report = check(softmax_as_written, as_="softmax")
+    assert report.misconceptions == ("overflow",)
+    with pytest.raises(CheckUsageError, match="there is no exercise `sofmax`"):
+        check(softmax_as_written, as_="sofmax")
+
+
+def test_the_earlier_part_in_which_it_stopped_is_named():
+    """The line is the one in the student's cell; the part that it calls is named."""
+    module = types.ModuleType("transformer_lab.mine.split_heads")
+    exec("def split_heads(x, n_heads):\n    return x.no_such_thing", vars(module))
+    names = {"__name__": "__main__", "split_heads": module.split_heads}
+    exec("def combine_heads(x):\n    return split_heads(x, 2)", names)
+    (first, *_) = [row.says for row in check(names["combine_heads"]).checks if row.state == "failed"]
+    assert first == (
+        "it stops with an `AttributeError` inside your `split_heads` from an earlier notebook, called in line 2"
+    )
 
 
 def test_style_does_not_hide_a_misconception():

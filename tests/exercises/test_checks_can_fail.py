@@ -93,24 +93,24 @@ BROKEN = [
     ("split_heads", "the numbers are only moved", lambda x, n_heads: 2 * split_heads(x, n_heads)),
     ("split_heads", "gradients pass through", lambda x, n_heads: split_heads(x, n_heads).detach()),
     ("combine_heads", "gradients pass through", lambda x: combine_heads(x).detach()),
-    ("EncoderLayer", "words in another order give the same in that order", first_word_is_different(EncoderLayer)),
-    ("Encoder", "words in another order give the same in that order", first_word_is_different(Encoder)),
-    ("initialize_parameters", "each layer draws numbers of its own", same_numbers),
-    ("count_parameters", "each further layer adds the same", lambda c: count_parameters(c) + c.n_layers**2),
-    ("build_vocabulary", "sentences may come one by one", a_list_twice),
+    ("EncoderLayer", "reordering the words reorders the output in the same way", first_word_is_different(EncoderLayer)),
+    ("Encoder", "reordering the words reorders the output in the same way", first_word_is_different(Encoder)),
+    ("initialize_parameters", "layers of the same size get different weights", same_numbers),
+    ("count_parameters", "every additional layer adds the same number", lambda c: count_parameters(c) + c.n_layers**2),
+    ("build_vocabulary", "a generator of sentences works as well as a list", a_list_twice),
     (
         "build_vocabulary",
-        "each token has one number, even a special one that is typed in a sentence",
+        "each token has exactly one id, even a special token that occurs in a sentence",
         specials_counted,
     ),
-    ("learn_bpe", "nothing comes of nothing", at_least_one_merge),
+    ("learn_bpe", "no merges for `n_merges` 0 or without words", at_least_one_merge),
     ("ngram_precision", "the order of the sentences does not matter", first_sentence_counts_twice(ngram_precision)),
     ("bleu", "the order of the sentences does not matter", first_sentence_counts_twice(bleu)),
     ("bleu", "a reference for each hypothesis", up_to_the_shorter),
 ]
 REMARKED = [
-    ("TokenEmbedding", "padding is a token of the vocabulary", AnyPad, "is accepted"),
-    ("train_step", "gradients of somebody else have no part in it", gradients_left, "left behind by somebody else"),
+    ("TokenEmbedding", "tried: a `pad_id` outside the vocabulary", AnyPad, "raises nothing"),
+    ("train_step", "gradients left over from before the first step", gradients_left, "gradients left over from before"),
 ]
 
 

@@ -14,6 +14,7 @@ from transformer_lab.classroom.gradebook import Entry, failed_itself, number
 from transformer_lab.classroom.pages import badge, numbered, page, person, safe
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.writing import clean
+from transformer_lab.exercises import diagnosis
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.exercises.report import prose
 
@@ -22,6 +23,7 @@ ADVICE = (
     "and hand in the file that ends in .ipynb."
 )
 TITLE = re.compile("[✓✗–] ")
+COUNTED = re.compile(r"\d+ checks?: [\w ,]+")
 ROW = re.compile(r"  [✓✗–] (passed|failed|not checked) +(\S.*)")
 
 
@@ -102,9 +104,9 @@ def _exercise(result: ExerciseResult, place: str) -> str:
 
 
 def sentences(exercise: str) -> dict[str, str]:
-    """What each misconception of an exercise says, by its slug."""
+    """What the student is told about each mistake of an exercise, by its slug."""
     known = exercises().get(exercise)
-    return {wrong.slug: wrong.says for wrong in known.misconceptions} if known else {}
+    return diagnosis.sentences(known) if known else {}
 
 
 def report_html(result: ExerciseResult) -> tuple[str, str, str]:
@@ -112,7 +114,7 @@ def report_html(result: ExerciseResult) -> tuple[str, str, str]:
 
     A text of another form loses nothing: what is not recognised stands there as sentences or as it is.
     """
-    happened, checks, rest = [], [], []
+    happened, checks, rest, counted = [], [], [], ""
     part = rest
     for kind, block in _blocks(feedback_text(result).split("\n")):
         match kind:
@@ -126,6 +128,8 @@ def report_html(result: ExerciseResult) -> tuple[str, str, str]:
                     part.pop().removesuffix("</pre>") + "\n\n" if part and part[-1].startswith("<pre>") else "<pre>"
                 )
                 part.append(f"{before}{escape(textwrap.dedent(block))}</pre>")
+            case "prose" if COUNTED.fullmatch(block):
+                counted = f'<p class="small">{prose(block)}</p>'
             case "prose":
                 part.append(f"<p>{prose(block)}</p>")
             case _:
@@ -133,7 +137,7 @@ def report_html(result: ExerciseResult) -> tuple[str, str, str]:
     if not happened:
         says = sentences(result.exercise)
         happened = [f"<p>{prose(says[slug])}</p>" for slug in result.misconceptions if slug in says]
-    listed = f'<ul class="checks small">{"".join(checks)}</ul>' if checks else ""
+    listed = f'{counted}<ul class="checks small">{"".join(checks)}</ul>' if checks else ""
     return "".join(happened), listed, "".join(rest)
 
 

@@ -326,7 +326,8 @@ class GradedExercise(pytest.Item):
         run = self.parent.run
         seconds = min(run.setting.limits.exercise_seconds, run.seconds_left())
         try:
-            return score(kernel, self.exercise, run.setting.seed, run.shown, seconds)
+            source = run.assembled.sources.get(self.exercise.name, "")
+            return score(kernel, self.exercise, run.setting.seed, run.shown, seconds, source)
         except Exception as error:
             return Score(
                 "grader error", report=f"The grader failed ({type(error).__name__}): this is no fault of yours."

@@ -26,8 +26,10 @@ class CheckFailed(Exception):  # noqa: N818 (the name is the package's)
     """Never raised here."""
 
 
-def check(*arguments: Any) -> None:
+def check(*arguments: Any, as_: Any = None) -> None:
     """Say which exercise is handed in: `check(softmax)`, or `check("softmax", f)`."""
+    if as_ is not None:  # it shows a common mistake in the notebook
+        return
     name = _name_of(arguments, vars(sys.modules.get("__main__", sys)))
     if name:
         print(f"handed in: {name}")

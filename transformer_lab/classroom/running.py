@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import re
@@ -397,17 +398,18 @@ class _Server:
     def _warm_up(self, name: str) -> None:
         """Find out what the answers give, and read the recipes, so that no worker has to."""
         from transformer_lab.classroom.scoring import PUBLIC_SEED, request
-        from transformer_lab.exercises.judge import reference_of
+        from transformer_lab.exercises.catalogue import mistakes_of
+        from transformer_lab.exercises.verdicts import known_settings, reference_of
 
         of_notebook = self.course.exercises(name)
         for exercise in of_notebook:
             request(exercise, self.seed, {other.name for other in of_notebook})  # it reads the recipes' texts
             for seed in (self.seed, PUBLIC_SEED):
                 reference = reference_of(exercise, seed)
-                for check in exercise.checks:
-                    reference.of(exercise.answer, check)
-                    for misconception in exercise.misconceptions:
-                        reference.is_symptom(misconception, check)
+                with known_settings():
+                    for check, mistake in itertools.product(exercise.checks, mistakes_of(exercise)):
+                        for way in mistake.ways:
+                            reference.is_symptom(way, check)
 
     def _be_a_worker(self, message: dict[str, Any], folder: Path, writing: int, source: Path, package: Path) -> None:
         for worker in self.workers.values():

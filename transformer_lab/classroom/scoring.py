@@ -10,12 +10,15 @@ from typing import Any
 
 from transformer_lab.classroom.kernels import Kernel, KernelEnded, clean_text
 from transformer_lab.classroom.observing import WireError, decode_observation, encode
+from transformer_lab.exercises.diagnosis import sentences
+from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.judge import drawn, judge
+from transformer_lab.exercises.judge import judge
 from transformer_lab.exercises.observe import Crash, Observation
 from transformer_lab.exercises.recipes import recipe_source
 from transformer_lab.exercises.registry import exercises, notebook_of
 from transformer_lab.exercises.report import Report
+from transformer_lab.exercises.verdicts import drawn
 
 PUBLIC_SEED = 0  # the one of the check in the notebook: what a student is shown is about its inputs
 REPORT_CHARACTERS = 20_000
@@ -41,7 +44,7 @@ class Score:
     is_missing: bool = False  # nothing has its name
 
 
-def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], seconds: float) -> Score:
+def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], seconds: float, source: str = "") -> Score:
     """Score the object that has the exercise's name in the kernel.
 
     Args:
@@ -50,7 +53,9 @@ def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], second
         seed: Secret: of the inputs that earn points. The report is about those of the notebook's own check.
         shown: Exercises whose answers the kernel may see, because they have been scored, or will not be.
         seconds: For each of the two or three runs; then the kernel is killed.
+        source: The student's code, which can rule a mistake out.
     """
+    bare = bare_or_none(source)
     try:
         asked = _ask(kernel, exercise, seed, shown, time.monotonic() + seconds)
         if not isinstance(asked, Score) and "time" in _crashes(asked[1].values()):
@@ -62,10 +67,11 @@ def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], second
         remarks = (remark,) * bool(remark)
         if secret.passed:
             return _scored(exercise, secret, secret, (), remarks)
-        public = _ask(kernel, exercise, PUBLIC_SEED, shown, time.monotonic() + seconds)
-        return _scored(
-            exercise, secret, None if isinstance(public, Score) else public[0], tuple(observations.values()), remarks
-        )
+        asked = _ask(kernel, exercise, PUBLIC_SEED, shown, time.monotonic() + seconds)
+        public = None if isinstance(asked, Score) else judge(exercise, asked[1], PUBLIC_SEED, bare)
+        if public is None or public.passed:
+            secret = judge(exercise, observations, seed, bare)
+        return _scored(exercise, secret, public, tuple(observations.values()), remarks)
     except KernelEnded as ended:
         state = STATES_OF_ENDS.get(ended.reason, "killed")
         return Score(state, report=f"While `{exercise.name}` was being scored: {ended}.")
@@ -99,7 +105,7 @@ def _ask(
             except WireError:
                 return _nonsense(exercise)
             remark = "This was an object of the class; its class has been scored." if said.get("remark") else ""
-            return judge(exercise, observations, seed), observations, remark
+            return judge(exercise, observations, seed, explained=False), observations, remark
     return _nonsense(exercise)
 
 
@@ -186,8 +192,8 @@ def _scored(
     if secret.passed:
         told, named = str(secret), ()
     elif public is None or public.passed:
-        known = {misconception.slug: misconception.says for misconception in exercise.misconceptions}
         says = ONLY_FOR_THESE if public is not None else "Its results are not right."
+        known = sentences(exercise)
         told = "\n".join([f"✗ {secret.title}", "", says, *(known[slug] for slug in secret.misconceptions)])
         named = secret.misconceptions
     else:

@@ -207,7 +207,7 @@ def _misconceptions(entries: Sequence[Entry], links: Mapping[str, str]) -> list[
     found: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         for result in entry.result.exercises:
-            for slug in result.misconceptions[:1]:  # the best match: the others explain the same results
+            for slug in result.misconceptions:
                 found.setdefault((result.exercise, slug), []).append(entry.student)
     if not found:
         return []

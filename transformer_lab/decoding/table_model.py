@@ -1,29 +1,31 @@
-"""A model without weights: what it says is written in a table, so that you can follow a search with a pencil."""
+"""A model without weights: its probabilities come from a table, so you can follow a search with a pencil."""
 
 import math
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from transformer_lab.model import TransformerConfig
 
-UNLIKELY = 1e-9  # about the probability of a token that the table does not name; no two are equal
+UNLIKELY = 1e-9  # roughly the probability of a token that the table does not name; no two are equal
+HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each step"
 
 
 class TableModel:
-    """Stands for a `Transformer` where one is decoded: it has `config`, `encode`, `decode`, `eval`, `train`, no more.
+    """Model for trying out decoders. It has only `config`, `training`, `encode`, `decode`, `eval`, and `train`.
 
-    Its logits are the logarithms of the probabilities in the table plus a number that grows with the prefix, because
-    those of a real model are no log-probabilities either. In training mode, where a real model drops
-    out, it takes the least likely token for the likeliest. It notes how it was used.
+    Its logits are the logarithms of the table's probabilities plus a number that depends on the prefix, because the
+    logits of a real model are not log-probabilities either. In training mode, where a real model uses dropout, the
+    least likely token gets the highest logit. The model records how it was used.
 
     Args:
-        table: the first token of a source to its prefixes, `"3 4"` for the tokens 3 and 4 after bos; each prefix to
-            the probabilities of the next token, `{5: 0.7, 2: 0.3}`.
-        default: the probabilities after all other prefixes, or None: there a sentence ends. After eos comes nonsense.
-        training: the mode it is in.
-        target_vocab: how many tokens there are.
-        pad_id, bos_id, eos_id: as in `TransformerConfig`.
+        table: Maps the first token of a source to a dictionary of prefixes, where `"3 4"` means tokens 3 and 4 after
+            bos. Each prefix maps to the probabilities of the next token: `{5: 0.7, 2: 0.3}`.
+        default: The probabilities after any other prefix. With None, the sentence ends there. After eos comes nonsense.
+        training: The mode it starts in.
+        target_vocab: Number of tokens.
+        pad_id, bos_id, eos_id: As in `TransformerConfig`.
     """
 
     def __init__(
@@ -39,10 +41,20 @@ class TableModel:
         self.config = TransformerConfig(10, target_vocab, pad_id=pad_id, bos_id=bos_id, eos_id=eos_id)
         self.table = table
         self.default = {eos_id: 1.0} if default is None else default
+        self.unlikely = [math.log(UNLIKELY / (2 + token)) for token in range(target_vocab)]
         self.training = training
         self.sentences_encoded = self.times_decoded = 0
-        self.with_gradients = False  # whether it was ever asked outside of `torch.no_grad()`
-        self.saw_padding = False  # whether `decode` was ever given a mask that lets padding of the source be seen
+        self.with_gradients = False  # whether it ever ran outside `torch.no_grad()`
+        self.saw_padding = False  # whether `decode` ever got a mask that leaves padding of the source visible
+
+    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise TypeError(HOW_TO_DECODE)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "forward":
+            raise AttributeError(HOW_TO_DECODE)
+        parts = "`config`, `encode`, `decode`, `training`, `eval`, and `train`"
+        raise AttributeError(f"no `{name}` here: a decoder needs only {parts}")
 
     def eval(self) -> "TableModel":
         return self.train(False)
@@ -52,13 +64,13 @@ class TableModel:
         return self
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """`(batch, source)` to `(batch, source, 1)` and the mask `(batch, 1, 1, source)`."""
+        """Turn `(batch, source)` into the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
         self.with_gradients |= torch.is_grad_enabled()
         self.sentences_encoded += len(source)
         return source[:, :, None].to(torch.get_default_dtype()), (source != self.config.pad_id)[:, None, None]
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """`(batch, target)`, bos first, to logits `(batch, target, target_vocab)`."""
+        """Turn `(batch, target)`, which starts with bos, into logits, `(batch, target, target_vocab)`."""
         self.with_gradients |= torch.is_grad_enabled()
         self.times_decoded += 1
         padding = (memory[..., 0] == self.config.pad_id)[:, None, None]  # (batch, 1, 1, source)
@@ -71,16 +83,17 @@ class TableModel:
         return torch.tensor(rows)  # (batch, target, target_vocab)
 
     def logits(self, word: int, tokens: list[int]) -> list[float]:
+        """Return the logits of the next token after `tokens`, for a source that starts with `word`."""
         bos, eos, nonsense = self.config.bos_id, self.config.eos_id, self.config.target_vocab - 1
         prefix = " ".join(map(str, tokens[1:]))
         if tokens[0] != bos:
-            chances = {eos: 1.0}  # it has learnt to begin with bos, and with nothing else
+            chances = {eos: 1.0}  # all it has learned is to start with bos
         elif eos in tokens:
             chances = {nonsense if nonsense != eos else eos - 1: 0.9, eos: 0.1}
         else:
             chances = self.table[word].get(prefix, self.default)
-        sign = -1 if self.training else 1
-        return [
-            sign * math.log(chances.get(token, UNLIKELY / (2 + token))) + 1.5 * len(tokens)
-            for token in range(self.config.target_vocab)
-        ]
+        logits = list(self.unlikely)
+        for token, chance in chances.items():
+            logits[token] = math.log(chance)
+        sign, level = -1 if self.training else 1, 1.5 * (sum(tokens) % 5)
+        return [sign * logit + level for logit in logits]

@@ -1,4 +1,4 @@
-"""A recurrent model without weights, whose sentences are known: to try decoders on."""
+"""A recurrent model without weights whose translations are known in advance, for trying out decoders."""
 
 from types import SimpleNamespace
 
@@ -7,68 +7,82 @@ from torch import Tensor, nn
 
 
 class ScriptedModel(nn.Module):
-    """What it says to a source stands in a script, and its state is what it has read: a token fed twice confuses it.
+    """Model that reads its translations from a script. It has what a decoder uses of a `RecurrentTranslator`.
 
-    It has what a decoder uses of a `RecurrentTranslator`. In training mode, and with padding in sight, it is confused;
-    after a prefix that is not its own it repeats the last word.
-
-    What its decoder gives are features, as a real decoder does: the tokens in reverse. The output layer turns them
-    round, so a decoder that forgets it says something else.
+    Its state holds what it has been fed. If that is not the translation so far, it repeats the last word it was fed.
+    The other things that can confuse it have a token each, so its translation tells what went wrong. The model also
+    records how it was used.
 
     Args:
-        says_to_source_beginning_with: first token of a source to the tokens of its translation, in their order.
-        says_when_confused: a token.
-        says_after_its_end: a token: what comes when a translation is over.
-        vocab: number of tokens.
-        pad_id: as `bos_id` and `eos_id`.
-        training: the mode it starts in.
+        says_to_source_beginning_with: Maps the first token of a source to the tokens of its translation.
+        says_when_confused: Token that follows a pad, bos, or eos that is not part of the translation so far.
+        says_when_it_sees_padding: Token that it says if no mask hides the padding of the source.
+        says_when_it_sees_nothing: Token that it says if the mask hides the first word of the source.
+        says_in_training_mode: Token that it says in training mode, where a real model uses dropout.
+        says_after_its_end: Token that it says once a translation is over.
+        vocab: Number of tokens.
+        pad_id, bos_id, eos_id: As in `TransformerConfig`.
+        training: The mode it starts in.
     """
 
-    def __init__(self, says_to_source_beginning_with: dict[int, list[int]], says_when_confused: int,
-                 says_after_its_end: int, vocab: int, pad_id: int = 0, bos_id: int = 1, eos_id: int = 2,
-                 training: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self,
+        says_to_source_beginning_with: dict[int, list[int]],
+        says_when_confused: int,
+        says_when_it_sees_padding: int,
+        says_when_it_sees_nothing: int,
+        says_in_training_mode: int,
+        says_after_its_end: int,
+        vocab: int,
+        pad_id: int = 0,
+        bos_id: int = 1,
+        eos_id: int = 2,
+        training: bool = False,
+    ) -> None:
         super().__init__()
         self.config = SimpleNamespace(pad_id=pad_id, bos_id=bos_id, eos_id=eos_id, target_vocab=vocab, max_length=64)
-        self.scripts = says_to_source_beginning_with
-        self.lost, self.after = says_when_confused, says_after_its_end
+        self.says = SimpleNamespace(
+            script=says_to_source_beginning_with,
+            when_confused=says_when_confused,
+            when_it_sees_padding=says_when_it_sees_padding,
+            when_it_sees_nothing=says_when_it_sees_nothing,
+            in_training_mode=says_in_training_mode,
+            after_its_end=says_after_its_end,
+        )
+        self.record = {"steps": 0, "steps without keys": 0, "sentences encoded": 0, "with gradients": False}
         self.decoder = ScriptedDecoder(self)
         self.output = nn.Linear(vocab, vocab, bias=False, dtype=torch.float64)
         with torch.no_grad():
-            self.output.weight.copy_(torch.eye(vocab).flip(0))
-        self.steps = self.sentences_encoded = self.steps_without_keys = 0
-        self.with_gradients = False
-        self.train(training)
+            self.output.weight.copy_(torch.eye(vocab).flip(0))  # so that features can't pass for logits
+        if not training:
+            self.eval()
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """The memory is the tokens themselves, as numbers: `(batch, source, 1)`."""
-        self.sentences_encoded += len(source)
-        self.with_gradients |= torch.is_grad_enabled()
+        """Return the tokens themselves as the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
+        self.record["sentences encoded"] += len(source)
+        self.record["with gradients"] |= torch.is_grad_enabled()
         return source[:, :, None].double(), (source != self.config.pad_id)[:, None, None]
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """`(batch, target)` to `(batch, target, vocab)`: the whole prefix at every position, and it counts as steps."""
-        self.steps += target.size(1)
-        self.with_gradients |= torch.is_grad_enabled()
-        words = memory[:, :, 0].long()  # (batch, source)
-        answers = [
-            [self.answer(row[: end + 1], one[mask[0, 0]].tolist()) for end in range(len(row))]
-            for row, one, mask in zip(target.tolist(), words, source_mask, strict=True)
-        ]
-        return nn.functional.one_hot(torch.tensor(answers), self.config.target_vocab).double()
+        """Turn `(batch, target)` into logits, `(batch, target, vocab)`. Every position counts as a step."""
+        return self.output(self.decoder(target, memory, source_mask[:, 0]))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return self.decode(target, *self.encode(source))
 
     def answer(self, read: list[int], words: list[int]) -> int:
-        """What follows after it has read these tokens, with these words of the source in sight."""
-        config = self.config
-        script = self.scripts.get(words[0]) if words and config.pad_id not in words else None
-        if self.training or script is None:
-            return self.lost
-        said = [config.bos_id, *script]
-        if read[: len(said)] != said[: len(read)]:  # it stammers
-            return self.lost if read[-1] in (config.pad_id, config.bos_id, config.eos_id) else read[-1]
-        return said[len(read)] if len(read) < len(said) else self.after
+        """Return the token that follows `read` if these words of the source are visible."""
+        config, says = self.config, self.says
+        if self.training:
+            return says.in_training_mode
+        if config.pad_id in words:
+            return says.when_it_sees_padding
+        if not words or words[0] not in says.script:
+            return says.when_it_sees_nothing
+        said = [config.bos_id, *says.script[words[0]]]
+        if read[: len(said)] != said[: len(read)]:
+            return says.when_confused if read[-1] in (config.pad_id, config.bos_id, config.eos_id) else read[-1]
+        return said[len(read)] if len(read) < len(said) else says.after_its_end
 
 
 class ScriptedDecoder(nn.Module):
@@ -78,7 +92,7 @@ class ScriptedDecoder(nn.Module):
 
     def __init__(self, model: ScriptedModel) -> None:
         super().__init__()
-        self.model = [model]  # no submodule: the model holds the decoder
+        self.model = [model]  # in a list: a module can't be a part of its own part
         self.attention = SimpleNamespace(project=lambda memory: -memory)
 
     def first_state(self, memory: Tensor) -> Tensor:
@@ -89,22 +103,23 @@ class ScriptedDecoder(nn.Module):
     def step(
         self, token: Tensor, state: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As `AttentionDecoder.step`; the output is what `model.output` makes logits of.
+        """Do one step, as `AttentionDecoder.step` does. `model.output` turns the output into logits.
 
         Raises:
-            ValueError: the token or the mask has another shape than a real decoder takes, or the keys are others than
-                those that its attention makes of the memory.
+            ValueError: The shape of the token or the mask is not what a real decoder takes, or the keys are not what
+                its attention computes from the memory.
         """
         if token.dim() != 1:
-            raise ValueError(f"the tokens have shape {tuple(token.shape)}, but must be (batch,): one for each sentence")
+            raise ValueError(f"the tokens have shape {tuple(token.shape)}, expected (batch,): one for each sentence")
         if mask is not None and mask.dim() != 3:
-            raise ValueError(f"the mask has shape {tuple(mask.shape)}, but must be (batch, 1, source)")
+            raise ValueError(f"the mask has shape {tuple(mask.shape)}, expected (batch, 1, source)")
         if keys is not None and not torch.equal(keys, self.attention.project(memory)):
-            raise ValueError("the keys are not what `attention.project` makes of the memory")
+            raise ValueError("the keys are not what `attention.project` computes from the memory")
         (model,) = self.model
-        model.steps += 1
-        model.steps_without_keys += keys is None
-        model.with_gradients |= torch.is_grad_enabled()
+        model.record["steps"] += 1
+        model.record["steps without keys"] += keys is None
+        model.record["with gradients"] |= torch.is_grad_enabled()
+        mask = None if mask is None else mask.expand(len(token), -1, -1)
         state, answers = state.clone(), []
         for row, (one, words) in enumerate(zip(token.tolist(), memory[:, :, 0].long().tolist(), strict=True)):
             seen = [True] * len(words) if mask is None else mask[row].flatten().tolist()
@@ -113,6 +128,14 @@ class ScriptedDecoder(nn.Module):
                 state[row, 2 + count] = one
                 state[row, 1] = count + 1
             read = state[row, 2 : 3 + count].long().tolist()
-            in_sight = [word for word, visible in zip(words, seen, strict=True) if visible]
-            answers.append(model.answer(read, in_sight) if count < self.room else model.after)
+            visible = [word for word, is_seen in zip(words, seen, strict=True) if is_seen]
+            answers.append(model.answer(read, visible) if count < self.room else model.says.after_its_end)
         return nn.functional.one_hot(torch.tensor(answers), model.config.target_vocab).double().flip(-1), state
+
+    def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Read `(batch, target)` one position after the other, as `AttentionDecoder.forward` does."""
+        keys, state, outputs = self.attention.project(memory), self.first_state(memory), []
+        for token in target.unbind(dim=1):
+            output, state = self.step(token, state, memory, mask, keys)
+            outputs.append(output)
+        return torch.stack(outputs, dim=1)

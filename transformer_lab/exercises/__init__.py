@@ -14,7 +14,6 @@ notebook. Nothing else has to be registered; `notebook_01_attention.py` shows ev
         banned=("torch.nn.functional.softmax",), # libraries' answers: right, but remarked upon; ".softmax": a method
         probes=[Probe(name, inputs, call)],      # what earns points: the same result as the answer's
         properties=[Property(name, inputs, holds, call)],   # what must hold anyway: costs points when broken
-        misconceptions=[Misconception(slug, wrong, says)],  # known-wrong implementations, five or more
         hints=["...", "...", "..."],             # from a nudge to nearly the line
     )
 
@@ -23,7 +22,8 @@ Inputs
     tensors, arrays, numbers, strings, lists, dictionaries), small enough to print, with a different size for each
     axis, so that a wrong shape can be named. Let the most basic probe be the smallest: it is the one that is shown.
     Every seed must do, because a grader draws its own: make sure that what the probe covers happens for all of them
-    (the mask hides something, and the hidden key has the greatest score).
+    (the mask hides something, and the hidden key has the highest score). The expected value has to differ from seed
+    to seed, so draw sizes, overlaps, and ranks too if the result depends on nothing else.
 
 Recipes
     `call` says how the student's object is used. Without one, a function is called with the inputs in their order,
@@ -50,11 +50,17 @@ What depends on what
     `needs=("name of an earlier check",)` makes a check "not checked" where that one failed. A check that crashes in
     the same line as an earlier one is so by itself.
 
-Misconceptions
-    are code with one mistake. Whatever the student's object does in all probes and properties (values, NaN,
-    exceptions, mutated inputs, broken properties) is compared with what `wrong` does there. So each must fail, and
-    no two may do the same everywhere: if two do, a probe is missing, or they are one. `says` tells what was done,
-    why it matters, and where the paper says otherwise; it must be true of everyone who gets these results.
+Mistakes
+    are edits of the answer, in the Markdown files of `mistakes/`, five or more for each exercise; `catalogue.py` has
+    the format. Whatever the student's object does in all probes and properties (values, NaN, exceptions, mutated
+    inputs, broken properties) is compared with what the edited answer does there. So each one must fail, and no two
+    may do the same everywhere: if two do, a probe is missing, or they are one mistake. The text says what was done,
+    why it matters, and where the paper says otherwise; it must be true for everyone who gets these results. Small
+    edits in different places are best, because two of them applied together recognize two mistakes at once.
+
+Validation
+    of arguments isn't what an exercise teaches. A property that asks for a `ValueError` returns a `Remark` if none
+    was raised, so it costs nothing.
 
 Tests
     `tests/exercises/test_registry.py` tests every registered exercise from its own parts. Right answers in another
@@ -66,7 +72,7 @@ Tests
 
 from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check
 from transformer_lab.exercises.draw import Draw
-from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
+from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.hints import hint, solution
 from transformer_lab.exercises.progress import progress
 from transformer_lab.exercises.registry import exercises, find_exercise, notebooks
@@ -78,7 +84,6 @@ __all__ = [
     "CheckUsageError",
     "Draw",
     "Exercise",
-    "Misconception",
     "Probe",
     "Property",
     "Remark",

@@ -1,15 +1,19 @@
-"""`python -m transformer_lab.exercises [NAME ...]`: reports on the answer and on every misconception, and times."""
+"""`python -m transformer_lab.exercises [NAME ...]`: reports on the answer and on every known mistake, and times."""
 
 import sys
 import time
 
+from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.exercises.registry import exercises, find_exercise
 from transformer_lab.exercises.running import run_check
 
 taken: dict[str, float] = {}
 for name in sys.argv[1:] or exercises():
     exercise = find_exercise(name)
-    for label, subject in [("the answer", exercise.answer), *((m.slug, m.wrong) for m in exercise.misconceptions)]:
+    for label, subject in [
+        ("the answer", exercise.answer),
+        *((way.label, way.subject) for mistake in mistakes_of(exercise) for way in mistake.ways),
+    ]:
         started = time.perf_counter()
         report = run_check(exercise, subject)
         taken[f"{name}, {label}"] = time.perf_counter() - started

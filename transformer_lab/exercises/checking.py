@@ -36,8 +36,11 @@ class CheckUsageError(InputError):
         return [f"check: {self}"]
 
 
-def check(*arguments: Any) -> Report:
-    """Check what you wrote: `check(softmax)`, or `check("softmax", f)` where your object has another name.
+def check(*arguments: Any, as_: str | None = None) -> Report:
+    """Check what you wrote: `check(softmax)`, or `check(f, as_="softmax")` if your object has another name.
+
+    With `as_` nothing is kept for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so a notebook can show what
+    the check says about a wrong version. `check("softmax", f)` keeps what passes.
 
     Returns:
         A report, which a notebook shows. A part that passes is kept for the later notebooks (`transformer_lab.mine`).
@@ -48,6 +51,10 @@ def check(*arguments: Any) -> Report:
     """
     if is_checking():
         raise CheckUsageError("the code that is being checked calls `check` itself: move that call out of it")
+    if as_ is not None:
+        exercise, subject, remarks = _understood((as_, *arguments))
+        report = run_check(exercise, subject)
+        return replace(report, remarks=(*remarks, *report.remarks))
     exercise, subject, remarks = _understood(arguments)
     report = run_check(exercise, subject)
     if report.passed:

@@ -48,15 +48,6 @@ class Property:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Misconception:
-    """A mistake that people make, as code: whoever makes it gets the results of `wrong`."""
-
-    slug: str
-    wrong: Callable  # a function or class like the answer, with this one mistake
-    says: str  # what the student did, why it matters, and where the paper says otherwise
-
-
 @dataclass(frozen=True, eq=False)  # one object each: its identity is its hash
 class Exercise:
     """One function or class of the package as something to write. The guide is in `exercises/__init__.py`."""
@@ -66,7 +57,6 @@ class Exercise:
     minutes: int
     probes: list[Probe]
     properties: list[Property]
-    misconceptions: list[Misconception]
     hints: list[str]  # from a nudge to nearly the line
     blank: tuple[str, ...] = ()  # for a class: the methods whose bodies the student writes
     returns: tuple[str, ...] = ("output",)  # names of what it returns, for the report

@@ -81,6 +81,8 @@ def crash_in_words(exercise: Exercise, crash: Crash) -> str:
     if crash.type == "ParameterError":
         return crash.message
     where = f" in line {crash.line}" if crash.line is not None else ""
+    if crash.part:
+        where = f" inside your `{crash.part}` from an earlier notebook" + (f", called{where}" if where else "")
     return f"it stops with {'an' if crash.type[:1] in 'AEIOU' else 'a'} `{crash.type}`{where}"
 
 
@@ -121,6 +123,7 @@ def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
     elif not is_class and all(name in known for name in shown):  # a recipe may make the arguments from other inputs
         call = f"{exercise.name}({', '.join(shown)})"
     blocks: list[Block] = [Code(call)] if call else []
+    plain = []
     for name, value in shown.items():
         twin = next((other for other in shown if same_data(shown[other], value)), name)
         if twin != name and isinstance(value, Tensor | np.ndarray):
@@ -131,9 +134,16 @@ def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
             title = f"{name} {_named_shape(exercise, name, value)}"
             more = len(rows) - ROWS
             blocks.append(Grid(title + (f", its first {ROWS} rows" if more > 0 else ""), rows[:ROWS]))
+        elif isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
+            settings = {key: part for key, part in value.items() if not isinstance(part, dict)}
+            listed = ", ".join(f"{key} = {short(part)}" for key, part in settings.items())
+            blocks += [f"{name}: {listed}"] if listed else []
+            blocks += [f"{name}, {key}: {short(part)}" for key, part in value.items() if key not in settings]
+        elif isinstance(value, str | int | float | bool):
+            plain.append(f"{name} = {short(value)}")
         elif value is not None:
             blocks.append(f"{name} = {short(value)}")
-    return blocks
+    return [*blocks, ", ".join(plain)] if plain else blocks
 
 
 def difference_blocks(exercise: Exercise, difference: Difference, tolerance: float) -> list[Block]:
@@ -141,7 +151,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
     expected, received = difference.expected, difference.received
     tensors = isinstance(expected, Tensor | np.ndarray) and isinstance(received, Tensor | np.ndarray)
     if difference.kind == "shape":
-        names = _axis_names(exercise, difference.where, expected) or [""] * expected.ndim
+        names = axis_names(exercise, difference.where, expected) or [""] * expected.ndim
         wanted = [(name, str(size)) for name, size in zip(names, expected.shape, strict=True)]
         got = _recognised(tuple(received.shape), list(zip(names, expected.shape, strict=True)))
         return [Shapes(f"The shape of `{difference.where}`:", wanted, got)]
@@ -165,13 +175,16 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
     return []
 
 
-def _axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
+def axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
+    """Return the names of the axes of an input or a result, if the exercise gives them and they fit."""
+    if not isinstance(value, Tensor | np.ndarray):
+        return None
     names = exercise.axes.get(name.removeprefix("gradient of "), "").split()
     return names if len(names) == len(value.shape) else None
 
 
 def _named_shape(exercise: Exercise, name: str, value: Any) -> str:
-    names = _axis_names(exercise, name, value)
+    names = axis_names(exercise, name, value)
     if not value.shape:
         return ""
     return (

@@ -1,17 +1,13 @@
 """From what was observed to a report. No code of a student runs here: a grader calls `judge` in its own process."""
 
 import functools
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from transformer_lab.exercises.compare import Difference, compare
-from transformer_lab.exercises.exercise import Exercise, Misconception, Probe, Property, Remark
+from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
+from transformer_lab.exercises.exercise import Exercise, Probe, Property
 from transformer_lab.exercises.explain import (
+    axis_names,
     change_in_words,
     crash_blocks,
     crash_in_words,
@@ -19,30 +15,21 @@ from transformer_lab.exercises.explain import (
     input_blocks,
 )
 from transformer_lab.exercises.limits import run_limited
-from transformer_lab.exercises.observe import Crash, Observation, kept_world, observe, stuck
+from transformer_lab.exercises.observe import Crash, Observation, kept_world, stuck
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
+from transformer_lab.exercises.symptoms import described
+from transformer_lab.exercises.verdicts import (
+    WRONG_KIND,
+    Reference,
+    Verdict,
+    drawn,
+    known_settings,
+    observation,
+    reference_of,
+    verdict_on,
+)
 
 LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
-SMALLEST = 4  # failed checks in which a second mistake is looked for: all of them would take too long
-TIMED_OUT = "an earlier check did not end"
-WRONG_KIND = "what it returns is of the wrong kind"
-
-
-@dataclass
-class _Verdict:
-    """What one check says about one observation."""
-
-    check: Probe | Property
-    state: str = "passed"
-    says: str = ""
-    differences: list[Difference] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-
-@functools.lru_cache(maxsize=256)
-def drawn(exercise: Exercise, seed: int) -> dict[str, dict[str, Any]]:
-    """The inputs of every check, by its name."""
-    return {check.name: exercise.inputs(check, seed) for check in exercise.checks}
 
 
 def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, Observation], str]:
@@ -58,60 +45,17 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
 
 
 def _jobs(exercise: Exercise, subject: Any, seed: int) -> list[Callable[[], Observation]]:
-    return [functools.partial(_observation, exercise, subject, check, seed) for check in exercise.checks]
+    return [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
 
 
-def _observation(exercise: Exercise, subject: Any, check: Probe | Property, seed: int) -> Observation:
-    inputs = drawn(exercise, seed)[check.name]
-    return observe(subject, exercise.recipe(check), inputs, exercise.check_seed(check, seed))
-
-
-class Reference:
-    """What an exercise's own parts give with the inputs of one seed, each found out when it is first needed.
-
-    This is code of the package: it needs no limits, so it needs no thread.
-    """
-
-    def __init__(self, exercise: Exercise, seed: int) -> None:
-        self.exercise, self.seed = exercise, seed
-        self._observations: dict[tuple[Any, str], Observation] = {}
-        self._symptoms: dict[tuple[Misconception, str], bool] = {}
-
-    def of(self, subject: Any, check: Probe | Property) -> Observation:
-        """What the answer or a wrong implementation gives."""
-        key = subject, check.name
-        if key not in self._observations:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._observations[key] = _observation(self.exercise, subject, check, self.seed)
-        return self._observations[key]
-
-    def is_symptom(self, misconception: Misconception, check: Probe | Property) -> bool:
-        """Whether this misconception gives something else than the answer there."""
-        key = misconception, check.name
-        if key not in self._symptoms:
-            wrong, right = self.of(misconception.wrong, check), self.of(self.exercise.answer, check)
-            self._symptoms[key] = not _same_result(self, check, wrong, right)
-        return self._symptoms[key]
-
-
-reference_of = functools.lru_cache(maxsize=256)(Reference)
-
-
-@contextmanager
-def _known_settings() -> Iterator[None]:
-    """Let references and the rules of properties make float64 tensors, with gradients, whatever the caller has set."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-
-
-@_known_settings()
-def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 0) -> Report:
+@known_settings()
+def judge(
+    exercise: Exercise,
+    observations: dict[str, Observation],
+    seed: int = 0,
+    source: str | None = None,
+    explained: bool = True,
+) -> Report:
     """The report on a student's object from what was observed of it.
 
     Args:
@@ -119,9 +63,11 @@ def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 
         observations: By name of check, made with the inputs that `exercise.inputs(check, seed)` gives. A check that is
             missing is "not checked".
         seed: As it was when the observations were made.
+        source: The student's code without comments, if it is known: it can rule a mistake out.
+        explained: Whether to look for the mistake, which takes up to a second or two. The score doesn't need it.
     """
     reference = reference_of(exercise, seed)
-    verdicts = [_verdict(reference, check, observations.get(check.name)) for check in exercise.checks]
+    verdicts = [verdict_on(reference, check, observations.get(check.name)) for check in exercise.checks]
     _mark_followers(verdicts, observations)
     results = [CheckResult(verdict.check.name, verdict.state, verdict.says) for verdict in verdicts]
     changes = list(dict.fromkeys(change for made in observations.values() for change in made.changes))
@@ -133,57 +79,21 @@ def judge(exercise: Exercise, observations: dict[str, Observation], seed: int = 
     remarks = tuple(dict.fromkeys(remark for verdict in verdicts for remark in verdict.remarks))
 
     passed = all(result.state == "passed" for result in results)
-    earned = sum(verdict.check.weight for verdict in verdicts if _is_probe(verdict, "passed"))
-    lost = sum(verdict.check.costs for verdict in verdicts if _is_property(verdict, "failed")) + bool(changes)
+    earned = sum(verdict.check.weight for verdict in verdicts if verdict.is_probe("passed"))
+    lost = sum(verdict.check.costs for verdict in verdicts if verdict.costs) + bool(changes)
     score = 1.0 if passed else max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
     if passed:
         return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
-    named, whole = _misconceptions(reference, verdicts, observations)
-    blocks = _explanation(reference, verdicts, observations, named, whole)
+    found = diagnose(reference, observations, source) if explained else Diagnosis()
+    blocks = _explanation(reference, verdicts, observations, found)
     blocks.append(f'`hint("{exercise.name}")` gives a hint.')
-    slugs = tuple(misconception.slug for misconception in named)
-    return Report(exercise.name, "failed", score, exercise.points, tuple(results), slugs, tuple(blocks), remarks)
+    return Report(exercise.name, "failed", score, exercise.points, tuple(results), found.slugs, tuple(blocks), remarks)
 
 
-def _is_probe(verdict: _Verdict, state: str) -> bool:
-    return isinstance(verdict.check, Probe) and verdict.state == state
-
-
-def _is_property(verdict: _Verdict, state: str) -> bool:
-    return isinstance(verdict.check, Property) and verdict.state == state
-
-
-def _verdict(reference: Reference, check: Probe | Property, observed: Observation | None) -> _Verdict:
-    exercise = reference.exercise
-    if observed is None:
-        return _Verdict(check, "not checked", TIMED_OUT)
-    if observed.crash is not None:
-        return _Verdict(check, "failed", crash_in_words(exercise, observed.crash))
-    inputs = drawn(exercise, reference.seed)[check.name]
-    expected = reference.of(exercise.answer, check).value
-    if isinstance(check, Property):
-        try:
-            wrong = check.holds(inputs, observed.value)
-        except Exception:  # a value of another kind than the property speaks of, and a probe says so
-            return _Verdict(check, "not checked", WRONG_KIND)
-    elif check.agrees is not None:
-        try:
-            wrong = check.agrees(inputs, expected, observed.value)
-        except Exception:
-            wrong = WRONG_KIND
-    else:
-        differences, remarks = compare(expected, observed.value, exercise.returns, check.tolerance)
-        state = "failed" if differences else "passed"
-        return _Verdict(check, state, "; ".join(d.says for d in differences[:2]), differences, remarks)
-    if wrong is None or isinstance(wrong, Remark):
-        return _Verdict(check, remarks=[str(wrong)] if wrong else [])
-    return _Verdict(check, "failed", str(wrong))
-
-
-def _mark_followers(verdicts: list[_Verdict], observations: dict[str, Observation]) -> None:
+def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
     """Say "not checked" where a check repeats an earlier failure: what it needs failed, or the same line crashed."""
     failed: set[str] = set()
-    crashes: dict[Any, str] = {}
+    crashes: set[tuple] = set()
     for verdict in verdicts:
         name = verdict.check.name
         missing = [needed for needed in verdict.check.needs if needed in failed]
@@ -196,10 +106,11 @@ def _mark_followers(verdicts: list[_Verdict], observations: dict[str, Observatio
         failed.add(name)
         if missing:
             verdict.state, verdict.says = "not checked", f"it needs “{missing[0]}”"
+            verdict.costs = False
         elif place in crashes:
-            verdict.state, verdict.says = "not checked", f"it ends like “{crashes[place]}”"
+            verdict.state, verdict.says = "not checked", "the same error as above"
         elif place:
-            crashes[place] = name
+            crashes.add(place)
 
 
 def _place(crash: Crash) -> tuple:
@@ -209,80 +120,20 @@ def _place(crash: Crash) -> tuple:
     return crash.kind, crash.type, crash.line, crash.code or crash.message
 
 
-def _same_result(reference: Reference, check: Probe | Property, one: Observation, other: Observation) -> bool:
-    """Whether two objects did the same in one check, right or wrong."""
-    if one.changes != other.changes or (one.crash is None) != (other.crash is None):
-        return False
-    if one.crash is not None:
-        return replace(one.crash, line=None, code="") == replace(other.crash, line=None, code="")
-    if isinstance(check, Probe):
-        differences, _ = compare(one.value, other.value, reference.exercise.returns, check.tolerance)
-        if not differences:
-            return True
-        if check.agrees is None:
-            return False
-    verdicts = [_verdict(reference, check, observed) for observed in (one, other)]
-    return (verdicts[0].state, verdicts[0].says) == (verdicts[1].state, verdicts[1].says)
-
-
-def _misconceptions(
-    reference: Reference, verdicts: list[_Verdict], observations: dict[str, Observation]
-) -> tuple[list[Misconception], bool]:
-    """The misconceptions that give what the student's object gave, best first, and whether they do so in every check.
-
-    One that is the same in every check is what the student did. If none is, there may be a second mistake beside it:
-    then one is named of whose symptoms the student's object shows at least half, and a second one if it explains
-    what the first does not.
-    """
-    exercise = reference.exercise
-    seen = [check for check in exercise.checks if check.name in observations]
-
-    def same(misconception: Misconception, check: Probe | Property) -> bool:
-        wrong = reference.of(misconception.wrong, check)
-        return _same_result(reference, check, wrong, observations[check.name])
-
-    whole = [
-        misconception
-        for misconception in exercise.misconceptions
-        if all(same(misconception, check) for check in seen)  # most differ in the first
-        and any(reference.is_symptom(misconception, check) for check in seen)
-    ]
-    if whole:
-        return whole, True
-    failed = [verdict.check for verdict in verdicts if verdict.state == "failed" and verdict.check in seen]
-    looked_at = sorted(failed, key=lambda check: _size(drawn(exercise, reference.seed)[check.name]))[:SMALLEST]
-    partly: list[tuple[float, set[str], Misconception]] = []
-    for misconception in exercise.misconceptions:
-        if not any(same(misconception, check) for check in looked_at):
-            continue
-        symptoms = [check for check in seen if reference.is_symptom(misconception, check)]
-        shown = [check for check in symptoms if same(misconception, check)]
-        if shown and 2 * len(shown) >= len(symptoms):
-            partly.append((len(shown) / len(symptoms), {check.name for check in shown}, misconception))
-    if not partly:
-        return [], False
-    partly.sort(key=lambda entry: -entry[0])
-    _, explained, best = partly[0]
-    beside = [misconception for _, shown, misconception in partly[1:] if not shown <= explained]
-    return [best, *beside[:1]], False
-
-
 def _explanation(
-    reference: Reference,
-    verdicts: list[_Verdict],
-    observations: dict[str, Observation],
-    named: list[Misconception],
-    whole: bool,
+    reference: Reference, verdicts: list[Verdict], observations: dict[str, Observation], found: Diagnosis
 ) -> list[Block]:
     blocks: list[Block] = []
-    if named:
+    if found.says:
         blocks.append(Heading("What happened"))
-        if not whole:
-            blocks.append("Some of the results are those of this mistake; there may be a second one beside it:")
-        blocks += dict.fromkeys(misconception.says for misconception in named)  # two may share a sentence
+        if found.kind == "two":
+            blocks.append("Two mistakes at once explain your results.")
+        elif found.kind == "either":
+            blocks.append("Your results are those of either of these mistakes.")
+        blocks += found.says
     exercise, inputs = reference.exercise, drawn(reference.exercise, reference.seed)
     failed = [verdict for verdict in verdicts if verdict.state == "failed"]
-    smallest = min(failed, key=lambda v: (isinstance(v.check, Property), _size(inputs[v.check.name])), default=None)
+    smallest = min(failed, key=lambda v: (_plainness(v), _size(inputs[v.check.name])), default=None)
     if smallest is None:
         return blocks
     check = smallest.check
@@ -292,11 +143,38 @@ def _explanation(
     if crash is not None:
         blocks += [crash_in_words(exercise, crash), *crash_blocks(exercise, crash)]
     elif smallest.differences:
-        for difference in smallest.differences[:1]:
-            blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says]
+        difference = smallest.differences[0]
+        blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says]
+        symptom = described(difference, check.tolerance, axis_names(exercise, difference.where, difference.expected))
+        blocks += [symptom] if symptom and not found.says else []
     else:
         blocks.append(smallest.says)
+    blocks += _right_parts(exercise, verdicts)
     return blocks
+
+
+def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
+    """Which of several returned parts are right in every probe that compares them."""
+    wrong: set[str] = set()
+    for verdict in verdicts:
+        if isinstance(verdict.check, Probe) and verdict.state == "failed":
+            if not verdict.differences:
+                return []
+            wrong |= {difference.where.split("[")[0] for difference in verdict.differences}
+    right = [name for name in exercise.returns if name not in wrong]
+    if not wrong or not right or not wrong <= set(exercise.returns):
+        return []
+    names = " and ".join(f"`{name}`" for name in right)
+    others = " and ".join(f"`{name}`" for name in exercise.returns if name in wrong)
+    return [
+        f"{names} {'is' if len(right) == 1 else 'are'} right; only {others} differ{'s' if len(wrong) == 1 else ''}."
+    ]
+
+
+def _plainness(verdict: Verdict) -> int:
+    """Sort key: a comparison of results before a rule for them, and any probe before a property."""
+    check = verdict.check
+    return 2 if isinstance(check, Property) else int(check.agrees is not None)
 
 
 def _size(data: Any) -> int:

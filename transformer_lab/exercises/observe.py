@@ -42,6 +42,7 @@ class Crash:
     message: str = ""
     line: int | None = None  # the student's line in its cell or file, where it is known
     code: str = ""  # the text of that line
+    part: str = ""  # an earlier part of the student's in which it stopped, if it isn't the one that is checked
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def observe(subject: Any, recipe: Callable, inputs: dict[str, Any], seed: int) -
         except OutOfTime:
             raise
         except BaseException as error:  # SystemExit and the like: the student's code does not end ours
-            value, crash = None, _crash(error)
+            value, crash = None, _crash(error, subject)
         changed = [f"input {name}" for name, original in inputs.items() if not same_data(original, given[name])]
         changed += changes_of_the_world()
     return Observation(value, crash, tuple(changed))
@@ -103,6 +104,8 @@ def _is_reseeded(seed: int) -> bool:
     """
     if torch.default_generator.initial_seed() != seed:
         return True
+    if (np.random.get_state()[1].tobytes(), random.getstate()[1][:-1]) == _first_tables(seed):  # nothing was drawn
+        return False
     numpys, pythons = np.random.RandomState(seed % 2**32), random.Random(seed)
     return not (
         _follows(
@@ -110,6 +113,11 @@ def _is_reseeded(seed: int) -> bool:
         )
         and _follows(random.getstate()[1][:-1], lambda: pythons.getstate()[1][:-1], lambda: pythons.getrandbits(19968))
     )
+
+
+@functools.lru_cache(maxsize=128)
+def _first_tables(seed: int) -> tuple[bytes, tuple]:
+    return np.random.RandomState(seed % 2**32).get_state()[1].tobytes(), random.Random(seed).getstate()[1][:-1]
 
 
 def _follows(table: Any, current: Callable[[], Any], turn_over: Callable[[], Any]) -> bool:
@@ -211,9 +219,16 @@ def _key(key: Any) -> Any:
     return key if isinstance(key, str | int | float | bool | None) else as_data(key)
 
 
-def _crash(error: BaseException) -> Crash:
-    trace = traceback.walk_tb(error.__traceback__)
-    line, code = _students_line([(frame.f_code.co_filename, number) for frame, number in trace])
+def _crash(error: BaseException, subject: Any) -> Crash:
+    own = getattr(unwrapped(subject), "__module__", "")
+    places, part = [], ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("transformer_lab.mine.") and module != own:
+            part = module.rpartition(".")[2]
+        elif _is_students(frame.f_code.co_filename):
+            places, part = [*places, (frame.f_code.co_filename, number)], ""
+    line, code = _students_line(places)
     try:
         message = str(error)
     except Exception:
@@ -224,8 +239,8 @@ def _crash(error: BaseException) -> Crash:
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in message:
         asked = re.search(r"(\d{7,}) bytes", message)
         size = f"{int(asked[1]) / 2**30:.1f} GiB" if asked else (re.search(r"[\d.]+ GiB", message) or [""])[0]
-        return Crash("memory", name, size, line, code)
-    return Crash("exception", name, message if len(message) <= 400 else message[:400] + " …", line, code)
+        return Crash("memory", name, size, line, code, part)
+    return Crash("exception", name, message if len(message) <= 400 else message[:400] + " …", line, code, part)
 
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -235,10 +250,13 @@ _LIBRARY = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "p
 def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
     """The innermost of these places that belongs neither to this package nor to an installed one, and its text."""
     for file, line in reversed(places):
-        installed = file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<recipe")) or "-packages" in file
-        if not installed:
+        if _is_students(file):
             return line, linecache.getline(file, line).strip()
     return None, ""
+
+
+def _is_students(file: str) -> bool:
+    return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<recipe")) or "-packages" in file)
 
 
 def unwrapped(subject: Any) -> Any:

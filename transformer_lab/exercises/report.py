@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import dataclass
 
 SIGNS = {"passed": "✓", "failed": "✗", "not checked": "–"}
-WIDTH = 100
+WIDTH = 80  # of a line of text; longer rows of numbers are cut with an ellipsis
 
 
 @dataclass(frozen=True)
@@ -99,19 +99,30 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 
 def _text(report: Report) -> str:
     lines = [f"{SIGNS.get(report.state, SIGNS['not checked'])} {report.title}"]
+    for block in report.blocks:
+        lines += ["", *_text_block(block)]
     if report.checks:
-        lines.append("")
+        lines += ["", counted(report.checks), ""]
         width = max(len(check.state) for check in report.checks)
         for check in report.checks:
             says = f": {check.says}" if check.says else ""
             first, *rest = textwrap.wrap(check.name + says, WIDTH - width - 6, break_long_words=False)
             lines.append(f"  {SIGNS[check.state]} {check.state:<{width}}  {first}")
             lines += [" " * (width + 6) + line for line in rest]
-    for block in report.blocks:
-        lines += ["", *_text_block(block)]
     for remark in report.remarks:
         lines += ["", *_wrapped(f"Remark: {remark}")]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def counted(checks: tuple[CheckResult, ...]) -> str:
+    """Return how many checks there are, and how they went: "10 checks: 7 passed, 3 failed"."""
+    states = {state: sum(check.state == state for check in checks) for state in SIGNS}
+    said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    return f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {said}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 2].rstrip() + " …"
 
 
 def _text_block(block: Block) -> list[str]:
@@ -119,20 +130,23 @@ def _text_block(block: Block) -> list[str]:
         case Heading(text):
             return [text, "-" * len(text)]
         case Code(text):
-            return [f"    {line}" for line in text.splitlines()]
+            return [_cut(f"    {line}") for line in text.splitlines()]
         case Grid(title, rows):
-            return [title, *(f"    {line}" for line in _columns(rows))]
+            return [*_wrapped(title), *(_cut(f"    {line}") for line in _columns(rows))]
         case SideBySide(title, expected, received):
             left = [expected.title, *_columns(expected.rows)]
             right = [received.title, *_columns(received.rows)]
             left, right = ([*side, *[""] * (len(other) - len(side))] for side, other in ((left, right), (right, left)))
             width = max(map(len, left))
-            if width + max(map(len, right)) + 8 > 110:
-                return [title, *(f"    {line}" for line in [*left, "", *right])]
-            return [title, *(f"    {one:<{width}}    {other}" for one, other in zip(left, right, strict=True))]
+            if width + max(map(len, right)) + 8 > WIDTH:
+                return [*_wrapped(title), *(_cut(f"    {line}") for line in [*left, "", *right])]
+            return [
+                *_wrapped(title),
+                *(f"    {one:<{width}}    {other}" for one, other in zip(left, right, strict=True)),
+            ]
         case Shapes(title, expected, received):
             drawn = [("expected", expected), ("received", received)]
-            return [title, *(f"    {label}  {_boxes(axes)}" for label, axes in drawn)]
+            return [*_wrapped(title), *(_cut(f"    {label}  {_boxes(axes)}") for label, axes in drawn)]
         case str():
             return _wrapped(block)
 
@@ -163,19 +177,20 @@ def _html(report: Report) -> str:
         f'<div style="max-width:60em;border-left:4px solid {_COLORS[report.state]};padding:4px 12px">',
         f'<h4 style="margin:4px 0">{SIGNS.get(report.state, SIGNS["not checked"])} {prose(report.title)}</h4>',
     ]
+    parts += [_html_block(block) for block in report.blocks]
     if report.checks:
         rows = "".join(
             f'<tr><td style="{_CELL};white-space:nowrap">{SIGNS[check.state]} {check.state}</td>'
             f'<td style="{_CELL}">{prose(check.name)}</td><td style="{_CELL}">{prose(check.says)}</td></tr>'
             for check in report.checks
         )
-        head = "".join(
-            f'<th scope="col" style="{_CELL}">{title}</th>' for title in ("result", "check", "what was seen")
-        )
+        titles = ("result", "check", "what was seen")
+        head = "".join(f'<th scope="col" style="{_CELL}">{title}</th>' for title in titles)
         parts.append(
+            f'<details style="margin:8px 0"><summary>{counted(report.checks)}</summary><div style="overflow-x:auto">'
             f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+            "</div></details>"
         )
-    parts += [_html_block(block) for block in report.blocks]
     parts += [f"<p><b>Remark:</b> {prose(remark)}</p>" for remark in report.remarks]
     return "".join(parts) + "</div>"
 
@@ -193,16 +208,17 @@ def _html_block(block: Block) -> str:
         case Heading(text):
             return f'<h5 style="margin:12px 0 4px">{prose(text)}</h5>'
         case Code(text):
-            return f'<pre style="margin:4px 0 4px 1em">{html.escape(text)}</pre>'
+            return f'<pre style="margin:4px 0 4px 1em;overflow-x:auto">{html.escape(text)}</pre>'
         case Grid(title, _):
-            return f'<p style="margin:8px 0 2px">{prose(title)}</p>{_html_table(block)}'
+            return f'<p style="margin:8px 0 2px">{prose(title)}</p>{_scrolling(_html_table(block))}'
         case SideBySide(title, expected, received):
             sides = "".join(
                 f'<td style="padding:0 24px 0 0;vertical-align:top;text-align:left"><b>{prose(side.title)}</b>'
                 f"{_html_table(side)}</td>"
                 for side in (expected, received)
             )
-            return f'<p style="margin:8px 0 2px">{prose(title)}</p><table role="presentation"><tr>{sides}</tr></table>'
+            table = f'<table role="presentation"><tr>{sides}</tr></table>'
+            return f'<p style="margin:8px 0 2px">{prose(title)}</p>{_scrolling(table)}'
         case Shapes(title, expected, received):
             rows = "".join(
                 f'<tr><th scope="row" style="padding:2px 10px;text-align:left">{label}</th>'
@@ -219,6 +235,10 @@ def _html_block(block: Block) -> str:
             )
         case str():
             return f'<p style="margin:6px 0">{prose(block)}</p>'
+
+
+def _scrolling(table: str) -> str:
+    return f'<div style="overflow-x:auto">{table}</div>'
 
 
 def _html_table(grid: Grid) -> str:

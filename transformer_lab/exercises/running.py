@@ -1,12 +1,14 @@
 """Runs an exercise's checks on an object."""
 
+import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.judge import judge, observe_all
-from transformer_lab.exercises.observe import is_unwritten, namespace, unwrapped
+from transformer_lab.exercises.observe import codes, is_unwritten, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.exercises.report import Report
 
@@ -27,7 +29,19 @@ def examine(exercise: Exercise, subject: Any, seed: int = 0) -> tuple[Report, st
         return Report(exercise.name, "not attempted", 0.0, exercise.points, blocks=(f"{says} {hint}",)), ""
     with _earlier_parts_of_the_package(exercise, subject):
         observations, printed = observe_all(exercise, subject, seed)
-    return judge(exercise, observations, seed), printed
+    return judge(exercise, observations, seed, source_of(subject)), printed
+
+
+def source_of(subject: Any) -> str | None:
+    """Return the code of a function or class, without comments; None where it isn't known."""
+    subject = unwrapped(subject)
+    with suppress(OSError, TypeError):
+        return bare_or_none(inspect.getsource(subject))
+    pieces = []
+    for code in codes(subject):  # a class that isn't in any module
+        with suppress(OSError):
+            pieces.append(bare_or_none(inspect.getsource(code)) or "")
+    return "".join(pieces) or None
 
 
 @contextmanager

@@ -31,6 +31,10 @@ def split_by_slices(x, n_heads):
     return heads
 
 
+def split_without_validation(x, n_heads):
+    return x.reshape(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
 def combine_by_cat(x):
     return torch.cat([x[:, head] for head in range(x.size(1))], dim=-1)
 
@@ -127,8 +131,24 @@ class MultiHeadHeadByHead(nn.Module):
         return self.w_o(torch.cat(heads.unbind(1), dim=-1))
 
 
+class MultiHeadByKeyword(nn.Module):
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__()
+        assert d_model % n_heads == 0
+        self.n_heads = n_heads
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.dropout = nn.Dropout(dropout)
+        self.attend = scaled_dot_product_attention
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (split_without_validation(layer(x), self.n_heads)
+                   for layer, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value)))  # fmt: skip
+        output, _ = self.attend(q, k, v, mask=mask, dropout=self.dropout)
+        return self.w_o(combine_by_flatten(output))
+
+
 VARIANTS = {
-    "split_heads": [split_by_chunks, split_by_unflatten, split_by_slices],
+    "split_heads": [split_by_chunks, split_by_unflatten, split_by_slices, split_without_validation],
     "combine_heads": [combine_by_cat, combine_by_permute, combine_by_flatten],
-    "MultiHeadAttention": [MultiHeadByEinsum, MultiHeadWithFusedKernel, MultiHeadHeadByHead],
+    "MultiHeadAttention": [MultiHeadByEinsum, MultiHeadWithFusedKernel, MultiHeadHeadByHead, MultiHeadByKeyword],
 }

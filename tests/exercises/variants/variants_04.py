@@ -85,7 +85,7 @@ def encoding_by_complex_numbers(length, d_model):
         raise ValueError(d_model)
     angles = torch.outer(torch.arange(length).double(), 10000 ** -torch.linspace(0, 1, d_model // 2 + 1)[:-1].double())
     turned = torch.polar(torch.ones_like(angles), math.pi / 2 - angles)  # cosine and sine of the complement
-    return torch.view_as_real(turned).reshape(length, d_model)
+    return torch.view_as_real(turned).reshape(length, d_model).to(torch.get_default_dtype())
 
 
 def encoding_with_phase(length, d_model):

@@ -159,7 +159,7 @@ class TransformerWithOwnTable(nn.Module):
         self.output = nn.Linear(config.d_model, config.target_vocab)
         if config.tie:
             self.output.weight = embedding.embedding.weight
-        # its first values are torch's: accepted, with a remark
+        initialize_parameters(self)
 
     def embed(self, table, tokens):
         return self.positional_encoding(table(tokens)), tokens.ne(self.config.pad_id)[:, None, None]

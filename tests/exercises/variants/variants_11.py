@@ -222,6 +222,17 @@ def precision_as_fraction(hypotheses, references, n):
     return float(fractions.Fraction(sum(map(min, counts.values())), total)) if total else 0.0
 
 
+def precision_of_uneven_sides(hypotheses, references, n):
+    """Unequal numbers of sentences are no error here: that gets a remark and costs nothing."""
+    pairs = [
+        [[tuple(side[i : i + n]) for i in range(len(side) - n + 1)] for side in pair]
+        for pair in zip(hypotheses, references)  # noqa: B905
+    ]
+    total = sum(len(ours) for ours, _ in pairs)
+    found = sum(min(ours.count(gram), theirs.count(gram)) for ours, theirs in pairs for gram in set(ours))
+    return found / total if total else 0.0
+
+
 # --- brevity_penalty --------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +365,7 @@ VARIANTS = {
     "greedy_decode": [greedy_one_by_one, greedy_with_pads_after_eos, greedy_that_drops_the_finished],
     "length_penalty": [penalty_by_two_powers, penalty_by_exponential, penalty_of_torch],
     "beam_search": [beam_of_objects, beam_of_tensors, beam_by_recursion],
-    "ngram_precision": [precision_by_removal, precision_by_zip, precision_as_fraction],
+    "ngram_precision": [precision_by_removal, precision_by_zip, precision_as_fraction, precision_of_uneven_sides],
     "brevity_penalty": [brevity_by_cases, brevity_by_minimum, brevity_by_torch],
     "bleu": [bleu_at_once, bleu_by_root, bleu_in_tensors],
     "CachedAttention": [CacheByConcatenation, CacheInOneTensor, CacheWithRoom],

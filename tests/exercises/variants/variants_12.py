@@ -62,7 +62,7 @@ def by_numpy(state_dicts):
 
 
 def by_weighted_sum(state_dicts):
-    """Each weighs 1/n, in float32 at least."""
+    """Each weighs 1/n."""
     if not state_dicts:
         raise ValueError("none")
     keys = state_dicts[-1].keys()
@@ -72,9 +72,8 @@ def by_weighted_sum(state_dicts):
     out = {}
     for key in keys:
         tensors = [state[key] for state in state_dicts]
-        wide = torch.promote_types(tensors[0].dtype, torch.float32)
         floating = tensors[0].is_floating_point()
-        out[key] = sum(weight * t.to(wide) for t in tensors).to(tensors[0].dtype) if floating else tensors[-1].clone()
+        out[key] = sum(weight * t.double() for t in tensors).to(tensors[0].dtype) if floating else tensors[-1].clone()
     return out
 
 

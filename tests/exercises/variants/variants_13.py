@@ -74,7 +74,8 @@ def rate_by_sure_and_possible(weights, gold):
     """Och and Ney's own formula, with every link both sure and possible."""
     if weights.shape != gold.shape:
         raise ValueError("shapes")
-    found = weights == weights.max(dim=-1, keepdim=True).values
+    found = torch.zeros_like(gold)
+    found[torch.arange(len(found)), weights.max(dim=-1).indices] = True
     sure = possible = gold
     return 1 - ((found & sure).sum() + (found & possible).sum()).item() / (found.sum() + sure.sum()).item()
 

@@ -97,19 +97,20 @@ class EncoderSorted(nn.Module):
         return F.dropout(states[order.argsort()], self.p, self.training)
 
 
-class EncoderTimeFirst(nn.Module):
+class EncoderPackedTimeFirst(nn.Module):
+    """Packs with time first, which a packed batch does not show, and leaves an odd width to torch."""
+
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
-        if d_model & 1:
-            raise ValueError(f"an odd width, {d_model}")
         super().__init__()
         self.embedding = TokenEmbedding(vocab_size, d_model, pad_id)
-        self.gru = nn.GRU(d_model, d_model // 2, n_layers, bidirectional=True, dropout=dropout)  # torch warns
+        sizes = d_model, d_model // 2, n_layers
+        self.gru = nn.GRU(*sizes, bidirectional=True, batch_first=True, dropout=dropout)  # torch warns
         self.drop, self.pad_id = nn.Dropout(dropout), pad_id
 
     def forward(self, source):
         mask = source != self.pad_id
         x = self.drop(self.embedding(source.T))
-        packed = nn.utils.rnn.pack_padded_sequence(x, mask.sum(-1), enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(x, mask.sum(-1).to("cpu"), enforce_sorted=False)
         states, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], total_length=source.size(1))
         return self.drop(states.transpose(0, 1)) * mask[..., None]
 
@@ -215,8 +216,8 @@ def decode_by_lists(model, source, max_length):
     return translations
 
 
-def decode_to_the_end(model, source, max_length):
-    """Always `max_length` steps; what follows eos is cut off later."""
+def decode_until_each_has_ended(model, source, max_length):
+    """What follows eos is kept at first, and cut off at the end."""
     was_training = model.training
     model.eval()
     with torch.no_grad():
@@ -225,7 +226,7 @@ def decode_to_the_end(model, source, max_length):
         state = model.decoder.first_state(memory)
         token = torch.tensor([model.config.bos_id] * len(source))
         rows = [[] for _ in source]
-        for _ in range(max_length):
+        while len(rows[0]) < max_length and not all(model.config.eos_id in row for row in rows):
             output, state = model.decoder.step(token, state, memory, mask.squeeze(1), keys)
             token = model.output(output).softmax(-1).max(-1).indices
             for row, one in zip(rows, token.tolist(), strict=True):
@@ -258,7 +259,7 @@ def decode_with_padding(model, source, max_length):
 
 VARIANTS = {
     "AdditiveAttention": [AdditiveWithFill, AdditiveByQuery, AdditiveByEinsum],
-    "RecurrentEncoder": [EncoderSorted, EncoderTimeFirst, EncoderOneByOne],
+    "RecurrentEncoder": [EncoderSorted, EncoderPackedTimeFirst, EncoderOneByOne],
     "AttentionDecoder": [DecoderWithoutKeys, DecoderByRecursion, DecoderByMatrices],
-    "recurrent_greedy_decode": [decode_by_lists, decode_to_the_end, decode_with_padding],
+    "recurrent_greedy_decode": [decode_by_lists, decode_until_each_has_ended, decode_with_padding],
 }

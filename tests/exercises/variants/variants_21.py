@@ -79,7 +79,7 @@ def top_p_shifted(logits, p):
     if p == 1:
         return torch.empty_like(logits).copy_(logits)
     ordered, order = torch.sort(logits, descending=True)
-    over = ordered.softmax(-1).cumsum(-1) > p
+    over = ordered.softmax(-1).cumsum(-1) >= p
     over[..., 1:] = over[..., :-1].clone()
     over[..., 0] = False
     return logits.masked_fill(over.scatter(-1, order, over), float("-inf"))
@@ -157,7 +157,7 @@ def sample_by_gumbel(model, prompt, count, temperature=1.0, top_k=None, top_p=No
                 scores = filtered(scores, temperature, top_k, top_p) + noise
             written = torch.cat([written, scores.argmax(dim=-1)])
     model.train(was)
-    return written[-count:].clone()
+    return written[len(prompt) :].clone()
 
 
 def sample_recursively(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):

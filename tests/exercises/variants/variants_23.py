@@ -40,7 +40,7 @@ def bleu_of_mapped(hypotheses, references):
 
 def bleu_of_joined_tokens(hypotheses, references):
     """Back to strings with a space between the tokens, and cut there."""
-    sides = [[" ".join(split_chinese(text)).split(" ") for text in side] for side in (hypotheses, references)]
+    sides = [[" ".join(split_chinese(text)).split() for text in side] for side in (hypotheses, references)]
     return bleu(*sides)
 
 

@@ -1,0 +1,88 @@
+"""How long a failing check takes until its report is there, and how long all checks take on right answers.
+
+    OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/diagnosis.py [EXERCISE ...]
+
+For each exercise it checks wrong answers that need the whole search, on one core: each known mistake changed once more
+by every generic variant that fits next to it, of which a sample is taken with a fixed seed. The first call in a process
+also loads the catalogue and compiles every mistake, so each exercise starts in a process of its own. Prints the first
+call, the median and the slowest one, and writes them to `results/diagnosis.json`.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from environment import describe_machine, run_script
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+SAMPLE = 12  # wrong answers per exercise
+
+
+def measure(name: str) -> dict[str, float]:
+    """Seconds of the failing checks of one exercise, and of the check of its answer."""
+    from transformer_lab.exercises import exercises, run_check
+    from transformer_lab.exercises.catalogue import mistakes_of
+    from transformer_lab.exercises.variants import variants_of
+
+    torch.set_num_threads(1)
+    exercise = exercises()[name]
+    started = time.perf_counter()
+    run_check(exercise, exercise.answer)
+    right = time.perf_counter() - started
+    pairs = [
+        (way, variant.wrong)
+        for mistake in mistakes_of(exercise)
+        for way in mistake.ways
+        for variant in variants_of(exercise)
+        if way.can_join(variant.wrong)
+    ]
+    seconds = []
+    for way, other in random.Random(0).sample(pairs, min(SAMPLE, len(pairs))):
+        subject = way.joined(other).subject
+        started = time.perf_counter()
+        run_check(exercise, subject)
+        seconds.append(time.perf_counter() - started)
+    return {
+        "right answer": right,
+        "first": seconds[0],
+        "median": statistics.median(seconds),
+        "slowest": max(seconds),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("exercises", nargs="*")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one)))
+        return
+    from transformer_lab.exercises import exercises
+
+    found = {}
+    print(f"{'seconds':32} {'right':>7} {'first':>7} {'median':>7} {'slowest':>7}")
+    for name in arguments.exercises or exercises():
+        command = [sys.executable, __file__, "--one", name]
+        found[name] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(f"{name:32} " + " ".join(f"{seconds:7.2f}" for seconds in found[name].values()), flush=True)
+    total = {
+        "all right answers": sum(one["right answer"] for one in found.values()),
+        "slowest first call": max(one["first"] for one in found.values()),
+        "median of medians": statistics.median(one["median"] for one in found.values()),
+        "slowest": max(one["slowest"] for one in found.values()),
+    }
+    print(", ".join(f"{what}: {seconds:.2f} s" for what, seconds in total.items()))
+    if not arguments.exercises:
+        record = {"machine": describe_machine(), "total": total, "exercises": found}
+        (RESULTS / "diagnosis.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,42 @@
+"""Attempts of people who have seen only the notebooks: right ones pass, and the mistakes in wrong ones are named.
+
+What a report names beyond the expected slugs would be a false accusation, so it has to be exactly them. An attempt that
+expects nothing gets a description of its symptom.
+"""
+
+import pytest
+from attempt_files import read_attempts
+
+from transformer_lab.exercises import exercises, run_check
+from transformer_lab.exercises.diagnosis import sentences
+
+ATTEMPTS = list(read_attempts())
+NAMES = list(dict.fromkeys(attempt.exercise for attempt in ATTEMPTS))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attempts(name):
+    problems = []
+    for attempt in ATTEMPTS:
+        if attempt.exercise != name:
+            continue
+        report = run_check(exercises()[name], attempt.subject())
+        where = f"{attempt.file}, line {attempt.line}, {attempt.label}"
+        if report.passed != attempt.is_right:
+            problems.append(f"{where}: {report.title}")
+        elif set(report.misconceptions) != set(attempt.named):
+            expected = ", ".join(attempt.named) or "nothing"
+            problems.append(f"{where}: names {', '.join(report.misconceptions) or 'nothing'}, expected {expected}")
+    assert not problems, "\n".join(problems)
+
+
+def test_every_exercise_has_right_and_wrong_ones():
+    for name in exercises():
+        own = [attempt for attempt in ATTEMPTS if attempt.exercise == name]
+        assert sum(attempt.is_right for attempt in own) >= 2, name
+        assert sum(not attempt.is_right for attempt in own) >= 5, name
+
+
+def test_expected_slugs_exist():
+    for attempt in ATTEMPTS:
+        assert set(attempt.named) <= sentences(exercises()[attempt.exercise]).keys(), attempt.label

@@ -1,0 +1,211 @@
+"""Wrong versions of an answer, made by editing its source.
+
+An edit replaces a piece of the answer's *bare source*: the whole definition without docstrings and comments. Edits that
+don't overlap can be applied together, so two mistakes at once need no code of their own.
+"""
+
+import ast
+import functools
+import inspect
+import io
+import itertools
+import linecache
+import re
+import sys
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from transformer_lab.exercises.exercise import Exercise
+from transformer_lab.exercises.limits import OutOfTime
+
+MOST_ITERATIONS = 2_000  # of all loops in one call; a right answer needs at most about 300
+_LEXEME = re.compile(r"\w+|[^\w\s]")
+_numbers = itertools.count(1)
+
+
+class EditError(ValueError):
+    """An edit doesn't fit the source. The message says why."""
+
+
+@dataclass(frozen=True, order=True)
+class Edit:
+    """Replace the characters from `start` to `end` (exclusive) with `new`."""
+
+    start: int
+    end: int
+    new: str
+
+    def overlaps(self, other: "Edit") -> bool:
+        """Whether both change the same characters, or insert at the same position."""
+        return (self.start < other.end and other.start < self.end) or (
+            self.start == other.start and self.end in (self.start, other.end)
+        )
+
+
+@functools.cache
+def bare_source(answer: Callable) -> str:
+    """Return the source of a function or class without docstrings, comments and empty lines."""
+    return without_comments(textwrap.dedent(inspect.getsource(answer)))
+
+
+def without_comments(source: str) -> str:
+    """Return Python source without docstrings, comments and empty lines.
+
+    Raises:
+        SyntaxError: `source` isn't valid Python.
+    """
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        documented = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef | ast.Module)
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            first = node.body[0]
+            lines[first.lineno - 1 : first.end_lineno] = [""] * (first.end_lineno - first.lineno + 1)
+            if len(node.body) == 1:
+                lines[first.lineno - 1] = " " * first.col_offset + "..."
+    return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
+
+
+def bare_or_none(source: str) -> str | None:
+    """Return the source of a student without comments, or None if there is none that can be parsed."""
+    try:
+        return without_comments(textwrap.dedent(source)) if source.strip() else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
+        return None
+
+
+def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
+    """Return where `fragment` occurs in `source`, whatever the white space between its tokens.
+
+    Raises:
+        EditError: it occurs more or less often than `times`.
+    """
+    lexemes = _LEXEME.findall(fragment)
+    if not lexemes:
+        raise EditError("the fragment is empty")
+    pattern = re.escape(lexemes[0])
+    for before, after in itertools.pairwise(lexemes):
+        both_are_words = (before[-1].isalnum() or before[-1] == "_") and (after[0].isalnum() or after[0] == "_")
+        pattern += (r"\s+" if both_are_words else r"\s*") + re.escape(after)
+    if re.match(r"\w", lexemes[0]):
+        pattern = r"(?<!\w)" + pattern
+    if re.match(r"\w", lexemes[-1]):
+        pattern += r"(?!\w)"
+    found = [match.span() for match in re.finditer(pattern, source)]
+    if not found:
+        raise EditError("this fragment does not occur")
+    if len(found) != times:
+        expected = "once" if times == 1 else f"{times} times"
+        raise EditError(f"this fragment occurs {_times(len(found))}, but the entry says {expected}")
+    return found
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def replacements(source: str, fragment: str, new: str, times: int = 1) -> list[Edit]:
+    """Return the edits that replace `fragment`; lines after the first keep their indentation relative to it."""
+    edits = []
+    for start, end in find(source, fragment, times):
+        line = source[source.rfind("\n", 0, start) + 1 :]
+        indent = line[: len(line) - len(line.lstrip())]
+        edits.append(Edit(start, end, textwrap.indent(new, indent, lambda _: True)[len(indent) :] if new else ""))
+    return edits
+
+
+def edited(source: str, edits: Iterable[Edit]) -> str:
+    """Return `source` with all `edits` applied, without the lines that became empty."""
+    for edit in sorted(edits, reverse=True):
+        source = source[: edit.start] + edit.new + source[edit.end :]
+    return "\n".join(line for line in source.split("\n") if line.strip()) + "\n"
+
+
+class Wrong:
+    """A wrong version of an exercise's answer: edits of its source, or a source of its own."""
+
+    def __init__(self, exercise: Exercise, edits: Iterable[Edit] = (), source: str = "", label: str = "") -> None:
+        self.exercise = exercise
+        self.edits = tuple(sorted(edits))
+        self.source = source or edited(bare_source(exercise.answer), self.edits)
+        self.label = label
+
+    def can_join(self, other: "Wrong") -> bool:
+        """Whether the edits of both can be applied together."""
+        if not self.edits or not other.edits:
+            return False
+        return not any(mine.overlaps(theirs) for mine in self.edits for theirs in other.edits)
+
+    def joined(self, other: "Wrong") -> "Wrong":
+        """Return the version with the edits of both."""
+        return Wrong(self.exercise, {*self.edits, *other.edits}, label=f"{self.label} and {other.label}")
+
+    @functools.cached_property
+    def subject(self) -> Any:
+        """The function or class.
+
+        Raises:
+            SyntaxError: the edited source isn't valid Python.
+            Exception: whatever the definition itself raises.
+        """
+        file = f"<{self.exercise.name} {self.label} {next(_numbers)}>"
+        tree = _LoopCounter().visit(ast.parse(self.source))
+        linecache.cache[file] = len(self.source), None, self.source.splitlines(keepends=True), file
+        names = _namespace(self.exercise)
+        exec(compile(ast.fix_missing_locations(tree), file, "exec"), names)
+        return names[self.exercise.name]
+
+
+@functools.cache
+def _names(answer: Callable) -> dict[str, Any]:
+    from transformer_lab.exercises.registry import exercises
+
+    common = {"torch": torch, "nn": nn, "F": nn.functional, "np": np, "math": __import__("math")}
+    answers = {name: exercise.answer for name, exercise in exercises().items()}
+    return {**answers, **common, **vars(sys.modules[answer.__module__]), "answer": answer}
+
+
+def _namespace(exercise: Exercise) -> dict[str, Any]:
+    """The global names of a wrong version: those of the answer's module, the other answers, and `answer` itself."""
+    return {**_names(exercise.answer), "__name__": f"mistakes.{exercise.name}", "_iteration": iterations.count}
+
+
+class _Iterations:
+    """Counts the iterations of all loops, so that an endless one ends after the same number on every machine."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+
+    def count(self) -> None:
+        self.counted += 1
+        if self.counted > MOST_ITERATIONS:
+            raise OutOfTime
+
+
+iterations = _Iterations()
+
+
+class _LoopCounter(ast.NodeTransformer):
+    """Makes every loop call `_iteration()`."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        return self._counted(node)
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        return self._counted(node)
+
+    def _counted(self, node: Any) -> ast.AST:
+        self.generic_visit(node)
+        call = ast.Expr(ast.Call(ast.Name("_iteration", ast.Load()), [], []))
+        node.body = [ast.copy_location(call, node), *node.body]
+        return node
