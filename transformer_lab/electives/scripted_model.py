@@ -134,8 +134,8 @@ class ScriptedDecoder(nn.Module):
 
     def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
         """Read `(batch, target)` one position after the other, as `AttentionDecoder.forward` does."""
-        keys, state, outputs = self.attention.project(memory), self.first_state(memory), []
-        for token in target.unbind(dim=1):
-            output, state = self.step(token, state, memory, mask, keys)
-            outputs.append(output)
-        return torch.stack(outputs, dim=1)
+        state, keys, said = self.first_state(memory), self.attention.project(memory), []
+        for position in range(target.shape[1]):
+            features, state = self.step(target[:, position], state, memory, mask, keys)
+            said.append(features)
+        return torch.stack(said, dim=1)

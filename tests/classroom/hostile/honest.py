@@ -80,7 +80,7 @@ SUBMISSIONS = {
     "unscaled": (
         "01_attention",
         ATTENTION | {"numpy_attention": UNSCALED},
-        RIGHT_ATTENTION | {"numpy_attention": ("failed", 0.5)},
+        RIGHT_ATTENTION | {"numpy_attention": ("failed", 1.0)},  # half: one key, one feature, or one key that gets all
     ),
     "nothing": ("03_masks", {}, dict.fromkeys(RIGHT_MASKS, NOT_ATTEMPTED)),
 }
