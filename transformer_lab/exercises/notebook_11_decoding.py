@@ -1,7 +1,6 @@
 """Notebook 11, decoding: greedy decoding, beam search with its length penalty, the cache, and BLEU."""
 
 import math
-from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
@@ -195,26 +194,6 @@ def batch_changes_nothing(inputs, received):
     if received["in a batch"] != received["each alone"]:
         return "a sentence gets a different translation in a batch than alone"
     return None
-
-
-# Notebook 20 borrows these three.
-def with_no_grad_only(model):
-    return torch.no_grad()
-
-
-@contextmanager
-def with_eval_only(model):
-    was_training = model.training
-    model.eval()
-    yield
-    model.train(was_training)
-
-
-@contextmanager
-def with_eval_left(model):
-    model.eval()
-    with torch.no_grad():
-        yield
 
 
 # --- greedy_decode ----------------------------------------------------------------------------------------------------
