@@ -54,7 +54,7 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
     ) in page
     assert "causal_mask 1 0.33 1 0 2 0 0" in text_of(page, "How each exercise went")
     says = mistakes_of(exercises()["causal_mask"])[0].says.replace("`", " ")
-    misconceptions = text_of(page, "The commonest misconceptions")
+    misconceptions = text_of(page, "The most common mistakes")
     assert " ".join(says.split()) in misconceptions.replace(" ,", ",")
     assert misconceptions.endswith("Bob , Cyd")
     stuck = text_of(page, "Who is stuck where")

@@ -230,8 +230,8 @@ def _misconceptions(entries: Sequence[Entry], links: Mapping[str, str]) -> list[
         who = _people(found[exercise, slug], links)
         rows.append([str(len(found[exercise, slug])), f"<code>{safe(exercise)}</code>", f"<p>{says}</p>{who}"])
     return [
-        "<h2>The commonest misconceptions</h2>",
-        chart(f"Students by misconception. {words}.", draw, 0.8 + 0.3 * len(shown)),
+        "<h2>The most common mistakes</h2>",
+        chart(f"Students by mistake. {words}.", draw, 0.8 + 0.3 * len(shown)),
         table(["#students", "exercise", "what was done"], rows),
     ]
 
