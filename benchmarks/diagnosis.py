@@ -9,6 +9,7 @@ call, the median and the slowest one, and writes them to `results/diagnosis.json
 """
 
 import argparse
+import itertools
 import json
 import random
 import statistics
@@ -40,11 +41,13 @@ def measure(name: str) -> dict[str, float]:
         for mistake in mistakes_of(exercise)
         for way in mistake.ways
         for variant in variants_of(exercise)
-        if way.can_join(variant.wrong)
+        if way.edits
     ]
+    random.Random(0).shuffle(pairs)
+    joined = (way.joined(other) for way, other in pairs)
     seconds = []
-    for way, other in random.Random(0).sample(pairs, min(SAMPLE, len(pairs))):
-        subject = way.joined(other).subject
+    for wrong in itertools.islice(filter(None, joined), SAMPLE):
+        subject = wrong.subject
         started = time.perf_counter()
         run_check(exercise, subject)
         seconds.append(time.perf_counter() - started)

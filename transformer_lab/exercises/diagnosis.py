@@ -178,23 +178,27 @@ class _Search:
         self.left = EFFORT
         are_known = others is self.known
         looked_at = self.off[: LOOKED_AT if are_known else 1]  # there are many generic variants
+        loud = set()
         if ones is self.known:
-            ones = [one for one in ones if one.wrong.edits and self._is_quiet(one.wrong)]
+            ones = [one for one in ones if one.wrong.edits]
+            loud = {one for one in ones if not self._is_quiet(one.wrong)}
             clues = {one: sum(self._is_clue(one.wrong, check) for check in self.off[:LOOKED_AT]) for one in ones}
-            ones = sorted((one for one in ones if are_known or clues[one]), key=lambda one: -clues[one])
+            ones = [one for one in ones if are_known or (clues[one] and one not in loud)]
+            ones.sort(key=lambda one: (one in loud, -clues[one]))
         else:  # any two would do for a result without much in it: each has to show somewhere by itself
             others = ones = [one for one in ones if self._can_afford() and self._shows(one.wrong)]
         same = are_known or others is ones
         likely, unlikely = [], []
         for one, other in self._different(ones, ones if same else others):
-            (likely if self._may_join(one.wrong, other.wrong, looked_at) else unlikely).append((one, other))
+            fit = loud.isdisjoint((one, other)) and self._may_join(one.wrong, other.wrong, looked_at)
+            (likely if fit else unlikely).append((one, other))
         if are_known:  # first those that show most of what the student's object shows
             likely.sort(key=lambda pair: -clues[pair[0]] - clues[pair[1]])
         for one, other in itertools.chain(likely, unlikely if are_known else []):
             if not self._can_afford():
                 return None
             both = one.wrong.joined(other.wrong)
-            if self._explains(both) and not (self._explains(one.wrong) or self._explains(other.wrong)):
+            if both and self._explains(both) and not (self._explains(one.wrong) or self._explains(other.wrong)):
                 first, second = sorted((one, other), key=self._importance)
                 return Diagnosis((first.slug, second.slug), (first.cause.says, second.cause.says), "two")
         return None
@@ -202,7 +206,7 @@ class _Search:
     def _different(self, ones: list[_Candidate], others: list[_Candidate]) -> Iterator[tuple[_Candidate, _Candidate]]:
         pairs: Iterable = itertools.combinations(ones, 2) if ones is others else itertools.product(ones, others)
         for one, other in pairs:
-            if one.cause is not other.cause and one.wrong.can_join(other.wrong):
+            if one.cause is not other.cause and one.wrong.edits and other.wrong.edits:
                 yield one, other
 
     def _is_quiet(self, wrong: Wrong) -> bool:

@@ -140,15 +140,31 @@ class Wrong:
         self.source = source or edited(bare_source(exercise.answer), self.edits)
         self.label = label
 
-    def can_join(self, other: "Wrong") -> bool:
-        """Whether the edits of both can be applied together."""
-        if not self.edits or not other.edits:
-            return False
-        return not any(mine.overlaps(theirs) for mine in self.edits for theirs in other.edits)
+    def joined(self, other: "Wrong") -> "Wrong | None":
+        """Return the version with the edits of both, or None if they can't be applied together.
 
-    def joined(self, other: "Wrong") -> "Wrong":
-        """Return the version with the edits of both."""
-        return Wrong(self.exercise, {*self.edits, *other.edits}, label=f"{self.label} and {other.label}")
+        Edits that overlap still fit if one of them can be applied to the text that the other one puts in.
+        """
+        label = f"{self.label} and {other.label}"
+        if not self.edits or not other.edits:
+            return None
+        if not any(mine.overlaps(theirs) for mine in self.edits for theirs in other.edits):
+            return Wrong(self.exercise, {*self.edits, *other.edits}, label=label)
+        for first, second in ((self, other), (other, self)):
+            if source := first._followed_by(second):
+                return Wrong(self.exercise, self.edits, source, label)
+        return None
+
+    def _followed_by(self, other: "Wrong") -> str:
+        """Return the source with the edits of `other` made after these, or "" if a fragment isn't there any more."""
+        answer, source = bare_source(self.exercise.answer), self.source
+        for edit in other.edits:
+            try:
+                ((start, end),) = find(source, answer[edit.start : edit.end])
+            except EditError:
+                return ""
+            source = edited(source, [Edit(start, end, edit.new)])
+        return source
 
     @functools.cached_property
     def subject(self) -> Any:
