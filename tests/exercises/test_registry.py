@@ -18,6 +18,7 @@ from transformer_lab.classroom.review import review
 from transformer_lab.exercises import check, exercises, notebooks, run_check
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.exercises.compare import compare
+from transformer_lab.exercises.exercise import PUBLIC_SEED
 from transformer_lab.exercises.judge import judge, observe_all
 from transformer_lab.exercises.observe import observe, same_data
 from transformer_lab.exercises.recipes import recipe_from_source, recipe_source
@@ -89,7 +90,7 @@ def test_expected_value_depends_on_the_seed(exercise, part):
     expected = []
     for seed in range(5):
         inputs = exercise.inputs(part, seed)
-        expected.append(observe(exercise.answer, exercise.recipe(part), inputs, exercise.check_seed(part, seed)).value)
+        expected.append(observe(exercise.answer, exercise.recipe(part), inputs, exercise.world_seed(part)).value)
     different = [one for i, one in enumerate(expected) if not any(same_data(one, other) for other in expected[:i])]
     assert len(different) >= 3, "small numbers may meet by chance, but not that often"
 
@@ -207,7 +208,7 @@ def test_recipe_is_self_contained(exercise, part):
     """A grader sends a recipe as text to a process that knows neither its file nor the answers."""
     inputs = exercise.inputs(part)
     recipe = recipe_from_source(recipe_source(exercise.recipe(part)))
-    seed = exercise.check_seed(part, 0)
+    seed = exercise.world_seed(part)
     there = observe(exercise.answer, recipe, inputs, seed)
     here = observe(exercise.answer, exercise.recipe(part), inputs, seed)
     assert there.crash is None, there.crash
@@ -287,3 +288,13 @@ def test_check_finds_the_exercise_by_its_name():
     for exercise in EXERCISES[:3]:
         assert check(exercise.answer).passed
         assert check(exercise.name, exercise.answer).passed
+
+
+def test_a_kernel_learns_nothing_about_the_secret_inputs():
+    """Code that is checked can read torch's seed, so it must be the same whatever the grader's seed is."""
+    (exercise, *_) = exercises().values()
+    one, other = exercise.checks[:2]
+    assert exercise.world_seed(one) == exercise.input_seed(one, PUBLIC_SEED)
+    secret = {exercise.input_seed(check, seed) for check in (one, other) for seed in (5, 6, 2**62)}
+    assert len(secret) == 6
+    assert secret.isdisjoint(exercise.world_seed(check) for check in (one, other))

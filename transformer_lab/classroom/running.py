@@ -397,8 +397,9 @@ class _Server:
 
     def _warm_up(self, name: str) -> None:
         """Find out what the answers give, and read the recipes, so that no worker has to."""
-        from transformer_lab.classroom.scoring import PUBLIC_SEED, request
+        from transformer_lab.classroom.scoring import request
         from transformer_lab.exercises.catalogue import mistakes_of
+        from transformer_lab.exercises.exercise import PUBLIC_SEED
         from transformer_lab.exercises.verdicts import known_settings, reference_of
 
         of_notebook = self.course.exercises(name)

@@ -12,7 +12,7 @@ from transformer_lab.classroom.kernels import Kernel, KernelEnded, clean_text
 from transformer_lab.classroom.observing import WireError, decode_observation, encode
 from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.exercises.edits import bare_or_none
-from transformer_lab.exercises.exercise import Exercise
+from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise
 from transformer_lab.exercises.judge import judge
 from transformer_lab.exercises.observe import Crash, Observation
 from transformer_lab.exercises.recipes import recipe_source
@@ -20,7 +20,6 @@ from transformer_lab.exercises.registry import exercises, notebook_of
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.verdicts import drawn
 
-PUBLIC_SEED = 0  # the one of the check in the notebook: what a student is shown is about its inputs
 REPORT_CHARACTERS = 20_000
 _source = functools.cache(inspect.getsource)  # the file may be another one by the time it is asked for again
 OF_THE_WORLD = ("seed", "default dtype", "grad mode", "device")
@@ -132,7 +131,7 @@ def request(exercise: Exercise, seed: int, shown: set[str]) -> dict[str, Any]:
             {
                 "recipe": recipe_source(exercise.recipe(check)),
                 "inputs": encode(inputs[check.name]),
-                "seed": exercise.check_seed(check, seed),
+                "seed": exercise.world_seed(check),
             }
             for check in exercise.checks
         ],

@@ -1,5 +1,6 @@
 """What an exercise is."""
 
+import hashlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,6 +9,8 @@ from typing import Any
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.observe import fresh_world
 from transformer_lab.exercises.recipes import call_function, call_module
+
+PUBLIC_SEED = 0  # of the inputs that a notebook's own check uses
 
 
 class Remark(str):
@@ -82,11 +85,23 @@ class Exercise:
         """How `check` uses the student's object."""
         return check.call or (call_module if isinstance(self.answer, type) else call_function)
 
-    def check_seed(self, check: Probe | Property, seed: int) -> int:
-        """The seed of one check: it does not change when other checks are added."""
-        return zlib.crc32(f"{seed}/{self.name}/{check.name}".encode())
+    def input_seed(self, check: Probe | Property, seed: int) -> int:
+        """Return the seed of the inputs of one check, which doesn't change when other checks are added.
 
-    def inputs(self, check: Probe | Property, seed: int = 0) -> dict[str, Any]:
-        """Fresh inputs of `check` for `seed`. A notebook uses seed 0, a grader its own."""
+        A grader's seed is secret, so it's the key of a hash: nobody who knows the inputs of one check, or has found out
+        this number, can compute those of another. The notebook's own inputs are public.
+        """
+        check_name = f"{seed}/{self.name}/{check.name}".encode()
+        if seed == PUBLIC_SEED:
+            return zlib.crc32(check_name)
+        key = seed.to_bytes(16, "big", signed=True)
+        return int.from_bytes(hashlib.blake2b(check_name, digest_size=8, key=key).digest(), "big")
+
+    def world_seed(self, check: Probe | Property) -> int:
+        """Return what torch's generators are seeded with while a check runs. The code that is checked can read it."""
+        return self.input_seed(check, PUBLIC_SEED)
+
+    def inputs(self, check: Probe | Property, seed: int = PUBLIC_SEED) -> dict[str, Any]:
+        """Return fresh inputs of `check`. A notebook uses `PUBLIC_SEED`, a grader a seed of its own."""
         with fresh_world(seed):
-            return check.inputs(Draw(self.check_seed(check, seed)))
+            return check.inputs(Draw(self.input_seed(check, seed)))

@@ -48,7 +48,7 @@ def drawn(exercise: Exercise, seed: int) -> dict[str, dict[str, Any]]:
 def observation(exercise: Exercise, subject: Any, check: Probe | Property, seed: int) -> Observation:
     """What `subject` does in one check."""
     inputs = drawn(exercise, seed)[check.name]
-    return observe(subject, exercise.recipe(check), inputs, exercise.check_seed(check, seed))
+    return observe(subject, exercise.recipe(check), inputs, exercise.world_seed(check))
 
 
 class Reference:
