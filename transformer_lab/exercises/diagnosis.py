@@ -195,10 +195,12 @@ class _Search:
         if are_known:  # first those that show most of what the student's object shows
             likely.sort(key=lambda pair: -clues[pair[0]] - clues[pair[1]])
         for one, other in itertools.chain(likely, unlikely if are_known else []):
+            both = one.wrong.joined(other.wrong)
+            if both is None:
+                continue
             if not self._can_afford():
                 return None
-            both = one.wrong.joined(other.wrong)
-            if both and self._explains(both) and not (self._explains(one.wrong) or self._explains(other.wrong)):
+            if self._explains(both) and not (self._explains(one.wrong) or self._explains(other.wrong)):
                 first, second = sorted((one, other), key=self._importance)
                 return Diagnosis((first.slug, second.slug), (first.cause.says, second.cause.says), "two")
         return None

@@ -106,7 +106,8 @@ LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], 
 def aligned(draw: Draw, queries: int, keys: int) -> dict:
     """Return five or more rows, one of each kind at least, in random order, and some more links that are missed.
 
-    The highest weight of a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links.
+    The highest weight of a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links. The highest
+    weight of all is not a link.
     """
     weights = torch.zeros(queries, keys, dtype=torch.float64)
     gold = torch.zeros(queries, keys, dtype=torch.bool)
@@ -119,6 +120,8 @@ def aligned(draw: Draw, queries: int, keys: int) -> dict:
         gold[row, [order[link] for link in LINKS[kinds[place]]]] = True
     others = (~gold & gold.any(-1, keepdim=True) & (weights < weights.amax(-1, keepdim=True))).nonzero()
     gold[tuple(others[draw.order(len(others))[: draw.integer(0, 6)]].T)] = True
+    missed = (~gold.gather(-1, weights.argmax(-1, keepdim=True))).nonzero()[0, 0]
+    weights[missed] = weights[missed] ** 8 / (weights[missed] ** 8).sum()
     return {"weights": weights, "gold": gold}
 
 
