@@ -78,7 +78,7 @@ def load_corpus(
 ) -> Corpus:
     """Reads a corpus in the direction `source` to `target`.
 
-    - `captions`: German and English picture captions made by a grammar; nothing is downloaded.
+    - `captions`: German and English picture captions that come with the package; nothing is downloaded.
     - `multi30k`: German, English and French. Looked for in `data_dir`, else in the folder that `TRANSFORMER_LAB_DATA`
       names (either is the `multi30k` folder or its parent), else in the user's cache, where it is downloaded to once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
