@@ -482,8 +482,8 @@ def learns_in_training_mode(inputs, received):
         return "the model is in evaluation mode while it learns, so without dropout: call `model.train()` first"
     if received["mode afterwards"] == "evaluation":
         return Remark(
-            "A model that was in evaluation mode is still in it after the step. After `train_step` a model should be in "
-            "training mode, whatever it was in before."
+            "A model that was in evaluation mode is still in it after the step. After `train_step` a model should be "
+            "in training mode, whatever it was in before."
         )
     return None
 
