@@ -420,7 +420,7 @@ def aligned(caption: Caption, german_index: int) -> list[str]:
 
 
 def test_the_grammar_writes_the_corpus_that_is_shipped():
-    """Otherwise the file couldn't be corrected: nobody could tell where its sentences come from. The text is compared,
+    """Otherwise nobody could tell where its sentences come from, or correct one of them. The text is compared,
     and not the file, because another version of the xz library may compress the same text into other bytes."""
     assert corpus_text() == lzma.decompress(FILE.read_bytes()).decode()
 

@@ -26,7 +26,7 @@ class Caption:
     `links` is the alignment as it is written in the file, "0-0 1-2": German word 0 goes with English word 0, and German
     word 1 with English word 2. A contracted preposition has links to the preposition and the article, each part of a
     separable verb to every part of the English verb, a compound to all its English words, and punctuation to
-    punctuation. Only a comma that the other language doesn't write has no link.
+    punctuation. Only a comma that the other language does not write has no link.
     """
 
     german: str
@@ -60,32 +60,37 @@ class CaptionSplits:
     test: list[Caption]
 
 
-def load_captions() -> list[Caption]:
-    """Return all captions, in the order of the file. No German and no English sentence occurs twice.
+def caption_lines() -> list[str]:
+    """Return the lines of the file: German, English, and links, with tabs between them.
 
     Raises:
         InputError: The file is missing or damaged.
     """
     try:
-        text = lzma.decompress(FILE.read_bytes()).decode()
+        return lzma.decompress(FILE.read_bytes()).decode().splitlines()
     except (OSError, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", error)
         raise InputError(f"{FILE} cannot be read ({reason}): install transformer-lab again") from None
-    return [Caption(*line.split("\t")) for line in text.splitlines()]
+
+
+def load_captions() -> list[Caption]:
+    """Return all captions, in the order of the file. No German and no English sentence occurs twice."""
+    return [Caption(*line.split("\t")) for line in caption_lines()]
 
 
 def caption_splits(train: int = 48_000, validation: int = 1000, test: int = 1000) -> CaptionSplits:
     """Return training, validation, and test captions that share no German and no English sentence.
 
-    The test set doesn't depend on the other two sizes, so models trained on more data and on less can be compared.
+    The test set does not depend on the other two sizes, so models trained on more data and on less can be compared.
 
     Raises:
         InputError: A size is negative, the sizes add up to more than there is, or the file cannot be read.
     """
     if min(train, validation, test) < 0:
         raise InputError(f"caption_splits: sizes {train}, {validation}, and {test}, but a size cannot be negative")
-    captions = load_captions()
+    lines = caption_lines()
     held_out, needed = test + validation, test + validation + train
-    if needed > len(captions):
-        raise InputError(f"caption_splits: {needed:,} captions, but there are only {len(captions):,}: ask for fewer")
-    return CaptionSplits(captions[held_out:needed], captions[test:held_out], captions[:test])
+    if needed > len(lines):
+        raise InputError(f"caption_splits: {needed:,} captions, but there are only {len(lines):,}: ask for fewer")
+    captions = [Caption(*line.split("\t")) for line in lines[:needed]]
+    return CaptionSplits(captions[held_out:], captions[test:held_out], captions[:test])
