@@ -97,7 +97,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     """Wrong answers that are nearly right, byte code, tests and notebooks are second copies too."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
-    assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors"}
+    assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
     assert not {"authoring", "classroom", "cli.py"} & {path.parts[0] for path in files}
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judge.py", "hints.py")]

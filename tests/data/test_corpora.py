@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.data import Corpus, find_multi30k, load_corpus
+from transformer_lab.data.captions import caption_splits
 from transformer_lab.data.corpora import related_pairs
 from transformer_lab.errors import InputError
 
@@ -267,15 +268,12 @@ def test_a_table_is_also_looked_for_in_the_data_folder(tmp_path: Path, monkeypat
 # --- the corpora that are known by name ---
 
 
-def test_captions_go_both_ways(monkeypatch):
-    from transformer_lab.data import captions
-
-    few = captions.caption_splits(train=200, validation=20, test=10)
-    monkeypatch.setattr(captions, "caption_splits", lambda: few)
+def test_captions_go_both_ways():
+    splits = caption_splits()
     german_first, english_first = load_corpus("captions"), load_corpus("captions", "en", "de")
-    assert german_first.train == [(caption.german, caption.english) for caption in few.train]
+    assert german_first.train == [(caption.german, caption.english) for caption in splits.train]
     assert [pair[::-1] for pair in english_first.validation] == german_first.validation
-    assert english_first.test == [(caption.english, caption.german) for caption in few.test]
+    assert english_first.test == [(caption.english, caption.german) for caption in splits.test]
 
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr"), ("fr", "de")])

@@ -1,18 +1,16 @@
 """A text of the reader's own: what it may look like, and the one line that says what is wrong with it."""
 
-import functools
 import gzip
 
 import pytest
 
-from transformer_lab.data import captions, load_corpus, load_text
+from transformer_lab.data import load_corpus, load_text
 from transformer_lab.errors import InputError
 
 NOVEL = "".join(f"Line {number} of a story.\n" for number in range(300))
 
 
-def test_captions_are_the_english_side_line_by_line(monkeypatch):
-    monkeypatch.setattr(captions, "caption_splits", functools.partial(captions.caption_splits, 200, 20, 20))
+def test_captions_are_the_english_side_line_by_line():
     text, corpus = load_text("captions"), load_corpus("captions")
     assert text.train.split("\n")[:-1] == [english for _, english in corpus.train]
     assert text.validation.split("\n")[:-1] == [english for _, english in corpus.validation]

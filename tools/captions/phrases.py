@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from transformer_lab.data.captions_lexicon import Noun, Verb, english_adjective
+from lexicon import Noun, Verb, english_adjective
 
 DEFINITE = {
     "nominative": {"m": "der", "f": "die", "n": "das", "plural": "die"},

@@ -1,19 +1,19 @@
 """What can happen in a caption: scenes, each with its people, animals, things and places.
 
 A scene keeps a caption sensible: no tractor stands in the living room, no dog plays the guitar, nobody swims in a suit.
-One line of a scene is one thing that can happen. The grammar that makes German and English of it is in `captions`.
+One line of a scene is one thing that can happen. `sentences` puts it into German and English.
 """
 
 from dataclasses import dataclass
 
-from transformer_lab.data.captions_lexicon import NOUNS, PLACES_BY_NAME, VERBS_BY_NAME, Noun, Place, Verb
+from lexicon import NOUNS, PLACES_BY_NAME, VERBS_BY_NAME, Noun, Place, Verb
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
     """A complement with a noun: an object, or a prepositional phrase that belongs to the verb.
 
-    Determiners are those of `captions_grammar` and two that depend on the subject: "his" is the possessive that fits,
+    Determiners are those of `phrases` and two that depend on the subject: "his" is the possessive that fits,
     "each" is "a" for one and a plural for several, who wear hats and not a hat.
     """
 

@@ -1,0 +1,24 @@
+"""Write the corpus `captions`, which the package ships: `python tools/captions/write_captions.py [FILE]`.
+
+Run it after every change to the grammar. Scores on the old corpus no longer count then, so measure them again.
+"""
+
+import lzma
+import sys
+from pathlib import Path
+
+from sentences import generate_captions
+
+from transformer_lab.data.captions import FILE
+
+COUNT = 50_000
+
+
+def corpus_text(count: int = COUNT) -> str:
+    return "".join(f"{caption.german}\t{caption.english}\t{caption.links}\n" for caption in generate_captions(count))
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    path.write_bytes(lzma.compress(corpus_text().encode(), preset=7 | lzma.PRESET_EXTREME))
+    print(f"wrote {path} ({path.stat().st_size:,} bytes)")
