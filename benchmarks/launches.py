@@ -28,8 +28,8 @@ from training import AsTrained, PlainLoop
 from transformer_lab.data import load_corpus
 from transformer_lab.data.tokenizers import train_tokenizer
 from transformer_lab.decoding import incremental, translator
+from transformer_lab.presets import find_preset
 from transformer_lab.training.fast import FastGradients, OutputLayerLoss
-from transformer_lab.training.presets import find_preset
 from transformer_lab.training.trainer import encode_pairs
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"

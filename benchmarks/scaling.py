@@ -51,9 +51,9 @@ from transformer_lab.decoding import (
     greedy_decode,
 )
 from transformer_lab.model import Transformer, TransformerConfig, count_parameters
+from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.distributed import Processes, join_processes
 from transformer_lab.training.muon import orthogonalize
-from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.steps import build_optimizer, computing_precision, prepare_gradients, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
 

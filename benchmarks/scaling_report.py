@@ -14,7 +14,7 @@ import numpy as np
 
 from transformer_lab.model import TransformerConfig, count_parameters
 from transformer_lab.plots.figures import new_picture, save_figure
-from transformer_lab.training.presets import find_preset
+from transformer_lab.presets import find_preset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

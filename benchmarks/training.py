@@ -28,9 +28,9 @@ from transformer_lab.data import load_corpus
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.data.tokenizers import Tokenizer, train_tokenizer
 from transformer_lab.model import Transformer, fused_attention, set_attention
+from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.distributed import Processes, choose_device
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
-from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.records import peak_memory_mib
 from transformer_lab.training.steps import (
     build_optimizer,

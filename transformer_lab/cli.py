@@ -11,8 +11,9 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
@@ -20,6 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from transformer_lab.errors import InputError
+from transformer_lab.presets import Preset, find_preset, override, refuse_idle_change
 
 if TYPE_CHECKING:
     from transformer_lab.classroom.batch import Change, Grading, OpenGrader
@@ -130,28 +132,25 @@ def tour(
 
 
 def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `**fields`, an option for each field of a preset; its help is the field's comment.
-
-    The fields are read from the source of `training/presets.py`: to import it would be to import PyTorch.
-    """
-    source = (Path(__file__).parent / "training" / "presets.py").read_text(encoding="utf-8")
-    fields = re.findall(r"^    (\w+): (.+?) = [^#\n]+(?:# (.+))?$", source.partition("\n    def ")[0], re.MULTILINE)
+    """Give `command`, which takes `**fields`, an option for each field of a preset that has a default."""
+    kinds = get_type_hints(Preset)
     options = [
         inspect.Parameter(
-            name,
+            field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
                 str | None,
                 typer.Option(
-                    f"--{name.replace('_', '-')}",
-                    metavar="|".join(re.findall(r'"(\w+)"', kind)) or METAVARS[kind],
-                    help=escape(comment),
+                    f"--{field.name.replace('_', '-')}",
+                    metavar=METAVARS.get(kinds[field.name]) or "|".join(get_args(kinds[field.name])),
+                    help=escape(field.metadata["help"]),
                     rich_help_panel="Fields of the preset",
                 ),
             ],
         )
-        for name, kind, comment in fields
+        for field in fields(Preset)
+        if field.name != "name"
     ]
     signature = inspect.signature(command)
     fixed = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
@@ -161,12 +160,12 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 METAVARS = {
-    "str": "NAME",
-    "int": "N",
-    "float": "X",
-    "bool": "true|false",
-    "int | None": "N|none",
-    "tuple[float, float]": "X,X",
+    str: "NAME",
+    int: "N",
+    float: "X",
+    bool: "true|false",
+    int | None: "N|none",
+    tuple[float, float]: "X,X",
 }
 
 
@@ -198,9 +197,7 @@ def train(
       transformer-lab train laptop --corpus cmn.txt --source en --target zh
       torchrun --nproc-per-node 2 -m transformer_lab.cli train gpu
     """
-    from transformer_lab.training import find_preset, override
     from transformer_lab.training import train as train_model
-    from transformer_lab.training.presets import refuse_idle_change
 
     standard = find_preset(preset)
     chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
@@ -259,7 +256,6 @@ def search(
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for
-    from transformer_lab.training import find_preset, override
 
     base = find_preset(preset) if preset else base_preset(given.get("corpus", "captions"))
     plan = Plan(

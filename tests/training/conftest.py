@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from transformer_lab.training.presets import PRESETS
+from transformer_lab.presets import PRESETS
 
 NOUNS = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Ball": "ball", "Baum": "tree", "Stein": "stone"}
 VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints", "trägt": "carries"}

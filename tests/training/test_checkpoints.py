@@ -5,6 +5,7 @@ import torch
 
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.presets import PRESETS
 from transformer_lab.training.checkpoints import (
     average_checkpoints,
     load_tensors,
@@ -12,7 +13,6 @@ from transformer_lab.training.checkpoints import (
     save_tensors,
     save_training_state,
 )
-from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.steps import build_optimizer
 
 TINY = {"source_vocab": 13, "target_vocab": 13, "d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 16, "max_length": 12}

@@ -18,6 +18,7 @@ from transformer_lab.model import (
     scaled_dot_product_attention,
     set_attention,
 )
+from transformer_lab.presets import PRESETS
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.fast import (
     ByteDropout,
@@ -27,7 +28,6 @@ from transformer_lab.training.fast import (
     unfused_attention,
 )
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
-from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.steps import build_optimizer, learning_rate, update_weights
 
 

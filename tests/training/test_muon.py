@@ -6,8 +6,8 @@ from torch import nn
 
 from transformer_lab.electives.recurrent import with_attention
 from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.presets import PRESETS
 from transformer_lab.training.muon import Muon, orthogonalize
-from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.steps import build_optimizer
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.training.presets import PRESETS, find_preset, override, refuse_idle_change
+from transformer_lab.presets import PRESETS, find_preset, override, refuse_idle_change
 
 
 def test_the_presets_are_found_by_name():

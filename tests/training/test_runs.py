@@ -18,10 +18,10 @@ from transformer_lab.decoding.translator import Translator
 from transformer_lab.electives.search import is_out_of_memory
 from transformer_lab.errors import InputError
 from transformer_lab.model import Transformer
+from transformer_lab.presets import PRESETS
 from transformer_lab.training import read_metrics, records, train
 from transformer_lab.training.checkpoints import load_tensors, save_tensors
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.trainer import Run
 
 
@@ -104,7 +104,7 @@ def test_the_tokenizer_has_seen_the_training_pairs_alone(finished_run):
 CHILD = """
 import json, os, signal, sys
 from transformer_lab.training import trainer
-from transformer_lab.training.presets import Preset
+from transformer_lab.presets import Preset
 
 fields = json.loads(sys.argv[1])
 fields["betas"] = tuple(fields["betas"])

@@ -6,8 +6,8 @@ import torch
 
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.presets import PRESETS
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.presets import PRESETS
 from transformer_lab.training.steps import build_optimizer, computing_precision, evaluate, train_step, update_weights
 
 ALONE = Processes()

@@ -18,10 +18,9 @@ from transformer_lab.decoding.weights import load_weights, model_weights, read_w
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing_together
 from transformer_lab.model import Transformer, TransformerConfig, record_attention
+from transformer_lab.presets import DEFAULT_ALPHA, LARGEST_BEAM
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-DEFAULT_ALPHA = 1.5  # of the length penalty: the best on the validation pairs of Multi30k, for the included model
-LARGEST_BEAM = 1000  # of 4,000 tokens, a beam of 5,000 takes minutes for one sentence, and one of 100,000 all memory
 BATCH_CELLS = 24576  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
 BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # a step of a GPU costs its launches, however many sentences it serves
 

@@ -1,9 +1,9 @@
 """How the model learns (section 5 of the paper): loss, schedule, one step, whole runs and what they leave."""
 
+from transformer_lab.presets import PRESETS, Preset, find_preset, override
 from transformer_lab.training.checkpoints import average_checkpoints
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.muon import orthogonalize
-from transformer_lab.training.presets import PRESETS, Preset, find_preset, override
 from transformer_lab.training.records import read_metrics
 from transformer_lab.training.schedule import linear_rate, warmup_rate
 from transformer_lab.training.steps import evaluate, train_step

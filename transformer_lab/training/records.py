@@ -28,7 +28,7 @@ import torch
 
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
-from transformer_lab.training.presets import PRESETS, Preset
+from transformer_lab.presets import PRESETS, Preset
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

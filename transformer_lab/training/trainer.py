@@ -22,6 +22,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.evaluation.scores import score_translations
 from transformer_lab.files import writing
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
+from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.checkpoints import (
     average_checkpoints,
     load_tensors,
@@ -30,7 +31,6 @@ from transformer_lab.training.checkpoints import (
     save_training_state,
 )
 from transformer_lab.training.distributed import Processes, choose_device, join_processes
-from transformer_lab.training.presets import Preset, find_preset
 from transformer_lab.training.records import (
     Metrics,
     circumstances,

@@ -1,80 +1,90 @@
-"""What a training run is made of: every number in one place, and the runs that are worth starting."""
+"""What a training run is made of: every hyperparameter in one place, and the runs that are worth starting.
+
+This file doesn't import PyTorch, so the command line can list the options of a run at once.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from transformer_lab.decoding.translator import DEFAULT_ALPHA, LARGEST_BEAM
 from transformer_lab.errors import InputError
+
+DEFAULT_ALPHA = 1.5  # length penalty: the best one on Multi30k's validation pairs, for the included model
+LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and one of 100,000 all memory
+
+
+def option(default: Any, help: str) -> Any:
+    """Return a field of a preset with its default and the text that the command line shows."""
+    return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A whole training run, but for the folder it writes to.
+    """A whole training run, except for the folder it writes to.
 
     Raises:
         InputError: a value that no run can have, such as `epochs=0`.
     """
 
     name: str
-    corpus: str = "multi30k"  # a name that load_corpus knows, or a folder or table of your own
-    train_limit: int | None = None  # take only the first so many pairs
-    tokenizer: Literal["bpe", "spacy"] = "bpe"  # parts of words; or words, with a vocabulary for each language
-    vocab_size: int = 8000  # of bpe; spacy keeps every word that occurs twice
-    shared_vocabulary: bool = True  # of bpe: one vocabulary for both languages, or one of that size for each
-    chinese: Literal["byte_pairs", "characters"] = "byte_pairs"  # how bpe cuts Chinese: with merges, or without
+    corpus: str = option("multi30k", "name of a corpus, or your own folder or table")
+    train_limit: int | None = option(None, "use only the first N sentence pairs")
+    tokenizer: Literal["bpe", "spacy"] = option("bpe", "byte pairs, or whole words with a vocabulary per language")
+    vocab_size: int = option(8000, "size of the bpe vocabulary; spacy keeps every word that occurs twice")
+    shared_vocabulary: bool = option(True, "one bpe vocabulary for both languages, or one of that size for each")
+    chinese: Literal["byte_pairs", "characters"] = option("byte_pairs", "how bpe splits Chinese")
 
-    d_model: int = 128  # width of the model
-    n_heads: int = 4  # of each attention
-    n_layers: int = 4  # of the encoder, and as many of the decoder
-    d_ff: int = 512  # width inside the feed-forward networks
-    dropout: float = 0.1
-    norm_first: bool = False  # pre-norm; the paper has post-norm
-    tie: bool = True  # one matrix for both embeddings and the output layer; needs bpe's shared vocabulary
-    max_length: int = 256  # tokens; training pairs with a longer side are left out
+    d_model: int = option(128, "width of the model")
+    n_heads: int = option(4, "attention heads per layer")
+    n_layers: int = option(4, "layers in the encoder, and as many in the decoder")
+    d_ff: int = option(512, "width inside the feed-forward networks")
+    dropout: float = option(0.1, "dropout rate")
+    norm_first: bool = option(False, "pre-norm; the paper uses post-norm")
+    tie: bool = option(True, "one matrix for both embeddings and the output layer; needs a shared bpe vocabulary")
+    max_length: int = option(256, "leave out training pairs with more tokens than this on either side")
 
-    epochs: int = 13  # times through the training pairs
-    max_tokens: int = 4096  # tokens of a batch, padding included, on the source side and on the target side
-    accumulation: int = 1  # batches whose gradients are summed for one update
-    schedule: Literal["linear", "paper"] = "linear"  # of the learning rate: down to zero at the end, or section 5.3
-    optimizer: Literal["adam", "muon"] = "adam"  # muon: not of embeddings, output layer and vectors, which keep Adam
-    peak_rate: float = 3e-3  # of the linear schedule: the rate at the end of the warm-up
-    learning_rate_scale: float = 1.0  # of the paper's schedule: a factor on the rate of section 5.3
-    warmup_steps: int = 400  # updates until the rate is at its peak
-    betas: tuple[float, float] = (0.9, 0.98)  # of Adam, section 5.3
-    eps: float = 1e-9  # of Adam
-    weight_decay: float = 0.0  # of every weight: this times the rate, in each update (AdamW's)
-    clip_norm: float = 1.0  # the largest norm of an update's gradient; 0 never clips
-    label_smoothing: float = 0.1  # section 5.4
-    consistency: float = 0.0  # R-Drop: weight of the disagreement of two passes with different dropout; 0: one pass
-    bpe_dropout: float = 0.0  # probability that a merge is skipped in spelling a training pair, newly in each epoch
-    bpe_dropout_on: Literal["both", "source", "target"] = "both"  # the sides that bpe_dropout spells anew
-    precision: Literal["auto", "bf16", "float32"] = "auto"  # auto: bf16 where the processor or the GPU computes in it
-    attention: Literal["explicit", "fused"] = "fused"  # the paper's formula as written, or a kernel
-    fast: bool = True  # a copy of the model that is made for speed computes the gradients: fast.py
-    compiled: bool = False  # what computes the gradients goes through torch.compile: fewer kernels, after a minute
+    epochs: int = option(13, "passes through the training pairs")
+    max_tokens: int = option(4096, "tokens per batch, padding included, on each side")
+    accumulation: int = option(1, "batches whose gradients are added up for one update")
+    schedule: Literal["linear", "paper"] = option("linear", "learning rate: down to zero at the end, or section 5.3")
+    optimizer: Literal["adam", "muon"] = option("adam", "muon leaves embeddings, output layer, and vectors to Adam")
+    peak_rate: float = option(3e-3, "learning rate of the linear schedule at the end of the warm-up")
+    learning_rate_scale: float = option(1.0, "factor on the learning rate of section 5.3, for the paper's schedule")
+    warmup_steps: int = option(400, "updates until the learning rate reaches its peak")
+    betas: tuple[float, float] = option((0.9, 0.98), "Adam's betas (section 5.3)")
+    eps: float = option(1e-9, "Adam's epsilon")
+    weight_decay: float = option(0.0, "decay of all weights per update, times the learning rate, as in AdamW")
+    clip_norm: float = option(1.0, "largest norm of an update's gradient; 0 never clips")
+    label_smoothing: float = option(0.1, "label smoothing (section 5.4)")
+    consistency: float = option(0.0, "R-Drop: weight of the disagreement between two passes; 0 makes one pass")
+    bpe_dropout: float = option(0.0, "probability of skipping a merge when a training pair is encoded, in every epoch")
+    bpe_dropout_on: Literal["both", "source", "target"] = option("both", "the sides that bpe_dropout applies to")
+    precision: Literal["auto", "bf16", "float32"] = option("auto", "auto uses bf16 where the hardware computes in it")
+    attention: Literal["explicit", "fused"] = option("fused", "the paper's formula as written, or a fused kernel")
+    fast: bool = option(True, "compute the gradients with a copy of the model that is built for speed")
+    compiled: bool = option(False, "use torch.compile: fewer kernels, after a minute of compilation")
 
-    validate_every: int = 1  # epochs between two BLEU scores on validation
-    average: int = 5  # checkpoints of the last so many epochs are averaged at the end
-    beam_size: int = 4  # for the choice at the end; the scores on the way are greedy
-    alpha: float = DEFAULT_ALPHA  # of the length penalty; more makes longer sentences
-    seed: int = 1  # of the first weights, the order and the spelling of the pairs, and dropout
+    validate_every: int = option(1, "epochs between two BLEU scores on the validation set")
+    average: int = option(5, "average the checkpoints of the last N epochs at the end")
+    beam_size: int = option(4, "beam for choosing the model at the end; scores along the way are greedy")
+    alpha: float = option(DEFAULT_ALPHA, "length penalty; larger values favor longer sentences")
+    seed: int = option(1, "seed for initial weights, dropout, and the order and encoding of the pairs")
 
     def __post_init__(self) -> None:
-        for field, kind in get_type_hints(Preset).items():
-            value = getattr(self, field)
+        for name, kind in get_type_hints(Preset).items():
+            value = getattr(self, name)
             if get_origin(kind) is Literal and value not in get_args(kind):
-                raise InputError(f"{field} is {value!r}, but must be one of: {', '.join(get_args(kind))}")
+                raise InputError(f"{name} is {value!r}, but must be one of: {', '.join(get_args(kind))}")
             if get_origin(kind) is not Literal and not is_of(value, kind):
-                raise InputError(f"{field} is {value!r}, but must be {DESCRIPTIONS[kind]}")
+                raise InputError(f"{name} is {value!r}, but must be {DESCRIPTIONS[kind]}")
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{field} is {value}, but must be a finite number")
-        for fields, fits, says in RANGES:
-            for field in fields:
-                value = getattr(self, field)
+                raise InputError(f"{name} is {value}, but must be a finite number")
+        for names, fits, says in RANGES:
+            for name in names:
+                value = getattr(self, name)
                 if not fits(value):
-                    raise InputError(f"{field} is {value}, but must be {says}")
+                    raise InputError(f"{name} is {value}, but must be {says}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise InputError(f"betas are {self.betas}, but each must be at least 0 and less than 1")
         if self.bpe_dropout and self.tokenizer != "bpe":
@@ -191,13 +201,13 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
     """
     types_of_fields = get_type_hints(Preset)
     parsed = {}
-    for field, text in values.items():
-        if field not in types_of_fields:
-            raise InputError(f"a preset has no field {field!r}: the fields are {', '.join(types_of_fields)}")
+    for name, text in values.items():
+        if name not in types_of_fields:
+            raise InputError(f"a preset has no field {name!r}: the fields are {', '.join(types_of_fields)}")
         try:
-            parsed[field] = parse(text.strip(), types_of_fields[field])
+            parsed[name] = parse(text.strip(), types_of_fields[name])
         except ValueError:
-            raise InputError(f"{field} is {text!r}, but must be {DESCRIPTIONS[types_of_fields[field]]}") from None
+            raise InputError(f"{name} is {text!r}, but must be {DESCRIPTIONS[types_of_fields[name]]}") from None
     return replace(preset, **parsed)
 
 
