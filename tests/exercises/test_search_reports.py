@@ -41,7 +41,7 @@ def test_a_rounded_quantile_is_named_and_shown_to_differ():
         return correlation_interval(x, y, 2 * NormalDist().cdf(1.96) - 1)
 
     text, named = report_on("correlation_interval", rounded)
-    assert named == ("literal_196",)
+    assert named == ("always_95",)
     expected, received = text.split("`low`: expected ")[-1].splitlines()[0].split(", received ")
     assert expected != received
 
@@ -75,7 +75,7 @@ def test_a_refusal_in_other_words_is_understood():
             raise ValueError("I have not seen so many")
         return expected_best(values, n)
 
-    assert report_on("expected_best", careful)[1] == ("no_more_than_measured",)
+    assert report_on("expected_best", careful)[1] == ("n_limited",)
 
 
 def test_a_missing_return_is_not_called_a_number():
