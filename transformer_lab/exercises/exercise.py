@@ -1,6 +1,7 @@
 """What an exercise is."""
 
 import hashlib
+import inspect
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.observe import fresh_world
-from transformer_lab.exercises.recipes import call_function, call_module
+from transformer_lab.exercises.recipes import call_function, call_module, defaults_of
 
 PUBLIC_SEED = 0  # of the inputs that a notebook's own check uses
 
@@ -51,6 +52,15 @@ class Property:
     needs: tuple[str, ...] = ()
 
 
+def same_defaults(inputs: dict, received: dict) -> str | None:
+    """Say which default is another one than in the notebook's signature."""
+    for name, default in received.items():
+        expected = inputs["expected"][name]
+        if default != expected:
+            return f"`{name}` has another default than the signature in the notebook, `{name}={expected!r}`"
+    return None
+
+
 @dataclass(frozen=True, eq=False)  # one object each: its identity is its hash
 class Exercise:
     """One function or class of the package as something to write. The guide is in `exercises/__init__.py`."""
@@ -72,6 +82,14 @@ class Exercise:
     banned: tuple[
         str, ...
     ] = ()  # full names of library answers; ".softmax" is a method of any object: flagged when graded
+
+    def __post_init__(self) -> None:
+        parameters = inspect.signature(self.answer).parameters.values()
+        defaults = {one.name: one.default for one in parameters if isinstance(one.default, bool | int | float)}
+        if defaults:
+            one = Property("the defaults are those in the signature", lambda draw: {"expected": defaults},
+                           same_defaults, defaults_of, costs=0.5)  # fmt: skip
+            self.properties.append(one)
 
     @property
     def name(self) -> str:

@@ -81,6 +81,19 @@ def raised(function: Callable, *arguments: Any) -> str:
     return "nothing"
 
 
+def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the parameters that `expected` names; one that has none is "missing"."""
+    import inspect
+
+    parameters = inspect.signature(subject).parameters
+    found = {name: parameters[name].default for name in expected if name in parameters}
+    plain = (bool, int, float, str, tuple, type(None))
+    return {
+        name: "missing" if value is inspect.Parameter.empty else value if isinstance(value, plain) else repr(value)
+        for name, value in found.items()
+    }
+
+
 RECIPE_NAMES = {
     "build": build,
     "gradients": gradients,

@@ -79,6 +79,8 @@ SAYS = {
     "shapes in the docstring.",
     "another_constant": _SEEN + "one number in it is different. Compare your constants with the formula and with the "
     "defaults in the docstring.",
+    "another_default": _SEEN + "one argument has another default. Compare your defaults with the signature in the "
+    "notebook.",
     "another_comparison": _SEEN + "one condition is different: `<` where `<=` belongs, for example, or the opposite "
     "case. Try the boundary case by hand.",
     "another_operator": _SEEN
@@ -160,12 +162,28 @@ def _changes(exercise: Exercise, source: str, at: _Positions) -> Iterator[_Chang
     if exercise.blank:
         functions = [function for function in functions if function.name in exercise.blank]
     layers = _attributes_by_kind(definition, at)
+    yield from _of_defaults(definition, at)
     for function in functions:
         names = _names_by_kind(function, at)
         for statement in function.body:
             for node in _without_validation(statement):
                 yield from _of_expression(node, at, layers, names)
                 yield from _of_statement(node, at)
+
+
+def _of_defaults(definition: ast.FunctionDef | ast.ClassDef, at: _Positions) -> Iterator[_Change]:
+    """Change the defaults of a function, or of a class's constructor."""
+    if isinstance(definition, ast.ClassDef):
+        constructors = [node for node in definition.body if getattr(node, "name", "") == "__init__"]
+        arguments = [one.args for one in constructors]
+    else:
+        arguments = [definition.args]
+    for node in [default for one in arguments for default in (*one.defaults, *one.kw_defaults) if default is not None]:
+        value = getattr(node, "value", None)
+        if isinstance(value, bool):
+            yield "another_default", *at.span(node), str(not value), ""
+        elif isinstance(value, int | float):
+            yield "another_default", *at.span(node), repr(value + type(value)(1)), ""
 
 
 def _without_validation(node: ast.AST) -> Iterator[ast.AST]:
