@@ -271,6 +271,7 @@ def weights_after_tying(subject, vocab, d_model):
     model.target_embedding.embedding = nn.Embedding(vocab, d_model)
     model.output = nn.Linear(d_model, vocab)
     before = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight, model.output.weight]
+    numbers = [weight.clone() for weight in before]
     subject(model)
     after = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight, model.output.weight]
     pairs = [(after[0], after[1]), (after[0], after[2]), (after[1], after[2])]
@@ -280,6 +281,7 @@ def weights_after_tying(subject, vocab, d_model):
         "one parameter": [one is other for one, other in pairs],
         "one memory": [one.data_ptr() == other.data_ptr() for one, other in pairs],
         "the same numbers": [torch.equal(one, other) for one, other in pairs],
+        "factors": [(after[0] / one).flatten().detach() for one in numbers],
     }
 
 
@@ -289,6 +291,8 @@ def one_parameter_and_a_bias(inputs, received):
         if name not in names:
             return f"there is a new parameter `{name}`"
     if all(received["one parameter"]):
+        if any(torch.allclose(one, one[0].expand_as(one)) and abs(one[0] - 1) > 0.01 for one in received["factors"]):
+            return "the shared weight is one of the three that were there, multiplied by a factor"
         return None if "output.bias" in received["names"] else "the output layer has lost its bias"
     if any(received["one parameter"]):
         odd = 2 - received["one parameter"].index(True)  # the pairs are 0 and 1, 0 and 2, 1 and 2

@@ -38,7 +38,7 @@ def in_sentences(draw: Draw, tokens: list[str]) -> list[list[str]]:
 
 
 def words_of_all_frequencies(draw: Draw) -> dict:
-    words = some_words(draw, draw.integer(3, 5))
+    words = shuffled(draw, [*some_words(draw, draw.integer(3, 4)), ("T-Shirt", "12", ",", "...")[draw.integer(0, 3)]])
     frequent = [word for times, word in enumerate(words) for _ in range(times)]  # and each once in the first sentence
     return {"sentences": [words, *in_sentences(draw, frequent)], "min_frequency": 1}
 

@@ -858,7 +858,7 @@ def modes_and_gradients(subject, table, prompt, count):
     result = {}
     for name, training in (("training", True), ("evaluation", False)):
         model = TableLanguageModel(table).train(training)
-        subject(model, prompt, count, temperature=0)
+        subject(model, prompt, count)
         result |= {f"{name} mode": model.training, f"{name}, with gradients": model.with_gradients}
     return result
 
