@@ -18,7 +18,7 @@ from transformer_lab.authoring.stubs import stub
 from transformer_lab.classroom import harmless
 from transformer_lab.classroom.assemble import SKIP, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.stubbed import PACKAGE, SECOND_COPIES, places_of, write_stubbed_package
+from transformer_lab.classroom.stubbed import PACKAGE, places_of, write_stubbed_package
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.exercises import exercises, notebooks
 
@@ -101,16 +101,6 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
     assert not {"authoring", "classroom", "cli.py"} & {path.parts[0] for path in files}
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judge.py", "hints.py")]
-
-
-def test_every_second_copy_that_is_named_is_there_to_be_taken_out():
-    """A copy that was renamed would stay in; an exercise that was renamed would keep all of its copies."""
-    everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    for name, copies in SECOND_COPIES.items():
-        assert f"def {name}(" in everything or f"class {name}" in everything
-        for file, copy, _ in copies:
-            text = (PACKAGE / file).read_text(encoding="utf-8")
-            assert f"def {copy}(" in text or f"class {copy}" in text
 
 
 # What gives an answer in other words, so that no comparison of texts finds it.

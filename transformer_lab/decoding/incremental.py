@@ -24,6 +24,7 @@ from transformer_lab.model import (
     scaled_dot_product_attention,
     split_heads,
 )
+from transformer_lab.reimplementations import reimplements
 
 
 class Cache:
@@ -99,6 +100,7 @@ class CachedAttention:
 class CachedCrossAttention:
     """Attention to the encoder's output, whose keys and values are projected once a sentence, not once a token."""
 
+    @reimplements("MultiHeadAttention", "CachedAttention")
     def __init__(self, attention: MultiHeadAttention, n_heads: int, memory: Tensor) -> None:
         self.attention = attention
         self.n_heads = n_heads
@@ -106,6 +108,7 @@ class CachedCrossAttention:
         self.key = split_heads(attention.w_k(memory), n_heads).contiguous()  # (batch, heads, source, d_k)
         self.value = split_heads(attention.w_v(memory), n_heads).contiguous()  # (batch, heads, source, d_k)
 
+    @reimplements("MultiHeadAttention", "CachedAttention")
     def step(self, x: Tensor, mask: Tensor) -> Tensor:
         """`(batch, new, d_model)` to the same shape; the mask is the source's."""
         query = split_heads(self.attention.w_q(x), self.n_heads)  # (batch, heads, new, d_k)
@@ -121,11 +124,13 @@ class CachedCrossAttention:
 class IncrementalLayer:
     """A `DecoderLayer` that is fed the newest tokens alone. Residuals, norms and feed-forward are the layer's own."""
 
+    @reimplements("CachedAttention")
     def __init__(self, layer: DecoderLayer, n_heads: int, memory: Tensor) -> None:
         self.layer = layer
         self.self_attention = CachedAttention(layer.self_attention, n_heads)
         self.cross_attention = CachedCrossAttention(layer.cross_attention, n_heads, memory)
 
+    @reimplements("DecoderLayer", "CachedAttention")
     def step(self, x: Tensor, source_mask: Tensor, mask: Tensor) -> Tensor:
         """`(batch, new, d_model)` to the same shape."""
         residuals = self.layer.residuals
@@ -134,6 +139,7 @@ class IncrementalLayer:
         return connect(residuals[2], x, self.layer.feed_forward)
 
 
+@reimplements("ResidualConnection")
 def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
     """`residual(x, sublayer)` in evaluation mode, with a faster norm. A reader's own residual is called as it is."""
     if type(residual) is not ResidualConnection:
@@ -143,6 +149,7 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
     return normalize(residual.norm, x + sublayer(x))
 
 
+@reimplements("LayerNorm")
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
     """`norm(x)`, by torch's kernel where it is the package's own: sentences one at a time then take a tenth less."""
     if type(norm) is not LayerNorm:
@@ -164,6 +171,7 @@ class IncrementalDecoder:
         self.layers = [IncrementalLayer(layer, model.config.n_heads, memory) for layer in model.decoder.layers]
         self.steps = 0
 
+    @reimplements("Decoder")
     def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Feed the tokens of the next position.
 
@@ -205,6 +213,7 @@ def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
     return IncrementalDecoder(model, source) if own is None else own(source)
 
 
+@reimplements("greedy_decode")
 def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | Tensor) -> list[list[int]]:
     """The same as `greedy_decode`, faster.
 
@@ -243,6 +252,7 @@ def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | T
     return translations
 
 
+@reimplements("beam_search")
 def cached_beam_search(
     model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int | Tensor
 ) -> list[list[int]]:

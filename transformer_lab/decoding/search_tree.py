@@ -8,6 +8,7 @@ from torch import Tensor
 from transformer_lab.decoding.beam import length_penalty
 from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.model import Transformer
+from transformer_lab.reimplementations import reimplements
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class SearchTree:
         return max(self.beams[-1], key=lambda place: self.normalized_score(place, alpha))
 
 
+@reimplements("beam_search")
 def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: int) -> SearchTree:
     """The search of `beam_search` for one sentence, `(1, source)`; alpha has no part in it until the end."""
     bos, eos = model.config.bos_id, model.config.eos_id
