@@ -108,7 +108,8 @@ ROUNDABOUT = {
     "padding_mask": "from transformer_lab.decoding.table_model import TableModel as T; T({}).encode(torch.ones(1, 2))",
     "apply_bpe": "from transformer_lab.plots.byte_pair_explorer import stages; stages('aa', [('a', 'a')])",
     "beam_search": "from transformer_lab.decoding.search_tree import search_tree; "
-    "from transformer_lab.decoding.table_model import TableModel as T; search_tree(T({1: {}}), torch.ones(1, 2), 2, 3)",
+    "from transformer_lab.decoding.table_model import TableModel; "
+    "search_tree(TableModel({1: {}}), torch.ones(1, 2, dtype=int), 2, 3)",
 }
 
 
