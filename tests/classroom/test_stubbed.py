@@ -18,7 +18,7 @@ from transformer_lab.authoring.stubs import stub
 from transformer_lab.classroom import harmless
 from transformer_lab.classroom.assemble import SKIP, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.stubbed import PACKAGE, SECOND_COPIES, places_of, write_stubbed_package
+from transformer_lab.classroom.stubbed import PACKAGE, places_of, write_stubbed_package
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.exercises import exercises, notebooks
 
@@ -103,22 +103,13 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judge.py", "hints.py")]
 
 
-def test_every_second_copy_that_is_named_is_there_to_be_taken_out():
-    """A copy that was renamed would stay in; an exercise that was renamed would keep all of its copies."""
-    everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    for name, copies in SECOND_COPIES.items():
-        assert f"def {name}(" in everything or f"class {name}" in everything
-        for file, copy, _ in copies:
-            text = (PACKAGE / file).read_text(encoding="utf-8")
-            assert f"def {copy}(" in text or f"class {copy}" in text
-
-
 # What gives an answer in other words, so that no comparison of texts finds it.
 ROUNDABOUT = {
     "padding_mask": "from transformer_lab.decoding.table_model import TableModel as T; T({}).encode(torch.ones(1, 2))",
     "apply_bpe": "from transformer_lab.plots.byte_pair_explorer import stages; stages('aa', [('a', 'a')])",
     "beam_search": "from transformer_lab.decoding.search_tree import search_tree; "
-    "from transformer_lab.decoding.table_model import TableModel as T; search_tree(T({1: {}}), torch.ones(1, 2), 2, 3)",
+    "from transformer_lab.decoding.table_model import TableModel; "
+    "search_tree(TableModel({1: {}}), torch.ones(1, 2, dtype=int), 2, 3)",
 }
 
 

@@ -276,6 +276,14 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
         assert cached_beam_search(model, source, 4, 0.6, 12) == expected
 
 
+def test_a_model_that_has_only_encode_and_decode_is_fed_whole_prefixes(table_model, random_sources):
+    """A hypothesis has to take its prefix along when it changes places, and when other sentences leave the batch."""
+    for seed in range(8):
+        model, source = table_model(seed, eos_bonus=seed % 3), random_sources(seed)
+        assert cached_greedy_decode(model, source, 6) == greedy_decode(model, source, 6)
+        assert cached_beam_search(model, source, 3, 0.6, 6) == beam_search(model, source, 3, 0.6, 6)
+
+
 @pytest.mark.filterwarnings("ignore:var")  # of a batch without rows
 def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
     model = sharpened_model(0)

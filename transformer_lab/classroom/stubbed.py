@@ -1,5 +1,7 @@
 """The package that submissions run with: a copy in which the answers of a notebook, and of later ones, do not exist."""
 
+import ast
+import functools
 import inspect
 import shutil
 from collections.abc import Iterable
@@ -11,6 +13,8 @@ from transformer_lab.classroom import harmless
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import Exercise, exercises, notebooks
 
+Place = tuple[str, str, tuple[str, ...]]  # (file, name of a function or class, methods to empty)
+
 PACKAGE = Path(transformer_lab.__file__).resolve().parent
 
 # What no submission needs. `exercises/` holds the answers' wrong brothers, which are nearly right.
@@ -18,45 +22,6 @@ LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exe
 
 # What observes a student's object inside the sandbox; it knows no answer.
 ENGINE = ("draw.py", "exercise.py", "limits.py", "observe.py", "recipes.py")
-
-# The answers once more, written for speed: (file, name, methods to leave blank). Whoever calls them needs no answer.
-SECOND_COPIES: dict[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
-    "scaled_dot_product_attention": (
-        ("model/seam.py", "fused_attention", ()),
-        ("training/fast.py", "unfused_attention", ()),
-        ("electives/recurrent.py", "AdditiveAttention", ("forward",)),
-    ),
-    "MultiHeadAttention": (
-        ("decoding/incremental.py", "CachedAttention", ("step",)),
-        ("decoding/incremental.py", "CachedCrossAttention", ("__init__", "step")),
-    ),
-    "padding_mask": (("decoding/table_model.py", "TableModel", ("encode", "decode")),),
-    "LayerNorm": (
-        ("training/fast.py", "KernelLayerNorm", ("forward",)),
-        ("decoding/incremental.py", "normalize", ()),
-    ),
-    "ResidualConnection": (("decoding/incremental.py", "connect", ()),),
-    "DecoderLayer": (("decoding/incremental.py", "IncrementalLayer", ("step",)),),
-    "Decoder": (("decoding/incremental.py", "IncrementalDecoder", ("step",)),),
-    "apply_bpe": (("plots/byte_pair_explorer.py", "_stages", ()),),
-    "label_smoothing_loss": (("training/fast.py", "OutputLayerLoss", ("forward",)),),
-    "train_step": (
-        ("training/fast.py", "FastGradients", ("backward",)),
-        ("training/steps.py", "update_weights", ()),
-    ),
-    "greedy_decode": (
-        ("decoding/incremental.py", "cached_greedy_decode", ()),
-        ("electives/recurrent.py", "recurrent_greedy_decode", ()),
-    ),
-    "beam_search": (
-        ("decoding/incremental.py", "cached_beam_search", ()),
-        ("decoding/search_tree.py", "search_tree", ()),
-    ),
-    "CachedAttention": (
-        ("decoding/incremental.py", "CachedCrossAttention", ("__init__", "step")),
-        ("decoding/incremental.py", "IncrementalLayer", ("__init__", "step")),
-    ),
-}
 
 MINE = '''"""The package's parts, not your own: each exercise is looked at by itself."""
 
@@ -105,10 +70,32 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
     return package
 
 
-def places_of(exercise: Exercise) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Where the answer of an exercise stands in the package: `(file, name, methods)`, the answer itself first."""
+def places_of(exercise: Exercise) -> list[Place]:
+    """Return where the package has the answer of an exercise: the answer itself first, then what reimplements it."""
     file = Path(inspect.getsourcefile(exercise.answer)).resolve().relative_to(PACKAGE).as_posix()
-    return [(file, exercise.name, exercise.blank), *SECOND_COPIES.get(exercise.name, ())]
+    return [(file, exercise.name, exercise.blank), *reimplementations().get(exercise.name, ())]
+
+
+@functools.cache
+def reimplementations() -> dict[str, list[Place]]:
+    """Return what is marked with `@reimplements` in the source of the package, by the name of the answer."""
+    found: dict[str, list[Place]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "@reimplements(" not in source:
+            continue
+        file = path.relative_to(PACKAGE).as_posix()
+        for node in ast.parse(source).body:
+            for part in (node, *node.body) if isinstance(node, ast.ClassDef) else (node,):
+                for name in _marks(part):
+                    found.setdefault(name, []).append((file, node.name, () if part is node else (part.name,)))
+    return found
+
+
+def _marks(node: ast.stmt) -> list[str]:
+    """Return the answers that the decorators of a function, class, or method name."""
+    calls = [call for call in getattr(node, "decorator_list", ()) if isinstance(call, ast.Call)]
+    return [ast.literal_eval(name) for call in calls if ast.unparse(call.func) == "reimplements" for name in call.args]
 
 
 def _number_of(name: str) -> str:

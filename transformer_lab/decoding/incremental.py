@@ -24,6 +24,7 @@ from transformer_lab.model import (
     scaled_dot_product_attention,
     split_heads,
 )
+from transformer_lab.reimplementations import reimplements
 
 
 class Cache:
@@ -99,6 +100,7 @@ class CachedAttention:
 class CachedCrossAttention:
     """Attention to the encoder's output, whose keys and values are projected once a sentence, not once a token."""
 
+    @reimplements("MultiHeadAttention", "CachedAttention")
     def __init__(self, attention: MultiHeadAttention, n_heads: int, memory: Tensor) -> None:
         self.attention = attention
         self.n_heads = n_heads
@@ -106,6 +108,7 @@ class CachedCrossAttention:
         self.key = split_heads(attention.w_k(memory), n_heads).contiguous()  # (batch, heads, source, d_k)
         self.value = split_heads(attention.w_v(memory), n_heads).contiguous()  # (batch, heads, source, d_k)
 
+    @reimplements("MultiHeadAttention", "CachedAttention")
     def step(self, x: Tensor, mask: Tensor) -> Tensor:
         """`(batch, new, d_model)` to the same shape; the mask is the source's."""
         query = split_heads(self.attention.w_q(x), self.n_heads)  # (batch, heads, new, d_k)
@@ -121,11 +124,13 @@ class CachedCrossAttention:
 class IncrementalLayer:
     """A `DecoderLayer` that is fed the newest tokens alone. Residuals, norms and feed-forward are the layer's own."""
 
+    @reimplements("CachedAttention")
     def __init__(self, layer: DecoderLayer, n_heads: int, memory: Tensor) -> None:
         self.layer = layer
         self.self_attention = CachedAttention(layer.self_attention, n_heads)
         self.cross_attention = CachedCrossAttention(layer.cross_attention, n_heads, memory)
 
+    @reimplements("DecoderLayer", "CachedAttention")
     def step(self, x: Tensor, source_mask: Tensor, mask: Tensor) -> Tensor:
         """`(batch, new, d_model)` to the same shape."""
         residuals = self.layer.residuals
@@ -134,6 +139,7 @@ class IncrementalLayer:
         return connect(residuals[2], x, self.layer.feed_forward)
 
 
+@reimplements("ResidualConnection")
 def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
     """`residual(x, sublayer)` in evaluation mode, with a faster norm. A reader's own residual is called as it is."""
     if type(residual) is not ResidualConnection:
@@ -143,6 +149,7 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
     return normalize(residual.norm, x + sublayer(x))
 
 
+@reimplements("LayerNorm")
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
     """`norm(x)`, by torch's kernel where it is the package's own: sentences one at a time then take a tenth less."""
     if type(norm) is not LayerNorm:
@@ -164,6 +171,7 @@ class IncrementalDecoder:
         self.layers = [IncrementalLayer(layer, model.config.n_heads, memory) for layer in model.decoder.layers]
         self.steps = 0
 
+    @reimplements("Decoder")
     def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Feed the tokens of the next position.
 
@@ -196,66 +204,70 @@ class IncrementalDecoder:
             layer.cross_attention.reorder(sentences)
 
 
+class PrefixDecoder:
+    """The steps of an `IncrementalDecoder` without a cache, for a model that has only `encode` and `decode`."""
+
+    def __init__(self, model: Any, source: Tensor) -> None:
+        self.model = model
+        self.memory, self.source_mask = model.encode(source)
+        self.prefixes = source[:, None, :0]  # (batch, hypotheses, length)
+
+    def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        """Return logits, `(batch, new, vocab)`. The model's own `decode` masks the prefixes."""
+        self.prefixes = torch.cat([self.prefixes, tokens[:, :, None]], dim=2)
+        memory, source_mask = (x.repeat_interleave(tokens.size(1), dim=0) for x in (self.memory, self.source_mask))
+        return self.model.decode(self.prefixes.flatten(0, 1), memory, source_mask)[:, -1].unflatten(0, tokens.shape)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Continue each hypothesis from the prefix of its parent."""
+        self.prefixes = self.prefixes.gather(1, parents[:, :, None].expand(-1, -1, self.prefixes.size(2)))
+
+    def select(self, sentences: Tensor) -> None:
+        """Continue with these sentences only, `(sentences,)` integers."""
+        self.memory, self.source_mask = self.memory[sentences], self.source_mask[sentences]
+        self.prefixes = self.prefixes[sentences]
+
+
 def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
     """An `IncrementalDecoder` for the model, or what the model's own `incremental_decoder(source)` gives if it has one.
 
     Other architectures keep other things from step to step. Theirs has `step`, `reorder` and `select`, as here.
     """
     own = getattr(model, "incremental_decoder", None)
-    return IncrementalDecoder(model, source) if own is None else own(source)
+    if own is not None:
+        return own(source)
+    return IncrementalDecoder(model, source) if hasattr(model, "decoder") else PrefixDecoder(model, source)
 
 
+@reimplements("greedy_decode")
 def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | Tensor) -> list[list[int]]:
-    """The same as `greedy_decode`, faster.
-
-    Args:
-        model: a `Transformer`, or any model that keeps the names of its parts; it is left in the mode it was in.
-        source: `(batch, source)`, integers, padded on the right.
-        max_length: generate at most so many tokens: one number for all sentences, or one for each, `(batch,)`, from 1.
-
-    Returns:
-        One list of tokens a sentence, without bos, eos and pad.
-    """
-    config = model.config
-    translations: list[list[int]] = [[] for _ in source]
-    with evaluation_mode(model):
-        decoder = incremental_decoder(model, source)
-        sentences = torch.arange(len(source), device=source.device)  # those that go on, by their place in the batch
-        limits = torch.as_tensor(max_length, device=source.device).expand(len(source))
-        newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, 1)
-        fed, generated = newest[:, :0], newest[:, :0]  # (sentences, length)
-        for step in range(1, longest(limits) + 1):
-            fed = torch.cat([fed, newest], dim=1)
-            x = decoder.step(newest, (fed != config.pad_id)[:, None])  # (sentences, 1, d_model)
-            _, newest = likeliest_tokens(model.output, x[:, 0], 1)  # (sentences, 1)
-            generated = torch.cat([generated, newest], dim=1)
-            done = (newest[:, 0] == config.eos_id) | (limits == step)  # (sentences,)
-            if done.any():
-                for sentence, tokens in zip(sentences[done].tolist(), generated[done].tolist(), strict=True):
-                    translations[sentence] = translated_tokens(tokens, config)
-                going_on = (~done).nonzero()[:, 0]
-                if not len(going_on):
-                    break
-                decoder.select(going_on)
-                sentences, limits, newest, fed, generated = (
-                    tensor[going_on] for tensor in (sentences, limits, newest, fed, generated)
-                )
-    return translations
+    """The same as `greedy_decode`, faster: `cached_beam_search` with a single hypothesis."""
+    return cached_beam_search(model, source, beam_size=1, alpha=0.0, max_length=max_length)
 
 
+@reimplements("beam_search")
 def cached_beam_search(
-    model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int | Tensor
+    model: Transformer,
+    source: Tensor,
+    beam_size: int,
+    alpha: float,
+    max_length: int | Tensor,
+    observe: Callable[[Tensor, Tensor, Tensor], None] | None = None,
 ) -> list[list[int]]:
     """The same as `beam_search`, faster: all sentences and all their hypotheses in one step.
 
     Two hypotheses that are equally good but for rounding may come out in another order.
 
     Args:
-        model: a `Transformer`, or any model that keeps the names of its parts; it is left in the mode it was in.
+        model: a `Transformer`, or any model that keeps the names of its parts, or has only `encode` and `decode`; it is
+            left in the mode it was in.
         source: `(batch, source)`, integers, padded on the right.
         beam_size: how many hypotheses a sentence keeps. 1 is greedy decoding.
         alpha: exponent of the length penalty.
         max_length: generate at most so many tokens: one number for all sentences, or one for each, `(batch,)`, from 1.
+        observe: is called in every step with all candidates of the sentences that are not done, `(tokens, scores)`,
+            both `(sentences, beam, children)`, and the indices of those that stay, `(sentences, beam)`, best first. An
+            index counts through hypotheses and children; a score of -inf is that of no candidate.
 
     Returns:
         One list of tokens a sentence, without bos, eos and pad.
@@ -264,6 +276,7 @@ def cached_beam_search(
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
+        output = getattr(model, "output", nn.Identity())  # `decode` of a model without one yields logits
         sentences = torch.arange(len(source), device=device)  # those that go on, by their place in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
@@ -283,11 +296,13 @@ def cached_beam_search(
             log_probabilities[:, :, 0] = 0.0
             children = newest.new_full(log_probabilities.shape, config.eos_id)  # (sentences, beam, children)
             unfinished = (~finished).flatten().nonzero()[:, 0]  # (unfinished,)
-            likeliest = likeliest_tokens(model.output, x.flatten(0, 1)[unfinished], n_children)
+            likeliest = likeliest_tokens(output, x.flatten(0, 1)[unfinished], n_children)
             log_probabilities.flatten(0, 1)[unfinished], children.flatten(0, 1)[unfinished] = likeliest
 
             candidates = (scores[:, :, None] + log_probabilities).flatten(1)  # (sentences, beam * children)
             scores, chosen = candidates.topk(min(beam_size, candidates.size(1)))  # (sentences, beam)
+            if observe:
+                observe(children, candidates.view_as(children), chosen)
             newest = children.flatten(1).gather(1, chosen)
             parents = chosen // n_children
             decoder.reorder(parents)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from transformer_lab.decoding.beam import length_penalty
-from transformer_lab.decoding.greedy import evaluation_mode
+from transformer_lab.decoding.incremental import cached_beam_search
 from transformer_lab.model import Transformer
 
 
@@ -52,26 +52,19 @@ class SearchTree:
 
 
 def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: int) -> SearchTree:
-    """The search of `beam_search` for one sentence, `(1, source)`; alpha has no part in it until the end."""
-    bos, eos = model.config.bos_id, model.config.eos_id
-    nodes, beams = [Node(-1, bos, 0.0, 0)], [[0]]
-    tree = SearchTree(nodes, beams, eos)
-    with evaluation_mode(model):
-        memory, source_mask = model.encode(source)  # (1, source, d_model), (1, 1, 1, source)
-        for length in range(1, max_length + 1):
-            unfinished = [place for place in beams[-1] if not tree.finished(place)]
-            if not unfinished:
-                break
-            prefixes = [[bos, *(nodes[place].token for place in tree.path(end))] for end in unfinished]
-            n = len(unfinished)
-            target = torch.tensor(prefixes, device=source.device)  # (n, length)
-            logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]
-            best = logits.double().log_softmax(dim=-1).topk(min(beam_size, logits.size(-1)))  # (n, children)
-            candidates = [place for place in beams[-1] if tree.finished(place)]
-            log_probabilities, next_tokens = best.values.tolist(), best.indices.tolist()
-            for parent, tokens, scores in zip(unfinished, next_tokens, log_probabilities, strict=True):
-                for token, log_probability in zip(tokens, scores, strict=True):
-                    candidates.append(len(nodes))
-                    nodes.append(Node(parent, token, nodes[parent].score + log_probability, length))
-            beams.append(sorted(candidates, key=lambda place: nodes[place].score, reverse=True)[:beam_size])
+    """Watch `cached_beam_search` translate one sentence, `(1, source)`; alpha has no part in it until the end."""
+    nodes, beams = [Node(-1, model.config.bos_id, 0.0, 0)], [[0]]
+    tree = SearchTree(nodes, beams, model.config.eos_id)
+
+    def add_step(tokens: Tensor, scores: Tensor, chosen: Tensor) -> None:
+        candidates = []  # their places: a finished hypothesis is its own only child
+        for parent, next_tokens, next_scores in zip(beams[-1], tokens[0].tolist(), scores[0].tolist(), strict=False):
+            for token, score in zip(next_tokens, next_scores, strict=True):
+                candidates.append(parent if tree.finished(parent) else len(nodes))
+                if not tree.finished(parent):
+                    nodes.append(Node(parent, token, score, len(beams)))
+        kept = chosen[0][scores[0].flatten()[chosen[0]] > -torch.inf]
+        beams.append([candidates[index] for index in kept.tolist()])
+
+    cached_beam_search(model, source, beam_size, 0.0, max_length, add_step)
     return tree

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_lab.model import TransformerConfig
+from transformer_lab.reimplementations import reimplements
 
 UNLIKELY = 1e-9  # roughly the probability of a token that the table does not name; no two are equal
 HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each step"
@@ -63,12 +64,14 @@ class TableModel:
         self.training = mode
         return self
 
+    @reimplements("padding_mask")
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Turn `(batch, source)` into the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
         self.with_gradients |= torch.is_grad_enabled()
         self.sentences_encoded += len(source)
         return source[:, :, None].to(torch.get_default_dtype()), (source != self.config.pad_id)[:, None, None]
 
+    @reimplements("padding_mask")
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """Turn `(batch, target)`, which starts with bos, into logits, `(batch, target, target_vocab)`."""
         self.with_gradients |= torch.is_grad_enabled()

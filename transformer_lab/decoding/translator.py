@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer_lab.data import Tokenizer, load_tokenizer, pad_batch, token_batches
 from transformer_lab.decoding.greedy import evaluation_mode
-from transformer_lab.decoding.incremental import cached_beam_search, cached_greedy_decode
+from transformer_lab.decoding.incremental import cached_beam_search
 from transformer_lab.decoding.weights import load_weights, model_weights, read_weights
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing_together
@@ -144,10 +144,7 @@ class Translator:
         for batch in token_batches(lengths, max(cells // beam_size, *lengths, 0)):
             source = pad_batch([sources[index] for index in batch], config.pad_id).to(device)  # (batch, source)
             limit = torch.tensor([limits[index] for index in batch], device=device)  # (batch,)
-            if beam_size == 1:
-                found = cached_greedy_decode(self.model, source, limit)
-            else:
-                found = cached_beam_search(self.model, source, beam_size, alpha, limit)
+            found = cached_beam_search(self.model, source, beam_size, alpha, limit)
             for index, ids in zip(batch, found, strict=True):
                 translations[index] = ids
         return translations

@@ -62,6 +62,10 @@ Validation
     of arguments isn't what an exercise teaches. A property that asks for a `ValueError` returns a `Remark` if none
     was raised, so it costs nothing.
 
+Second implementations
+    Students must not find the answer elsewhere in the package: mark a faster version, or whatever else does the same,
+    with `@reimplements("name")`. `tests/classroom/test_reimplementations.py` looks for those without a mark.
+
 Tests
     `tests/exercises/test_registry.py` tests every registered exercise from its own parts. Right answers in another
     style go to `tests/exercises/variants/variants_NN.py` as `VARIANTS = {"softmax": [function, ...]}`, at least

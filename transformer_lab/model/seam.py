@@ -7,10 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lab.model.attention import scaled_dot_product_attention
+from transformer_lab.reimplementations import reimplements
 
 Attend = Callable[..., tuple[Tensor, Tensor | None]]  # as scaled_dot_product_attention; None: weights it never shows
 
 
+@reimplements("scaled_dot_product_attention")
 def fused_attention(
     query: Tensor,
     key: Tensor,

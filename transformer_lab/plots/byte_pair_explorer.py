@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
+from transformer_lab.reimplementations import reimplements
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +40,7 @@ def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
     return _stages(word, merges, {pair: step for step, pair in enumerate(merges, start=1)})
 
 
+@reimplements("apply_bpe")
 def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> list[tuple[int, list[str]]]:
     symbols = [*word, END_OF_WORD]
     found = [(0, symbols)]

@@ -22,6 +22,7 @@ from torch.autograd.function import FunctionCtx
 
 from transformer_lab.data.batches import Batch
 from transformer_lab.model import LayerNorm, fused_attention
+from transformer_lab.reimplementations import reimplements
 from transformer_lab.training.loss import shift_target
 
 
@@ -54,10 +55,12 @@ class KernelLayerNorm(nn.Module):
         super().__init__()
         self.gain, self.bias, self.eps = norm.gain, norm.bias, norm.eps
 
+    @reimplements("LayerNorm")
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], self.gain, self.bias, self.eps)
 
 
+@reimplements("scaled_dot_product_attention")
 def unfused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
 ) -> tuple[Tensor, None]:
@@ -85,6 +88,7 @@ class OutputLayerLoss(torch.autograd.Function):
     tokens_at_a_time_on_gpu = 8192  # all of a batch, as a rule: one launch for each operation
 
     @staticmethod
+    @reimplements("label_smoothing_loss")
     def forward(
         ctx: FunctionCtx,
         hidden: Tensor,
@@ -203,6 +207,7 @@ class FastGradients:
         if compiled:
             self.copy.compile(dynamic=True)  # one program for batches of every shape
 
+    @reimplements("train_step")
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
         """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
         batch = batch.repeated(2) if consistency else batch

@@ -8,6 +8,7 @@ from torch import nn
 
 from transformer_lab.data.batches import Batch
 from transformer_lab.presets import Preset
+from transformer_lab.reimplementations import reimplements
 from transformer_lab.training.distributed import Processes
 from transformer_lab.training.fast import FastGradients
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
@@ -74,6 +75,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     return mean, math.inf if mean > 700 else math.exp(mean)  # e^710 is beyond the largest float
 
 
+@reimplements("train_step")
 def update_weights(
     model: nn.Module,
     batches: Sequence[Batch],
