@@ -108,6 +108,17 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
     assert not pages
 
 
+def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
+    """Whose page is whose only the teacher can tell. An earlier zip must not be uploaded by mistake either."""
+    for name in ("Ada_12", "Bob_12"):
+        with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
+            archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
+        outcome = grade(tmp_path / "moodle.zip", mark_reader())
+        assert (out / "moodle_feedback.zip").exists() == (name == "Ada_12")
+    (warning,) = outcome.warnings
+    assert "Ada (12) and Bob (12)" in warning
+
+
 def test_what_has_not_changed_is_not_graded_again(hand_in, grade, mark_reader, out):
     folder = hand_in("Ada", **ALL)
     hand_in("Bob", padding_mask="# passed")

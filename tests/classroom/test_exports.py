@@ -1,12 +1,21 @@
 """Without these, a runner or Gradescope could not read the results, or would show what is the instructor's alone."""
 
+import io
 import json
 import xml.etree.ElementTree as ElementTree
+import zipfile
 from dataclasses import replace
 
 import pytest
 
-from transformer_lab.classroom.exports import LONGEST, feedback_text, gradescope_results, junit_xml
+from transformer_lab.classroom.exports import (
+    LONGEST,
+    feedback_text,
+    gradescope_results,
+    junit_xml,
+    moodle_feedback,
+    moodle_numbers,
+)
 from transformer_lab.classroom.gradebook import Entry
 from transformer_lab.classroom.results import STATES, ExerciseResult, SubmissionResult
 
@@ -124,6 +133,23 @@ def test_gradescope_reads_points_and_feedback(handed_in):
     ]
     assert sum(test["score"] for test in given["tests"]) == given["score"]
     assert given["tests"][1]["output"] == "it differs"
+
+
+def test_of_two_names_with_one_number_neither_gets_the_others_page(entry):
+    """Moodle would give both pages to whoever has the number, or the second one in place of the first."""
+    paths = {
+        "Ada (4711)": "moodle.zip: Ada_4711_assignsubmission_file_/a.ipynb",
+        "Eve (4711)": "moodle.zip: Eve_4711_assignsubmission_file_/a.ipynb",
+        "Ben (12)": "moodle.zip: Ben_12_assignsubmission_file_/a.ipynb",
+        "Cy (13)": "handed_in/Cy (13)/a.ipynb",
+    }
+    handed_in = {student: [entry(student, path=path)] for student, path in paths.items()}
+    pages = {student: f"page of {student}" for student in paths}
+    with zipfile.ZipFile(io.BytesIO(moodle_feedback(pages, handed_in))) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "Student_12_assignfeedback_file_/feedback.html": b"page of Ben (12)"
+        }
+    assert moodle_numbers(handed_in) == {4711: ["Ada (4711)", "Eve (4711)"], 12: ["Ben (12)"]}
 
 
 def test_flags_are_for_the_instructor(entry):

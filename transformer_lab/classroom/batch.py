@@ -14,12 +14,14 @@ from typing import Protocol
 
 from transformer_lab.classroom.assemble import Assembled, NotGradable, assemble
 from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.exports import moodle_numbers
 from transformer_lab.classroom.gradebook import (
     ABSENT,
     UNGUARDED,
     Entry,
     Gradebook,
     Run,
+    by_student,
     failed_itself,
     source_digest,
 )
@@ -355,6 +357,7 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
     unguarded = sum(not entry.sandboxed for entry in entries)
     failed = sum(failed_itself(entry.result) for entry in entries)
     older = sum(entry.sources != run.sources for entry in entries)
+    shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
     return [
         *([f"{_count(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
         *(
@@ -368,6 +371,13 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
             ]
             if older
             else []
+        ),
+        *(
+            [
+                "several names have the same Moodle number, so moodle_feedback.zip has no page for them: "
+                + _shortened(shared, between="; ")
+            ]
+            * bool(shared)
         ),
     ]
 

@@ -129,24 +129,30 @@ def moodle_feedback(pages: Mapping[str, str], handed_in: Mapping[str, Sequence[E
 
     Args:
         pages: The page of each student, HTML.
-        handed_in: What counts of each student. Those whose files Moodle has not named are left out.
+        handed_in: What counts of each student. Those whose files Moodle has not named are left out, and so are those
+            who share a number, because nothing says whose page it should be.
 
     Returns:
         The same bytes for the same pages; empty if no student is of Moodle.
     """
-    numbers = {student: re.search(r"\((\d+)\)$", student) for student in sorted(pages)}
-    of_moodle = {
-        student: match[1]
-        for student, match in numbers.items()
-        if match and any(f"_{match[1]}_assignsubmission_" in entry.path for entry in handed_in[student])
-    }
+    of_moodle = {number: names[0] for number, names in moodle_numbers(handed_in).items() if len(names) == 1}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        for student, participant in of_moodle.items():
+        for participant, student in of_moodle.items():
             # Moodle looks for the number behind the first underscore: the name itself could have one.
             member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
             archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
     return file.getvalue() if of_moodle else b""
+
+
+def moodle_numbers(handed_in: Mapping[str, Sequence[Entry]]) -> dict[int, list[str]]:
+    """The students who have each number in the assignment: one, unless two names came with the same number."""
+    numbers: dict[int, list[str]] = {}
+    for student in sorted(handed_in):
+        match = re.search(r"\((\d+)\)$", student)
+        if match and any(f"_{match[1]}_assignsubmission_" in entry.path for entry in handed_in[student]):
+            numbers.setdefault(int(match[1]), []).append(student)
+    return numbers
 
 
 def _test(name: str, earned: float, possible: float, passed: bool, report: str, tags: Sequence[str]) -> dict[str, Any]:
