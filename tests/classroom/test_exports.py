@@ -19,7 +19,8 @@ from transformer_lab.classroom.exports import (
 from transformer_lab.classroom.gradebook import Entry
 from transformer_lab.classroom.results import STATES, ExerciseResult, SubmissionResult
 
-HOSTILE = "\x00\x1b[2J\ud800\ufffe]]><script>alert(1)</script>&\"'"
+UNSAFE = "\x00\x1b\x7f\x85\x9b\ud800\ufffe\u202a\u202e\u2066\u2069"
+HOSTILE = f"{UNSAFE}]]><script>alert(1)</script>&\"'"
 
 
 @pytest.fixture
@@ -98,19 +99,23 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 
 
 def test_text_of_a_student_stays_text():
-    """One lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs."""
+    """A lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs.
+
+    Text whose direction is overridden reads as something else than what it is.
+    """
     exercise = ExerciseResult(
         HOSTILE, "failed", 0.0, 1.0, (HOSTILE,), HOSTILE, (HOSTILE,), (HOSTILE,), HOSTILE, HOSTILE
     )
     hostile = SubmissionResult(HOSTILE, HOSTILE, HOSTILE, (exercise,), (HOSTILE,), HOSTILE, junit=HOSTILE)
-    root = ElementTree.fromstring(junit_xml(hostile).encode("utf-8"))
+    xml = junit_xml(replace(hostile, junit='<x><testcase name="&#x9b;&#x202e;"/></x>'))
+    root = ElementTree.fromstring(xml.encode("utf-8"))
     assert [element.tag for element in root.iter() if "script" in element.tag] == []
     assert "<script>alert(1)</script>" in root.find("testsuite/testcase/failure").text
     read, unread = Entry(hostile, HOSTILE, True, ""), Entry(replace(hostile, exercises=()), HOSTILE, True, "")
     text = gradescope_results([read, unread])
     text.encode("utf-8")
     assert "<script>" in json.loads(text)["tests"][0]["output"]
-    assert "\x1b" not in json.loads(text)["tests"][0]["output"]
+    assert set(UNSAFE).isdisjoint(xml + text + json.loads(text)["tests"][0]["output"])
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def junit_xml(result: SubmissionResult) -> str:
     The cases of exercises are written from `result.exercises`, which may have been graded anew since nbval ran.
     """
     suites = ElementTree.Element("testsuites", name="transformer-lab")
-    suite = ElementTree.SubElement(suites, "testsuite", name=clean(result.notebook or "hand-in"))
+    suite = ElementTree.SubElement(suites, "testsuite", name=result.notebook or "hand-in")
     properties = {"student": result.student, "digest": result.digest}
     _add_properties(suite, properties | {f"remark {n}": remark for n, remark in enumerate(result.remarks, 1)})
     suite.extend(_cells(result.junit))
@@ -48,8 +48,8 @@ def junit_xml(result: SubmissionResult) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname="hand-in", name="the file can be graded")
         _add_outcome(case, "error", "not gradable", result.problem)
     for exercise in result.exercises:
-        classname = clean(result.notebook or "exercises")
-        case = ElementTree.SubElement(suite, "testcase", classname=classname, name=clean(exercise.exercise))
+        classname = result.notebook or "exercises"
+        case = ElementTree.SubElement(suite, "testcase", classname=classname, name=exercise.exercise)
         facts = {
             "exercise": exercise.exercise,
             "cell_id": exercise.cell_id,
@@ -67,7 +67,7 @@ def junit_xml(result: SubmissionResult) -> str:
         suite.set(count, str(len(list(suite.iter(tag)))))
     suite.set("time", f"{result.seconds:.3f}")
     ElementTree.indent(suites)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + clean(ElementTree.tostring(suites, encoding="unicode")) + "\n"
 
 
 def _cells(junit: str) -> list[ElementTree.Element]:
@@ -83,11 +83,11 @@ def _cells(junit: str) -> list[ElementTree.Element]:
 def _add_properties(element: ElementTree.Element, facts: dict[str, str]) -> None:
     properties = ElementTree.SubElement(element, "properties")
     for name, value in facts.items():
-        ElementTree.SubElement(properties, "property", name=name, value=clean(value))
+        ElementTree.SubElement(properties, "property", name=name, value=value)
 
 
 def _add_outcome(case: ElementTree.Element, tag: str, message: str, text: str) -> None:
-    ElementTree.SubElement(case, tag, message=clean(message)).text = clean(text)
+    ElementTree.SubElement(case, tag, message=message).text = text
 
 
 def gradescope_results(handed_in: Sequence[Entry]) -> str:
