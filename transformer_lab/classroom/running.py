@@ -438,9 +438,16 @@ class _Server:
         state, says = (
             ("timed out", "The time for the whole notebook was up.") if late else ("grader error", "The grader failed.")
         )
-        self._answer(worker.message, state=state, says=says)
+        self._answer(worker.message, state=state, says=says, seconds=time.monotonic() - worker.began)
 
-    def _answer(self, message: dict[str, Any], problem: str = "", state: str = "grader error", says: str = "") -> None:
+    def _answer(
+        self,
+        message: dict[str, Any],
+        problem: str = "",
+        state: str = "grader error",
+        says: str = "",
+        seconds: float = 0.0,
+    ) -> None:
         """The result where a worker could give none."""
         assembled = message["assembled"]
         exercises = [
@@ -458,7 +465,7 @@ class _Server:
             if message["only"] in (None, exercise.name)
         ]
         self.lines.send(
-            {"number": message["number"], "exercises": exercises, "problem": problem, "seconds": 0.0, "junit": ""}
+            {"number": message["number"], "exercises": exercises, "problem": problem, "seconds": seconds, "junit": ""}
         )
 
     def close(self) -> None:
