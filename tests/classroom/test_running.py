@@ -192,6 +192,12 @@ def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
     assert root.find("testsuite").get("hostname") is None
 
 
+def test_a_compiled_answer_earns_its_points(grader, assembled):
+    """There's no time to compile for each input, and in a sandbox no cache: it runs as it stands."""
+    (result,) = grader.grade([assembled("Ada", causal_mask=f"@torch.compile\n{ANSWERS['causal_mask']}")])
+    assert marks(result) == FULL
+
+
 def test_one_exercise_alone(grader, assembled):
     """It uses the other two, of which one is wrong and one is lost."""
     wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}

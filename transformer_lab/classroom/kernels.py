@@ -487,6 +487,7 @@ def _environment(home: Path) -> dict[str, str]:
         "TRANSFORMER_LAB_MINE": "off",
         "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 12 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` changes nothing: there is no time to compile
     } | _one_thread()
 
 

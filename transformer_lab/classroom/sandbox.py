@@ -209,6 +209,8 @@ def _system() -> list[str]:
         elif os.path.isdir(name):
             arguments += ["--ro-bind", name, name]
     arguments += ["--ro-bind", "/usr", "/usr"]
+    for folder in ("/etc", "/etc/ssl"):  # bubblewrap would make them for its own user alone
+        arguments += ["--perms", "0755", "--dir", folder]
     for name in ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     if os.path.isdir("/nix/store"):
