@@ -10,7 +10,7 @@ from html import escape
 
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.exports import feedback_text
-from transformer_lab.classroom.gradebook import Entry, failed_itself, number
+from transformer_lab.classroom.gradebook import Entry, is_graded_again, number
 from transformer_lab.classroom.pages import badge, numbered, page, person, safe
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.writing import clean
@@ -76,7 +76,7 @@ def _notebook(entry: Entry, places: Mapping[str, str]) -> list[str]:
     title = safe(result.notebook) if result.notebook else f"The file {safe(entry.path)}"
     parts = [f'<h2 class="head">{title} <span class="points soft small">{points}</span></h2>']
     if result.problem:
-        advice = "" if failed_itself(result) else f". {ADVICE}"
+        advice = "" if is_graded_again(result) else f". {ADVICE}"
         parts.append(f'<p class="warning"><b>This file could not be graded:</b> {safe(result.problem)}{advice}</p>')
     said = [*result.remarks]
     if entry.others:
