@@ -192,8 +192,12 @@ class _Search:
         for one, other in self._different(ones, ones if same else others):
             fit = loud.isdisjoint((one, other)) and self._may_join(one.wrong, other.wrong, looked_at)
             (likely if fit else unlikely).append((one, other))
-        if are_known:  # first those that show most of what the student's object shows
-            likely.sort(key=lambda pair: -clues[pair[0]] - clues[pair[1]])
+        if are_known:  # first those that show most of what the student's object shows, and of these the simplest
+
+            def rank(pair: tuple[_Candidate, _Candidate]) -> tuple[int, int]:
+                return -sum(clues[one] for one in pair), sum(len(one.wrong.edits) for one in pair)
+
+            likely.sort(key=rank)
         for one, other in itertools.chain(likely, unlikely if are_known else []):
             both = one.wrong.joined(other.wrong)
             if both is None:

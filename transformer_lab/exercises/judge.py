@@ -38,6 +38,12 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     Returns:
         Observations by name of check (none for the checks after one that ran out of time), and what was printed.
     """
+    reference = reference_of(exercise, seed)
+    with known_settings():
+        # The answer goes first, because it imports what torch loads late. If the student's thread were stopped in the
+        # middle of an import, the next import of that module would wait forever.
+        for check in exercise.checks:
+            reference.of_answer(check)
     with kept_world():  # again, because a thread that is stopped may not come to put it back
         ran = run_limited(_jobs(exercise, subject, seed))
     results = ran.results + [stuck(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
