@@ -18,8 +18,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,10 @@ from transformer_lab.electives.search_tables import (
     HYPER_PARAMETERS,
     LIVES,
     Results,
+    current_trials,
     importance,
     load_optuna,
     read_table,
-    retried_trials,
     table_of,
 )
 from transformer_lab.errors import InputError
@@ -96,16 +97,11 @@ class Plan:
                 raise InputError(f"{name} is {getattr(self, name)}, but must be at least {least}")
         if self.sampler not in SAMPLERS:
             raise InputError(f"sampler is {self.sampler!r}, but must be one of: {', '.join(SAMPLERS)}")
-        if self.preset.schedule != "linear":
-            raise InputError(
-                f"the search looks for peak_rate, which the schedule {self.preset.schedule} does not have: set "
-                "schedule to linear"
-            )
-        if self.preset.validate_every != 1:
-            raise InputError(
-                f"validate_every is {self.preset.validate_every}, but trials are compared after every epoch: set it "
-                "to 1"
-            )
+        schedule, every = self.preset.schedule, self.preset.validate_every
+        if schedule != "linear":
+            raise InputError(f"the search varies peak_rate, which the schedule {schedule} does not have: set linear")
+        if every != 1:
+            raise InputError(f"validate_every is {every}, but trials are compared after every epoch: set it to 1")
 
     def space(self) -> dict[str, "BaseDistribution"]:
         """Return the distributions that trials are sampled from: the learning rate on a log scale, the rest evenly.
@@ -189,17 +185,14 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
         begun = read_plan(folder) if (folder / "search.json").exists() else None
         plan = plan or begun or Plan(base_preset())
         if begun:
-            was, now = (asdict(each) | asdict(each.preset) for each in (begun, plan))
-            may_change = ("preset", "trials", "finalists", "seeds")
-            differing = "; ".join(
-                f"{name} was {value}, now {now[name]}"
-                for name, value in was.items()
-                if name not in may_change and value != now[name]
-            )
+            free = {"trials": plan.trials, "finalists": plan.finalists, "seeds": plan.seeds}
+            plans = (replace(begun, **free), plan)
+            was, now = (asdict(each) | asdict(each.preset) | {"preset": None} for each in plans)
+            differing = [f"{name} was {value}, now {now[name]}" for name, value in was.items() if value != now[name]]
             if differing:
                 raise InputError(
-                    f"{folder} holds a search of something else ({differing}): give the same values to go on with it, "
-                    "or another folder (on the command line: --output)"
+                    f"{folder} holds a search of something else ({'; '.join(differing)}): give the same values to go "
+                    "on with it, or another folder (on the command line: --output)"
                 )
         elif (folder / "search.db").exists() or (folder / "training.json").exists():
             raise InputError(
@@ -209,12 +202,9 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
             load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
         if plan != begun:
             versions = {"python": platform.python_version(), "torch": torch.__version__}
-            circumstances = {
-                "command": command_line(),
-                "commit": commit(),
-                "versions": versions | {name: installed(name) for name in ("transformer-lab", "optuna")},
-                "threads": torch.get_num_threads(),
-            }
+            versions |= {name: installed(name) for name in ("transformer-lab", "optuna")}
+            circumstances = {"command": command_line(), "commit": commit(), "versions": versions}
+            circumstances["threads"] = torch.get_num_threads()
             write_json(folder / "search.json", {"plan": asdict(plan), "circumstances": circumstances})
 
 
@@ -313,7 +303,7 @@ def folder_of(trial: "Trial | FrozenTrial", study: "Study", folder: Path) -> Pat
     return folder / study.study_name / f"{trial.user_attrs['number']:03}"
 
 
-def next_trial(study: "Study", plan: Plan, folder: Path) -> tuple["Trial", AbstractContextManager] | None:
+def next_trial(study: "Study", plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
     """Take the next trial and lock its folder; None if there's nothing to do. Call it inside `only_one`.
 
     A running trial whose folder isn't locked was left by a process that has died, so it's put back first. Optuna's
@@ -325,11 +315,10 @@ def next_trial(study: "Study", plan: Plan, folder: Path) -> tuple["Trial", Abstr
 
     states = optuna.trial.TrialState
     for left in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-        lock = FileLock(folder_of(left, study, folder) / "trial.lock", timeout=0)
-        with suppress(Timeout), lock:
+        with suppress(Timeout), FileLock(folder_of(left, study, folder) / "trial.lock", timeout=0):
             put_back(study, left.number)
     if not (waiting := study.get_trials(deepcopy=False, states=(states.WAITING,))):
-        count = len({trial.user_attrs["number"] for trial in study.get_trials(deepcopy=False)})
+        count = len(current_trials(study))
         if study.study_name == "finalists" or count >= plan.trials:
             return None
         study.enqueue_trial({}, user_attrs={"number": count, "seed": plan.preset.seed})
@@ -350,13 +339,11 @@ def put_back(study: "Study", number: int, interrupted: bool = False) -> None:
     """
     optuna = load_optuna()
     trial = study.trials[number]
-    interruptions = trial.user_attrs.get("interruptions", 0) + interrupted
-    trial.user_attrs["interruptions"] = interruptions
+    interruptions = trial.user_attrs["interruptions"] = trial.user_attrs.get("interruptions", 0) + interrupted
     if len(trial.params) < len(HYPER_PARAMETERS):  # its process died while sampling, so sample them all again
         trial.params, trial.distributions = {}, {}
-    if number not in retried_trials(study):  # it is if a process died right here
-        retry = optuna.storages.RetryHeartbeatStaleTrialCallback(LIVES - 1 + interruptions, True)
-        retry(study, trial)
+    if current_trials(study)[trial.user_attrs["number"]].number == number:  # not if a process died after the next line
+        optuna.storages.RetryHeartbeatStaleTrialCallback(LIVES - 1 + interruptions, True)(study, trial)
     study.tell(number, state=optuna.trial.TrialState.FAIL)
 
 
@@ -365,16 +352,16 @@ def line_up_finalists(studies: Mapping[str, "Study"], plan: Plan) -> None:
 
     The score that a trial was selected by is too high on average, because the trial was selected for it.
     """
-    found, finalists = (study.get_trials(deepcopy=False) for study in studies.values())
-    complete = [trial for trial in found if trial.state.name == "COMPLETE"]
-    numbers = {(trial.user_attrs["of"], trial.user_attrs["seed"]): trial.user_attrs["number"] for trial in finalists}
+    complete = [trial for trial in current_trials(studies["trials"]).values() if trial.state.name == "COMPLETE"]
+    finalists = current_trials(studies["finalists"]).values()
+    queued = {(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in finalists}
     for trial in sorted(complete, key=lambda trial: -trial.value)[: plan.finalists]:
         for seed in range(plan.preset.seed + 1, plan.preset.seed + 1 + plan.seeds):
-            repetition = (trial.user_attrs["number"], seed)
-            if repetition not in numbers:
-                numbers[repetition] = len(numbers)
-                attributes = {"number": numbers[repetition], "of": repetition[0], "seed": seed}
+            of = trial.user_attrs["number"]
+            if (of, seed) not in queued:
+                attributes = {"number": len(queued), "of": of, "seed": seed}
                 studies["finalists"].enqueue_trial(trial.params, user_attrs=attributes)
+                queued.add((of, seed))
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -456,8 +443,7 @@ def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> s
             raise
         failure = "diverged" if isinstance(error, DivergedError) else "out of memory"
         message = (str(error).splitlines() or [type(error).__name__])[0]
-        trial.set_user_attr("failure", failure)
-        trial.set_user_attr("message", message)
+        trial.set_user_attr("failure", (failure, message))
         state, value, ending = states.FAIL, None, f"{failure} ({message})"
     if state == states.FAIL:
         gc.collect()
@@ -542,19 +528,11 @@ def keep_working(folder: Path, workers: int, device: str | None) -> None:
 
 def main() -> None:
     """Run a worker of `keep_working`, which prints a line about each trial, and about itself, to stderr."""
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt  # so that the trial is put back, not lost
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # KeyboardInterrupt: the trial is put back, not lost
     try:
-        work(sys.argv[1], *sys.argv[2:3], on_trial=say)
+        work(sys.argv[1], *sys.argv[2:3], on_trial=partial(print, file=sys.stderr, flush=True))
     except InputError as error:
-        say(f"transformer-lab: {error}")
-        sys.exit(1)
+        sys.exit(f"transformer-lab: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
 

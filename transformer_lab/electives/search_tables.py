@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from optuna import Study
+    from optuna.trial import FrozenTrial
     from pandas import DataFrame
 
     from transformer_lab.electives.search import Plan
@@ -81,29 +82,28 @@ class Results:
         return "\n".join(lines)
 
 
-def retried_trials(study: "Study") -> set[int]:
-    """Return the trials, as Optuna numbers them, that were put back and that a later trial has replaced."""
-    retry = load_optuna().storages.RetryHeartbeatStaleTrialCallback
-    return {number for trial in study.get_trials(deepcopy=False) for number in retry.retry_history(trial)}
+def current_trials(study: "Study") -> dict[int, "FrozenTrial"]:
+    """Return the trials by their number, which every attempt at a trial has in common: the latest attempt counts."""
+    return {trial.user_attrs["number"]: trial for trial in study.get_trials(deepcopy=False)}
 
 
 def table_of(study: "Study") -> "DataFrame":
-    """Return the trials of a study as `Results` describes them. A trial that was retried has one row, the latest."""
+    """Return the trials of a study as `Results` describes them, without those that wait."""
     import pandas as pd
 
-    rows, retried = [], retried_trials(study)
-    for trial in study.get_trials(deepcopy=False):
-        state = trial.user_attrs.get("failure", trial.state.name.lower())
-        if trial.number in retried or state == "waiting":
-            continue
-        lost = {"state": "lost", "message": LOST} if state == "fail" else {"state": state}
+    rows = []
+    for trial in current_trials(study).values():
+        state, message = trial.state.name.lower(), None
+        if state == "fail":
+            state, message = trial.user_attrs.get("failure", ("lost", LOST))
         curve = [value for _, value in sorted(trial.intermediate_values.items())]
         bleu = {"complete": trial.value, "diverged": 0.0}.get(state, curve[-1] if state == "pruned" else None)
-        rows.append(trial.user_attrs | trial.params | {"bleu": bleu, "epochs": len(curve), "curve": curve} | lost)
+        row = {"state": state, "bleu": bleu, "epochs": len(curve), "curve": curve, "message": message}
+        if state != "waiting":
+            rows.append(trial.user_attrs | trial.params | row)
     of = ["of"] if study.study_name == "finalists" else []
     columns = ["number", *of, "seed", "state", *HYPER_PARAMETERS, "bleu", "epochs", "seconds", "curve", "message"]
-    table = pd.DataFrame(rows, columns=columns).astype({"bleu": float, "seconds": float})
-    return table.sort_values("number", ignore_index=True)
+    return pd.DataFrame(rows, columns=columns).astype({"bleu": float, "seconds": float})
 
 
 def read_table(path: Path) -> "DataFrame":
