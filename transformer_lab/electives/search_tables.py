@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HYPER_PARAMETERS = ("n_heads", "n_layers", "peak_rate", "max_tokens", "dropout", "label_smoothing")
 BEST_SHARE = 0.25  # importance compares this share of the trials with all of them
-LIVES = 3  # a trial that so many processes died of isn't tried again, because it may be what kills them
+LIVES = 3  # a trial isn't tried again once it has lost three processes, because it may be what kills them
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it for want of memory"
 
 
