@@ -99,7 +99,7 @@ class Plan:
             raise InputError(f"sampler is {self.sampler!r}, but must be one of: {', '.join(SAMPLERS)}")
         schedule, every = self.preset.schedule, self.preset.validate_every
         if schedule != "linear":
-            raise InputError(f"the search varies peak_rate, which the schedule {schedule} does not have: set linear")
+            raise InputError(f"the search varies peak_rate, which the schedule {schedule} does not have: choose linear")
         if every != 1:
             raise InputError(f"validate_every is {every}, but trials are compared after every epoch: set it to 1")
 
