@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 import pandas as pd
+import psutil
 import pytest
 import torch
 
@@ -119,7 +120,7 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
     assert list(resumed.trials["state"]) == ["complete"] * 3
     columns = [*HYPER_PARAMETERS, "bleu", "curve", "epochs"]
     pd.testing.assert_frame_equal(resumed.trials[columns], whole.trials[columns])
-    assert resumed.trials["number"].tolist() == [0, 2, 3]  # the killed one is there once, as what became of it
+    assert resumed.trials["number"].tolist() == [0, 1, 2]  # the killed one has one row, and keeps its number
     assert len(resumed.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 3
     epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines() if '"kind": "epoch"' in line]
     assert epochs == [1, 2, 3]  # in the folder where it was begun, none twice
@@ -134,10 +135,16 @@ def test_a_worker_that_is_told_to_stop_puts_its_trial_back(plan, tmp_path):
     until(lambda: (tmp_path / "trials" / "000" / "metrics.jsonl").exists(), worker)
     worker.terminate()
     assert worker.wait(timeout=900) == 130
-    stopped, waiting = searching.open_studies(tmp_path, long)["search"].trials
-    assert stopped.user_attrs["put_back"]
+    study = searching.open_studies(tmp_path, long)["trials"]
+    stopped, waiting = study.trials
+    assert (stopped.state.name, waiting.state.name) == ("FAIL", "WAITING")
     assert waiting.params == stopped.params
-    assert waiting.user_attrs["deaths"] == 0
+    for _ in range(searching.LIVES):  # being told to stop has cost none of its lives
+        trial, lock = searching.next_trial(study, long, tmp_path)
+        assert trial.params == stopped.params
+        with lock:  # and then it is free, as after a death
+            pass
+    assert searching.next_trial(study, long, tmp_path) is None
 
 
 def until(happened, process=None, seconds=900):
@@ -149,24 +156,31 @@ def until(happened, process=None, seconds=900):
 
 
 def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp_path):
-    """Each trial is trained by one of them, no two are the same, and there are as many as were asked for."""
-    plan, found = replace(plan, trials=5, prune=False), []
+    """Each trial is trained by one of them, no two are the same, and there are as many as were asked for. The trial of
+    the killed one is taken up again."""
+    plan, found = replace(plan, preset=replace(plan.preset, epochs=6), trials=5, prune=False), []
     searching.open_folder(tmp_path, plan)
+    before = children()
     parent = threading.Thread(target=lambda: found.append(search(tmp_path, workers=2)))
     parent.start()
     until(lambda: len(list(tmp_path.glob("trials/*/metrics.jsonl"))) >= 2)
-    study = searching.open_studies(tmp_path, plan)["search"]
-    running = [trial for trial in study.trials if trial.state.name == "RUNNING"]
-    killed = running[0].user_attrs["worker"][1]
+    workers = children() - before
+    assert len(workers) == 2
+    killed = min(workers)
     os.kill(killed, signal.SIGKILL)
+    until(lambda: children() - before - workers)
     parent.join(timeout=900)
     (results,) = found
     assert list(results.trials["state"]) == ["complete"] * 5
     assert len(results.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 5
-    workers = {trial.user_attrs["worker"][1] for trial in study.trials}
-    assert len(workers) >= 2
-    assert killed in workers
+    study = searching.open_studies(tmp_path, plan)["trials"]
+    assert sorted(trial.state.name for trial in study.trials) == ["COMPLETE"] * 5 + ["FAIL"]
     assert (tmp_path / "trials.csv").exists()
+
+
+def children():
+    """The processes that this one has started and that are still there."""
+    return {process.pid for process in psutil.Process().children()}
 
 
 def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
@@ -178,12 +192,16 @@ def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
     assert "search.db cannot be used (file is not a database)" in capfd.readouterr().err
 
 
-def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path, monkeypatch):
+def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path):
     """Otherwise a model too large for the machine would be tried for ever, and nothing else."""
-    monkeypatch.setattr(searching, "is_alive", lambda trial, folder: False)
     searching.open_folder(tmp_path, plan)
-    study = searching.open_studies(tmp_path, plan)["search"]
-    drawn = [searching.next_trial(study, plan, tmp_path, draw=True)[0] for _ in range(searching.LIVES + 1)]
+    study = searching.open_studies(tmp_path, plan)["trials"]
+    drawn = []
+    for _ in range(searching.LIVES + 1):
+        trial, lock = searching.next_trial(study, plan, tmp_path)
+        drawn.append(trial)
+        with lock:  # and then it is free, as if the process had died
+            pass
     assert all(trial.params == drawn[0].params for trial in drawn[:-1])
     assert drawn[-1].params != drawn[0].params
     table = searching.table_of(study)
@@ -191,39 +209,86 @@ def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path, monkeypatc
     assert "killed it for want of memory" in table["message"][0]
 
 
-def test_a_trial_of_another_machine_is_left_alone_while_it_writes(plan, tmp_path, monkeypatch):
-    """Its process cannot be asked; but a folder that was carried to a new machine must not wait for the old one."""
+def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
+    """However long it is silent: a paused process, or a laptop asleep, would find another one in its folder. A dead
+    one's is taken up at once, also in a folder that was carried to another machine."""
+    plan = replace(plan, trials=1)
     searching.open_folder(tmp_path, plan)
-    study = searching.open_studies(tmp_path, plan)["search"]
-    trial, _ = searching.next_trial(study, plan, tmp_path, draw=True)
-    trial.set_user_attr("worker", ["another machine", 1, 0.0])
-    assert searching.is_alive(searching.frozen(trial), tmp_path)
-    monkeypatch.setattr(searching, "SILENCE", 0)
-    assert not searching.is_alive(searching.frozen(trial), tmp_path)
-    (tmp_path / trial.user_attrs["folder"]).mkdir(parents=True)
-    log = tmp_path / trial.user_attrs["folder"] / "log.txt"
-    log.touch()
-    os.utime(log, (time.time() + 60,) * 2)
-    assert searching.is_alive(searching.frozen(trial), tmp_path)
+    take = (
+        "import sys, time; from pathlib import Path; import transformer_lab.electives.search as searching;"
+        "folder = Path(sys.argv[1]); plan = searching.read_plan(folder);"
+        "taken = searching.next_trial(searching.open_studies(folder, plan)['trials'], plan, folder);"
+        "print(flush=True); time.sleep(900)"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", take, str(tmp_path)], stdout=subprocess.PIPE)
+    worker.stdout.readline()
+    worker.send_signal(signal.SIGSTOP)
+    study = searching.open_studies(tmp_path, plan)["trials"]
+    assert searching.next_trial(study, plan, tmp_path) is None
+    assert [trial.state.name for trial in study.trials] == ["RUNNING"]
+    worker.kill()
+    worker.communicate()
+    again, _ = searching.next_trial(study, plan, tmp_path)
+    assert again.params == study.trials[0].params
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "RUNNING"]
 
 
-def test_a_process_that_dies_while_it_signs_leaves_nothing_behind(plan, tmp_path):
-    """Killed after drawing its numbers, or before: either way the same trial is there for the next."""
+@pytest.mark.parametrize("drawn", [0, 2, 6])
+def test_a_process_that_dies_while_it_takes_a_trial_leaves_nothing_behind(plan, tmp_path, drawn):
+    """Killed before its first number, between two, or before it locks its folder: the same trial is there for the next,
+    and the ones after it are the same too."""
     searching.open_folder(tmp_path, plan)
-    study = searching.open_studies(tmp_path, plan)["search"]
-    drawn, _ = searching.next_trial(study, plan, tmp_path, draw=True)
-    study.tell(drawn, 1.0)
-    study.sampler = searching.load_optuna().samplers.RandomSampler(plan.preset.seed * 100_003 + 1)
-    whole = study.ask(fixed_distributions=plan.space())  # and then it died
-    again, _ = searching.next_trial(study, plan, tmp_path, draw=True)
+    study = searching.open_studies(tmp_path, plan)["trials"]
+    optuna = searching.load_optuna()
+    first, _ = searching.next_trial(study, plan, tmp_path)
+    study.tell(first, 1.0)
+    study.enqueue_trial({}, user_attrs={"number": 1, "seed": plan.preset.seed})
+    study.sampler = optuna.samplers.RandomSampler(plan.preset.seed * 100_003 + 1)
+    study.ask(fixed_distributions=dict(list(plan.space().items())[:drawn]))  # and then it died
+    sampler = optuna.samplers.RandomSampler(plan.preset.seed * 100_003 + 1)
+    whole = optuna.create_study(sampler=sampler).ask(fixed_distributions=plan.space())
+    again, _ = searching.next_trial(study, plan, tmp_path)
     assert again.params == whole.params
-    assert {"seed", "folder", "worker"} <= again.user_attrs.keys()
+    assert (again.user_attrs["number"], again.user_attrs["seed"]) == (1, plan.preset.seed)
     study.tell(again, 1.0)
-    study.ask()  # died before its first number
-    third, _ = searching.next_trial(study, plan, tmp_path, draw=True)
-    assert set(third.params) == set(HYPER_PARAMETERS)
+    third, _ = searching.next_trial(study, plan, tmp_path)
     study.tell(third, 1.0)
-    assert len(searching.table_of(study)) == 3
+    assert list(searching.table_of(study)["number"]) == [0, 1, 2]
+
+
+def test_a_process_that_dies_while_it_puts_a_trial_back_leaves_one(plan, tmp_path, monkeypatch):
+    """Killed when the new trial waits and the old one has not ended: it must not be trained twice."""
+    searching.open_folder(tmp_path, plan)
+    study = searching.open_studies(tmp_path, plan)["trials"]
+    drawn, lock = searching.next_trial(study, plan, tmp_path)
+
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    with lock, monkeypatch.context() as dying:
+        dying.setattr(type(study), "tell", dies)
+        with pytest.raises(KeyboardInterrupt):
+            searching.put_back(study, drawn.number)
+    again, _ = searching.next_trial(study, plan, tmp_path)
+    assert again.params == drawn.params
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "RUNNING"]
+
+
+def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, trainer, monkeypatch):
+    """Killed after writing down why its trial failed, but before it ended: the next attempt may well succeed."""
+    trainer(fails_in_turn(MemoryError("no room")))
+    searching.open_folder(tmp_path, replace(plan, trials=1))
+
+    def dies(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(searching.load_optuna().Study, "tell", dies)
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path)
+    results = search(tmp_path)
+    assert list(results.trials["state"]) == ["complete"]
+    assert results.trials["message"].isna().all()
 
 
 # --- failures ---
@@ -261,7 +326,7 @@ def test_what_is_no_result_stops_the_search_and_the_trial_waits(plan, tmp_path, 
     trainer(fails_in_turn(error))
     with pytest.raises(type(error)):
         search(tmp_path, plan)
-    (stopped,) = searching.open_studies(tmp_path, plan)["search"].trials[:1]
+    (stopped,) = searching.open_studies(tmp_path, plan)["trials"].trials[:1]
     results = search(tmp_path)
     assert list(results.trials["state"]) == ["complete"] * 4
     assert {name: results.trials[name][0] for name in HYPER_PARAMETERS} == stopped.params

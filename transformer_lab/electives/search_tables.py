@@ -1,0 +1,172 @@
+"""The outcome of a hyperparameter search: a table of its trials, a conclusion in words, and each one's importance."""
+
+import random
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from transformer_lab.electives.search_statistics import correlation_interval
+from transformer_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+    from pandas import DataFrame
+
+    from transformer_lab.electives.search import Plan
+
+HYPER_PARAMETERS = ("n_heads", "n_layers", "peak_rate", "max_tokens", "dropout", "label_smoothing")
+BEST_SHARE = 0.25  # importance compares this share of the trials with all of them
+LIVES = 3  # a trial isn't tried again once it has lost three processes, because it may be what kills them
+LOST = f"its process died {LIVES} times without an error message: the system may have killed it for want of memory"
+
+
+def load_optuna() -> ModuleType:
+    """Import Optuna and silence its log and its warnings about experimental functions.
+
+    Raises:
+        InputError: Optuna does not load.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise InputError(
+            f"Optuna does not load ({error}): run python -m pip install optuna, the extra `search`"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    return optuna
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a search.
+
+    Both tables have one row per trial, with its `number`, the six hyperparameters, and
+
+    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (its process died LIVES times) or `running`;
+    - `bleu`: validation BLEU with greedy decoding. A complete trial has that of its last epoch. A pruned trial has the
+      last one it reached, which is a lower bound. A diverged trial has 0, and every other trial has none (NaN);
+    - `epochs`, `seconds` and `curve`, the BLEU after each epoch, and `message`, the reason for a failure.
+
+    `finalists` also has `of`, the number of the trial that is repeated, and the `seed` of the repetition.
+    """
+
+    plan: "Plan"
+    circumstances: dict[str, Any]
+    trials: "DataFrame"
+    finalists: "DataFrame"
+
+    def conclusion(self) -> str:
+        """Summarize in plain text how each hyperparameter correlates with BLEU, and how the finalists did."""
+        counts = self.trials["state"].value_counts()
+        lines = [f"{len(self.trials)} trials: " + ", ".join(f"{count} {state}" for state, count in counts.items())]
+        judged = self.trials.dropna(subset="bleu")
+        lines.append(f"rank correlation with BLEU over {len(judged)} of them, and 95 % interval")
+        for name in HYPER_PARAMETERS:
+            try:
+                correlation, low, high = correlation_interval(judged[name], judged["bleu"])
+            except ValueError as error:
+                lines.append(f"  {name:16} none: {error}")
+            else:
+                sure = "" if low * high > 0 else "   could be none"
+                lines.append(f"  {name:16} {correlation:+.2f}  from {low:+.2f} to {high:+.2f}{sure}")
+        for number, runs in self.finalists.groupby("of", sort=False):
+            found = self.trials.set_index("number").loc[number, "bleu"]
+            each, mean = ", ".join(f"{bleu:.1f}" for bleu in runs["bleu"]), runs["bleu"].mean()
+            lines.append(f"trial {number}: found with {found:.1f}; with other seeds {each}, mean {mean:.1f}")
+        return "\n".join(lines)
+
+
+def current_trials(study: "Study") -> dict[int, "FrozenTrial"]:
+    """Return the trials by their number, which every attempt at a trial has in common: the latest attempt counts."""
+    return {trial.user_attrs["number"]: trial for trial in study.get_trials(deepcopy=False)}
+
+
+def table_of(study: "Study") -> "DataFrame":
+    """Return the trials of a study as `Results` describes them, without those that wait."""
+    import pandas as pd
+
+    rows = []
+    for trial in current_trials(study).values():
+        state, message = trial.state.name.lower(), None
+        if state == "fail":
+            state, message = trial.user_attrs.get("failure", ("lost", LOST))
+        curve = [value for _, value in sorted(trial.intermediate_values.items())]
+        bleu = {"complete": trial.value, "diverged": 0.0}.get(state, curve[-1] if state == "pruned" else None)
+        row = {"state": state, "bleu": bleu, "epochs": len(curve), "curve": curve, "message": message}
+        if state != "waiting":
+            rows.append(trial.user_attrs | trial.params | row)
+    of = ["of"] if study.study_name == "finalists" else []
+    columns = ["number", *of, "seed", "state", *HYPER_PARAMETERS, "bleu", "epochs", "seconds", "curve", "message"]
+    return pd.DataFrame(rows, columns=columns).astype({"bleu": float, "seconds": float})
+
+
+def read_table(path: Path) -> "DataFrame":
+    """Read a table that a search has written.
+
+    Raises:
+        InputError: there is no such table.
+    """
+    import pandas as pd
+
+    if not path.exists():
+        raise InputError(f"there is no {path}: it is a part of what a search has found")
+    table = pd.read_csv(path, dtype={"curve": str, "message": str})
+    curves = [[float(bleu) for bleu in curve.split()] for curve in table["curve"].fillna("")]
+    return table.assign(curve=pd.Series(curves, dtype=object))
+
+
+def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFrame":
+    """Measure how much each hyperparameter decides whether a trial is among the best quarter.
+
+    PED-ANOVA (Watanabe et al. 2023), in Optuna's implementation, compares the values of the best quarter with the
+    values of all trials. 0 means that there is no difference.
+
+    Args:
+        trials: A table of `Results`; rows without a BLEU are left out.
+        shuffles: How often to repeat the measurement with the BLEU scores shuffled among the trials.
+
+    Returns:
+        One row per hyperparameter, most important first: its `name`, its `importance`, and `by_chance`, the 95th
+        percentile of the shuffled measurements (NaN without shuffles).
+
+    Raises:
+        InputError: there are fewer than 8 trials with a BLEU.
+    """
+    import pandas as pd
+
+    judged = trials.dropna(subset="bleu")
+    if len(judged) < 8:
+        raise InputError(f"{len(judged)} trials with a BLEU are too few to say what matters: 8 are the least")
+    draw, scores = random.Random(seed), list(judged["bleu"])
+    shuffled = [pedanova(judged, draw.sample(scores, len(scores))) for _ in range(shuffles)]
+    chance = pd.DataFrame(shuffled, columns=list(HYPER_PARAMETERS)).quantile(0.95)
+    table = pd.DataFrame({"importance": pd.Series(pedanova(judged, scores)), "by_chance": chance})
+    table = table.rename_axis("name").reset_index()
+    return table.sort_values("importance", ascending=False, ignore_index=True)
+
+
+def pedanova(trials: "DataFrame", scores: "Iterable[float]") -> dict[str, float]:
+    """Return the importances if the trials had these scores. The space is the range that the trials cover."""
+    optuna = load_optuna()
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    trials = trials[[*HYPER_PARAMETERS]].astype({"n_heads": int, "n_layers": int, "max_tokens": int})
+    space: dict[str, Any] = {}
+    for name in HYPER_PARAMETERS:
+        values = sorted(set(trials[name].tolist()))
+        if name in ("n_heads", "max_tokens"):
+            space[name] = CategoricalDistribution(values)
+        else:
+            kind = IntDistribution if name == "n_layers" else FloatDistribution
+            space[name] = kind(values[0], values[-1], log=name == "peak_rate")
+    study = optuna.create_study(direction="maximize")
+    for params, score in zip(trials.to_dict("records"), scores, strict=True):
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=float(score)))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BEST_SHARE)
+    return optuna.importance.get_param_importances(study, evaluator=evaluator, normalize=False)
