@@ -738,12 +738,18 @@ def test_ids_and_names_of_cells_are_not_taken_over():
     assert {cell.id for cell in assembled.notebook.cells} - known == {"student-1", "student-2", "student-3"}
 
 
-def test_a_thousand_cells():
+@pytest.mark.parametrize("source", ["x = {}", "# {}", " "])
+@pytest.mark.parametrize("in_front", [True, False])
+def test_ten_thousand_cells(source, in_front):
+    """Wherever they stand, the notebook is recognized, with an answer that is no longer in the cell of the course."""
     notebook = solved()
-    notebook["cells"] += [code(f"x{n} = x{n + 1}") for n in range(3_000)]
+    notebook["cells"].append(code(cell_of(notebook, "exercise-softmax").pop("source")))
+    cell_of(notebook, "exercise-softmax")["source"] = ""
+    added = [code(source.format(n)) for n in range(10_000)]
+    notebook["cells"] = added + notebook["cells"] if in_front else notebook["cells"] + added
     assembled = handed_in(notebook)
     assert assembled.sources == ANSWERS
-    assert any("only the first 2,000 were read" in remark for remark in assembled.remarks)
+    assert any("only 2,000 were read" in remark for remark in assembled.remarks)
 
 
 def spoiled(generator: random.Random) -> bytes:

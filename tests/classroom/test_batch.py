@@ -8,12 +8,15 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from transformer_lab.classroom import batch
 from transformer_lab.classroom.batch import grade_batch, regrade_exercise
+from transformer_lab.classroom.gradebook import TIME_IS_UP
+from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("without_charts")
@@ -108,6 +111,17 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
     assert not pages
 
 
+def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
+    """Whose page is whose only the teacher can tell. An earlier zip must not be uploaded by mistake either."""
+    for name in ("Ada_12", "Bob_12"):
+        with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
+            archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
+        outcome = grade(tmp_path / "moodle.zip", mark_reader())
+        assert (out / "moodle_feedback.zip").exists() == (name == "Ada_12")
+    (warning,) = outcome.warnings
+    assert "Ada (12) and Bob (12)" in warning
+
+
 def test_what_has_not_changed_is_not_graded_again(hand_in, grade, mark_reader, out):
     folder = hand_in("Ada", **ALL)
     hand_in("Bob", padding_mask="# passed")
@@ -154,6 +168,36 @@ def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, 
     (entry,) = outcome.entries
     assert outcome.graded == 2
     assert (entry.path, entry.others, entry.result.earned) == ("0.ipynb", ("1.ipynb",), 1.0)
+
+
+def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out):
+    """A hundred notebooks of sleeping cells would keep a run busy for hours, and everybody after them waiting."""
+    names = ["01_attention", "02_multi_head_attention", "03_masks", "04_embeddings", "05_sublayers"]
+    for student, some in (("Ada", names[:3]), ("Bob", names[:2]), ("Cyd", names)):
+        for name in some:
+            folder = hand_in(student, name, causal_mask="# passed")
+    (folder / "Cyd" / "last.ipynb").symlink_to("03_masks.ipynb")
+
+    class SlowForCyd(mark_reader):
+        def result(self, one, only):
+            seconds = STUDENT_SECONDS / 2.5 if one.student == "Cyd" else 1.0
+            return replace(super().result(one, only), seconds=seconds)
+
+    reader = SlowForCyd()
+    outcome = grade(folder, reader)
+    assert [(student, names.index(name)) for student, name in reader.graded] == [
+        ("Ada", 0), ("Bob", 0), ("Cyd", 0), ("Ada", 1), ("Bob", 1), ("Cyd", 1), ("Ada", 2), ("Cyd", 2),
+    ]  # fmt: skip
+    problems = {Path(entry.path).stem: entry.result.problem for entry in outcome.entries if entry.result.problem}
+    assert "link" in problems.pop("last")
+    assert problems == dict.fromkeys(names[3:], TIME_IS_UP)
+    assert (outcome.graded, outcome.refused) == (11, 3)
+    (warning,) = outcome.warnings
+    assert warning.startswith("the time was up for Cyd: grade again")
+    reader = SlowForCyd()
+    outcome = grade(folder, reader)
+    assert reader.graded == [("Cyd", "04_embeddings"), ("Cyd", "05_sublayers")]
+    assert outcome.warnings == []
 
 
 def test_a_grader_that_forgets_or_repeats_loses_and_doubles_nothing(hand_in, grade, mark_reader, out):

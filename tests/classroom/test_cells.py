@@ -113,15 +113,17 @@ def test_whether_a_class_is_still_to_be_written():
 
 def test_uses_are_whole_names():
     """The line and the longest form; `getattr` with a text is a name as well. What has no name has attributes."""
-    source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\n"
+    source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\ngetattr(m, n)\n"
     assert names_of(source).uses == (
         (1, "a", ("b", "c")),
         (1, "d", ()),
         (2, "e", ("f", "g", "h")),
-        (2, "getattr", ()),
         (3, "", ("j",)),
         (3, "i", ()),
         (4, "k", ("l",)),
+        (5, "getattr", ()),
+        (5, "m", ()),
+        (5, "n", ()),
     )
 
 

@@ -1,16 +1,26 @@
 """Without these, a runner or Gradescope could not read the results, or would show what is the instructor's alone."""
 
+import io
 import json
 import xml.etree.ElementTree as ElementTree
+import zipfile
 from dataclasses import replace
 
 import pytest
 
-from transformer_lab.classroom.exports import LONGEST, feedback_text, gradescope_results, junit_xml
+from transformer_lab.classroom.exports import (
+    LONGEST,
+    feedback_text,
+    gradescope_results,
+    junit_xml,
+    moodle_feedback,
+    moodle_numbers,
+)
 from transformer_lab.classroom.gradebook import Entry
 from transformer_lab.classroom.results import STATES, ExerciseResult, SubmissionResult
 
-HOSTILE = "\x00\x1b[2J\ud800\ufffe]]><script>alert(1)</script>&\"'"
+UNSAFE = "\x00\x1b\x7f\x85\x9b\ud800\ufffe\u202a\u202e\u2066\u2069"
+HOSTILE = f"{UNSAFE}]]><script>alert(1)</script>&\"'"
 
 
 @pytest.fixture
@@ -89,19 +99,23 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 
 
 def test_text_of_a_student_stays_text():
-    """One lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs."""
+    """A lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs.
+
+    Text whose direction is overridden reads as something else than what it is.
+    """
     exercise = ExerciseResult(
         HOSTILE, "failed", 0.0, 1.0, (HOSTILE,), HOSTILE, (HOSTILE,), (HOSTILE,), HOSTILE, HOSTILE
     )
     hostile = SubmissionResult(HOSTILE, HOSTILE, HOSTILE, (exercise,), (HOSTILE,), HOSTILE, junit=HOSTILE)
-    root = ElementTree.fromstring(junit_xml(hostile).encode("utf-8"))
+    xml = junit_xml(replace(hostile, junit='<x><testcase name="&#x9b;&#x202e;"/></x>'))
+    root = ElementTree.fromstring(xml.encode("utf-8"))
     assert [element.tag for element in root.iter() if "script" in element.tag] == []
     assert "<script>alert(1)</script>" in root.find("testsuite/testcase/failure").text
     read, unread = Entry(hostile, HOSTILE, True, ""), Entry(replace(hostile, exercises=()), HOSTILE, True, "")
     text = gradescope_results([read, unread])
     text.encode("utf-8")
     assert "<script>" in json.loads(text)["tests"][0]["output"]
-    assert "\x1b" not in json.loads(text)["tests"][0]["output"]
+    assert set(UNSAFE).isdisjoint(xml + text + json.loads(text)["tests"][0]["output"])
 
 
 @pytest.mark.parametrize(
@@ -124,6 +138,23 @@ def test_gradescope_reads_points_and_feedback(handed_in):
     ]
     assert sum(test["score"] for test in given["tests"]) == given["score"]
     assert given["tests"][1]["output"] == "it differs"
+
+
+def test_of_two_names_with_one_number_neither_gets_the_others_page(entry):
+    """Moodle would give both pages to whoever has the number, or the second one in place of the first."""
+    paths = {
+        "Ada (4711)": "moodle.zip: Ada_4711_assignsubmission_file_/a.ipynb",
+        "Eve (4711)": "moodle.zip: Eve_4711_assignsubmission_file_/a.ipynb",
+        "Ben (12)": "moodle.zip: Ben_12_assignsubmission_file_/a.ipynb",
+        "Cy (13)": "handed_in/Cy (13)/a.ipynb",
+    }
+    handed_in = {student: [entry(student, path=path)] for student, path in paths.items()}
+    pages = {student: f"page of {student}" for student in paths}
+    with zipfile.ZipFile(io.BytesIO(moodle_feedback(pages, handed_in))) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "Student_12_assignfeedback_file_/feedback.html": b"page of Ben (12)"
+        }
+    assert moodle_numbers(handed_in) == {4711: ["Ada (4711)", "Eve (4711)"], 12: ["Ben (12)"]}
 
 
 def test_flags_are_for_the_instructor(entry):

@@ -352,7 +352,7 @@ class Page(HTMLParser):
             self.found.append(f"</{tag}> closes another")
 
 
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
 def test_no_page_runs_what_a_submission_holds(batch):

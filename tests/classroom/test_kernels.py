@@ -12,7 +12,7 @@ import torch
 from transformer_lab.classroom import kernels
 from transformer_lab.classroom.kernels import Kernel, KernelEnded, Zygotes, clean_text
 from transformer_lab.classroom.limits import Limits
-from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.classroom.sandbox import ETC, why_no_sandbox
 from transformer_lab.classroom.stubbed import write_stubbed_package
 
 LONG = 60.0  # seconds: no test waits for it
@@ -194,6 +194,14 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
     with pytest.raises(KernelEnded) as ended:
         run(kernel, f"{code}\ntime.sleep(99)")
     assert ended.value.reason == "memory"
+
+
+@needs_sandbox
+def test_the_settings_of_the_system_can_be_read(kernel_with):
+    """Where root grades, the kernel is another user, and a library that reads /etc failed."""
+    given = [f"/etc/{name}" for name in ETC if os.path.isfile(f"/etc/{name}")]
+    code = f"import os\nprint(*os.listdir('/etc'), *os.listdir('/etc/ssl'))\nfor name in {given}: open(name).close()"
+    assert {os.path.basename(name) for name in given} <= set(printed(kernel_with(), code).split())
 
 
 @needs_sandbox

@@ -51,6 +51,15 @@ def answer(body: str, before: str = "") -> str:
         (answer("transformer_lab.solution('x')", "import transformer_lab\n"), "line 3 uses `transformer_lab.solution`"),
         (answer("eval('F.' + 'scaled')"), "line 2 uses `eval`"),
         (answer("inspect.getsource(query)", "import inspect\n"), "line 3 uses `inspect.getsource`"),
+        (answer("pkgutil.resolve_name('torch.nn:' + 'x')(query)", "import pkgutil\n"), "line 3 uses `pkgutil.resolve"),
+        (answer("pickle.loads(b'...')(query)", "import pickle\n"), "line 3 uses `pickle.loads`"),
+        (answer("load(file)(query)", "from pickle import load\n"), "line 3 uses `pickle.load`"),
+        (answer("op.methodcaller('soft' + 'max', -1)(query)", "import operator as op\n"), "line 3 uses `operator.m"),
+        (answer("attrgetter('nn.' + 'x')(torch)", "from operator import attrgetter\n"), "line 3 uses `operator.attr"),
+        (answer("getattr(query, 'soft' + 'max')(-1)"), "line 2 uses `getattr`"),
+        (answer("getattr(F, f'scaled_dot_{mask}')(query)"), "line 2 uses `getattr`"),
+        (answer("getattr(self.functional, 'soft' + 'max')(query)"), "line 2 uses `getattr`"),
+        (answer("get(F, name)(query)", "get = getattr\n"), "line 1 uses `getattr`"),
         ("%load_ext x\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 4 uses `torch.nn.functional."),
         (answer("f(query)", "%time f = torch.nn.functional.scaled_dot_product_attention\n"), "line 1 uses `torch.nn."),
         (answer("f(query)", "%timeit -n 1 -r1 f = F.scaled_dot_product_attention\n"), "line 1 uses `torch.nn."),
@@ -148,7 +157,23 @@ HONEST = [
     "sys.float_info.max, os.path",
     "torch.__version__, torch.optim",
     "weights = query.softmax(dim=-1)",
+    "attend = getattr(query, 'attend', None), getattr(nn, 'Linear')",
+    "import operator\nproduct = operator.mul(query, operator.itemgetter(0)(key))",
+    "for name in ('w_q', 'w_k'):\n    getattr(self, name)(query), getattr(self.attention, self.names[0])(key)",
 ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "torch.nested.nested_tensor(sequences).to_padded_tensor(pad_id)",
+        "torch.nested.to_padded_tensor(ragged, pad_id)",
+        "ragged.to_padded_tensor(pad_id)",
+    ],
+)
+def test_a_librarys_padding_is_flagged(body):
+    source = f"def pad_batch(sequences, pad_id):\n    return {body}"
+    assert review(exercises()["pad_batch"], source, [], COURSE)
 
 
 @pytest.mark.parametrize("line", HONEST)

@@ -5,15 +5,17 @@ import inspect
 import json
 import os
 import subprocess
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 
 from transformer_lab.classroom.assemble import assemble
 from transformer_lab.classroom.course import exercise_of
-from transformer_lab.classroom.running import Grader, Limits, _Lines
+from transformer_lab.classroom.running import EXTRA_SECONDS, Grader, Limits, _Lines, _Server, _Worker
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.errors import InputError
@@ -168,12 +170,32 @@ def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
     assert marks(result) == dict.fromkeys(ANSWERS, ("timed out", 0.0))
 
 
+def test_a_worker_that_was_killed_has_used_time(course, tmp_path):
+    """The budget of a student would not see the slowest files of all."""
+    server, sent = object.__new__(_Server), []
+    server.course, server.limits, server.lines = course, Limits(), SimpleNamespace(send=sent.append)
+    message = {"number": 1, "only": None, "assembled": {"name": "03_masks", "sources": {}}}
+    child = subprocess.Popen(["true"])
+    began = time.monotonic() - Limits.submission_seconds - EXTRA_SECONDS - 1
+    worker = _Worker(1, message, tmp_path / "w1", os.open(os.devnull, os.O_RDONLY), began)
+    server.workers = {child.pid: worker}
+    server._finish(child.pid, worker)
+    assert [one["state"] for one in sent[0]["exercises"]] == ["timed out"] * 3
+    assert sent[0]["seconds"] > Limits.submission_seconds + EXTRA_SECONDS
+
+
 def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
     (result,) = grader.grade([assembled("\x1b[31m", causal_mask="raise ValueError('\\x1b[31m \\ud800 ]]>')")])
     root = ElementTree.fromstring(result.junit)
     assert {case.get("name") for case in root.iter("testcase")} >= set(ANSWERS)
     assert root.find("testsuite").get("failures") != "0"
     assert root.find("testsuite").get("hostname") is None
+
+
+def test_a_compiled_answer_earns_its_points(grader, assembled):
+    """There's no time to compile for each input, and in a sandbox no cache: it runs as it stands."""
+    (result,) = grader.grade([assembled("Ada", causal_mask=f"@torch.compile\n{ANSWERS['causal_mask']}")])
+    assert marks(result) == FULL
 
 
 def test_one_exercise_alone(grader, assembled):

@@ -131,6 +131,24 @@ def test_moodles_zip(tmp_path):
     assert found(tmp_path / "unpacked") == found(path)
 
 
+@pytest.mark.parametrize("ending", ["/03_masks.ipynb", "03_masks.ipynb"])
+def test_a_name_with_moodles_marker_twice_is_nobody_elses(tmp_path, ending):
+    """Moodle shows the name that a student chose. One that imitates a folder of Moodle's would bury Ada's file."""
+    eve = f"Ada Lovelace_4711_assignsubmission_file_!_4712_assignsubmission_file_{ending}"
+    members = {
+        f"Ada Lovelace_4711_assignsubmission_file_{ending}": NOTEBOOK,
+        eve: OTHER,
+        f"Ben Doe_4712_assignsubmission_file_{ending}": NOTEBOOK,
+    }
+    (tmp_path / "moodle.zip").write_bytes(zipped(members))
+    found = {one.path.partition(": ")[2]: one.student for one in collect([tmp_path / "moodle.zip"])}
+    assert found == {
+        f"Ada Lovelace_4711_assignsubmission_file_{ending}": "Ada Lovelace (4711)",
+        eve: eve.partition("/")[0],
+        f"Ben Doe_4712_assignsubmission_file_{ending}": "Ben Doe (4712)",
+    }
+
+
 def test_canvas_zip(tmp_path):
     """Everything in one folder; each file has a number of its own, also where a student uploaded two."""
     path = tmp_path / "submissions.zip"

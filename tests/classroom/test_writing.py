@@ -89,3 +89,10 @@ def test_clean_text_fits_into_xml_and_utf8():
     text = clean("a\x00\x1b\x0b\ud800\ufffe\uffff b\n\té😀")
     assert text == "a�\ufffd���� b\n\té😀"
     text.encode("utf-8")
+
+
+def test_clean_text_reads_in_the_order_in_which_it_stands():
+    """With an override, `return 0` may look like an answer; terminals obey controls above U+007F as well."""
+    unsafe = [*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+    assert clean("".join(map(chr, unsafe))) == "\ufffd" * len(unsafe)
+    assert clean("שלום \u200fعليكم\xa0") == "שלום \u200fعليكم\xa0"

@@ -1,7 +1,6 @@
 """One submission by itself, for a pytest that somebody else has started."""
 
 import secrets
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,9 +11,10 @@ from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.graded import Run, Setting
 from transformer_lab.classroom.kernels import ZygoteError, Zygotes
 from transformer_lab.classroom.limits import Limits
-from transformer_lab.classroom.running import assembled_file, readable_package, short_temporary_folder
+from transformer_lab.classroom.running import assembled_file, readable_package
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.submissions import collect
+from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.classroom.writing import on_screen
 from transformer_lab.errors import InputError
 
@@ -38,7 +38,7 @@ def alone(file: str) -> Iterator[tuple[Run, Path]]:
     if why:
         warnings.warn(f"the submission runs without a sandbox: {why}", stacklevel=1)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tl-", dir=short_temporary_folder())))
+        folder = stack.enter_context(temporary_folder())
         zygotes = Zygotes(folder)
         stack.callback(zygotes.close)
         package = readable_package(folder / "p", assembled.name)

@@ -98,7 +98,7 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     if problem:
         raise NotGradable(problem)
     remarks: list[str] = []
-    raw_cells = _raw_cells(notebook, remarks)
+    raw_cells = _raw_cells(notebook, course, remarks)
     canonical = _which(raw_cells, submission, course)
     remarks += _of_other_notebooks(raw_cells, canonical)
     cells = [_cell(raw, canonical) for raw in raw_cells]
@@ -132,14 +132,14 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, canonical: _Canonica
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _raw_cells(notebook: dict[str, Any], remarks: list[str]) -> list[dict[str, Any]]:
+def _raw_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[dict[str, Any]]:
     """The cells, whatever the format's version: dictionaries whose `source` is a text."""
     found = cells_of(notebook)
     if found is not notebook.get("cells"):
         remarks.append("The notebook is of an old format (before version 4); its cells were read all the same.")
     cells = []
     damaged = 0
-    for cell in found[:MOST_CELLS]:
+    for cell in found:
         source = cell.get("source", cell.get("input", "")) if isinstance(cell, dict) else None
         if isinstance(source, list) and all(isinstance(line, str) for line in source):
             source = "".join(source)
@@ -147,8 +147,9 @@ def _raw_cells(notebook: dict[str, Any], remarks: list[str]) -> list[dict[str, A
             damaged += 1
             continue
         cells.append({**cell, "source": source.replace("\r\n", "\n").replace("\r", "\n")})
-    if len(found) > MOST_CELLS:
-        remarks.append(f"The notebook has {len(found):,} cells; only the first {MOST_CELLS:,} were read.")
+    if len(cells) > MOST_CELLS:
+        remarks.append(f"The notebook has {len(found):,} cells; only {MOST_CELLS:,} were read, the course's own first.")
+        cells = _most_important(cells, course)
     if damaged:
         remarks.append(f"{_count(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
     if not any(cell["source"].strip() for cell in cells):
@@ -166,6 +167,19 @@ def _raw_cells(notebook: dict[str, Any], remarks: list[str]) -> list[dict[str, A
             f"{_count(repaired, 'cell')} held characters that are no text (lone surrogates): they show as �."
         )
     return cells
+
+
+def _most_important(cells: list[dict[str, Any]], course: Course) -> list[dict[str, Any]]:
+    """As many as are read, in their order: those of the course and with answers, then others from the front."""
+    known = {mark for one in _canonical(course).values() for mark in (*one.index, *one.of_source)}
+
+    def rank(cell: dict[str, Any]) -> int:
+        defined = re.findall(r"^(?:def|class)[ \t]+(\w+)", cell["source"], re.MULTILINE)
+        of_course = {_cell_id(cell), _plain(cell["source"])} & known or not exercises().keys().isdisjoint(defined)
+        return 0 if of_course or _claimed(cell) else 1 if cell["source"].strip() else 2
+
+    chosen = sorted(range(len(cells)), key=[rank(cell) for cell in cells].__getitem__)[:MOST_CELLS]
+    return [cells[place] for place in sorted(chosen)]
 
 
 def _cell_id(raw: dict[str, Any]) -> str:

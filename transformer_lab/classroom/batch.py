@@ -4,6 +4,8 @@ import fcntl
 import hashlib
 import os
 import secrets
+import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,15 +16,19 @@ from typing import Protocol
 
 from transformer_lab.classroom.assemble import Assembled, NotGradable, assemble
 from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.exports import moodle_numbers
 from transformer_lab.classroom.gradebook import (
     ABSENT,
+    TIME_IS_UP,
     UNGUARDED,
     Entry,
     Gradebook,
     Run,
+    by_student,
     failed_itself,
     source_digest,
 )
+from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.roster import Attendance, read_roster
@@ -296,14 +302,27 @@ def _collect(paths: Sequence[Path]) -> list[Submission]:
 def _grade_all(
     todo: dict[tuple[str, str], Submission], grader: Grading | None, course: Course, only: str | None = None
 ) -> Iterator[SubmissionResult]:
-    """A result for each submission, in any order, whatever happens to one of them."""
-    pending = todo
+    """A result for each submission, whatever happens to one of them.
+
+    Students take turns, the first file of each and then the second, so that nobody waits for all files of another.
+    """
+    files: Counter[str] = Counter()
+    turns = {}
+    for student, digest in todo:
+        files[student] += 1
+        turns[student, digest] = files[student]
+    pending = {key: todo[key] for key in sorted(todo, key=turns.__getitem__)}
+    spent: Counter[str] = Counter()  # seconds of each student
     while pending:
-        pending = yield from _grade_one_each(pending, grader, course, only)
+        pending = yield from _grade_one_each(pending, grader, course, only, spent)
 
 
 def _grade_one_each(
-    pending: dict[tuple[str, str], Submission], grader: Grading | None, course: Course, only: str | None
+    pending: dict[tuple[str, str], Submission],
+    grader: Grading | None,
+    course: Course,
+    only: str | None,
+    spent: Counter[str],
 ) -> Generator[SubmissionResult, None, dict[tuple[str, str], Submission]]:
     """The same for the first file of each student for each notebook, by which results are known. Returns the others."""
     later: dict[tuple[str, str], Submission] = {}
@@ -313,8 +332,15 @@ def _grade_one_each(
 
     def assembled() -> Iterator[Assembled]:
         for (student, digest), submission in pending.items():
+            if spent[student] >= STUDENT_SECONDS and not submission.problem:
+                unassembled.append(SubmissionResult(student, "", digest, (), problem=TIME_IS_UP))
+                continue
+            began = time.monotonic()
             try:
-                built = assemble(submission, course)
+                try:
+                    built = assemble(submission, course)
+                finally:
+                    spent[student] += time.monotonic() - began
             except NotGradable as reason:
                 unassembled.append(SubmissionResult(student, "", digest, (), problem=str(reason)))
             except Exception as error:  # ours: it must not stop the others
@@ -330,6 +356,7 @@ def _grade_one_each(
 
     stream = assembled()
     for result in grader.grade(stream, only) if grader else ():
+        spent[result.student] += result.seconds
         digest = waiting.pop((result.student, result.notebook), None)
         if digest is not None:  # otherwise it has had its result
             yield replace(result, digest=digest)
@@ -355,6 +382,8 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
     unguarded = sum(not entry.sandboxed for entry in entries)
     failed = sum(failed_itself(entry.result) for entry in entries)
     older = sum(entry.sources != run.sources for entry in entries)
+    late = sorted({entry.student for entry in entries if entry.result.problem == TIME_IS_UP})
+    shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
     return [
         *([f"{_count(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
         *(
@@ -368,6 +397,14 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
             ]
             if older
             else []
+        ),
+        *([f"the time was up for {_shortened(late)}: grade again, and their other files are run"] * bool(late)),
+        *(
+            [
+                "several names have the same Moodle number, so moodle_feedback.zip has no page for them: "
+                + _shortened(shared, between="; ")
+            ]
+            * bool(shared)
         ),
     ]
 

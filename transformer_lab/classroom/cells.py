@@ -228,6 +228,8 @@ class _Nodes:
                 self._add_change(node.args[0])
             elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
                 self._add_alias(node)
+            if _is_getattr_of_self(node):
+                self._inner.add(id(node.func))
             if isinstance(node, ast.Name | ast.Attribute | ast.Call) and id(node) not in self._inner:
                 self._add_use(node)
 
@@ -275,6 +277,7 @@ def _dotted(node: ast.expr, inner: set[int]) -> tuple[ast.expr, tuple[str, ...]]
             node = node.value
         elif (constant := _getattr_of_constant(node)) is not None:
             attributes.append(constant)
+            inner.add(id(node.func))
             node = node.args[0]
         else:
             return node, tuple(reversed(attributes))
@@ -283,10 +286,21 @@ def _dotted(node: ast.expr, inner: set[int]) -> tuple[ast.expr, tuple[str, ...]]
 
 def _getattr_of_constant(node: ast.AST) -> str | None:
     """`"softmax"` of `getattr(F, "softmax")`."""
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"):
-        return None
-    name = node.args[1] if len(node.args) > 1 else None
+    name = node.args[1] if _is_getattr(node) else None
     return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+
+
+def _is_getattr(node: ast.AST) -> bool:
+    named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"
+    return named and len(node.args) > 1
+
+
+def _is_getattr_of_self(node: ast.AST) -> bool:
+    """`getattr(self, name)` and `getattr(self.attention, name)`, as in a loop over the names of layers."""
+    if not (_is_getattr(node) and isinstance(node.args[1], ast.Name | ast.Attribute | ast.Subscript)):
+        return False
+    base = _dotted(node.args[0], set())[0]
+    return isinstance(base, ast.Name) and base.id == "self"
 
 
 def _is_setattr(node: ast.AST) -> bool:

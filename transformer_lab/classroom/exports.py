@@ -40,7 +40,7 @@ def junit_xml(result: SubmissionResult) -> str:
     The cases of exercises are written from `result.exercises`, which may have been graded anew since nbval ran.
     """
     suites = ElementTree.Element("testsuites", name="transformer-lab")
-    suite = ElementTree.SubElement(suites, "testsuite", name=clean(result.notebook or "hand-in"))
+    suite = ElementTree.SubElement(suites, "testsuite", name=result.notebook or "hand-in")
     properties = {"student": result.student, "digest": result.digest}
     _add_properties(suite, properties | {f"remark {n}": remark for n, remark in enumerate(result.remarks, 1)})
     suite.extend(_cells(result.junit))
@@ -48,8 +48,8 @@ def junit_xml(result: SubmissionResult) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname="hand-in", name="the file can be graded")
         _add_outcome(case, "error", "not gradable", result.problem)
     for exercise in result.exercises:
-        classname = clean(result.notebook or "exercises")
-        case = ElementTree.SubElement(suite, "testcase", classname=classname, name=clean(exercise.exercise))
+        classname = result.notebook or "exercises"
+        case = ElementTree.SubElement(suite, "testcase", classname=classname, name=exercise.exercise)
         facts = {
             "exercise": exercise.exercise,
             "cell_id": exercise.cell_id,
@@ -67,7 +67,7 @@ def junit_xml(result: SubmissionResult) -> str:
         suite.set(count, str(len(list(suite.iter(tag)))))
     suite.set("time", f"{result.seconds:.3f}")
     ElementTree.indent(suites)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + clean(ElementTree.tostring(suites, encoding="unicode")) + "\n"
 
 
 def _cells(junit: str) -> list[ElementTree.Element]:
@@ -83,11 +83,11 @@ def _cells(junit: str) -> list[ElementTree.Element]:
 def _add_properties(element: ElementTree.Element, facts: dict[str, str]) -> None:
     properties = ElementTree.SubElement(element, "properties")
     for name, value in facts.items():
-        ElementTree.SubElement(properties, "property", name=name, value=clean(value))
+        ElementTree.SubElement(properties, "property", name=name, value=value)
 
 
 def _add_outcome(case: ElementTree.Element, tag: str, message: str, text: str) -> None:
-    ElementTree.SubElement(case, tag, message=clean(message)).text = clean(text)
+    ElementTree.SubElement(case, tag, message=message).text = text
 
 
 def gradescope_results(handed_in: Sequence[Entry]) -> str:
@@ -129,24 +129,30 @@ def moodle_feedback(pages: Mapping[str, str], handed_in: Mapping[str, Sequence[E
 
     Args:
         pages: The page of each student, HTML.
-        handed_in: What counts of each student. Those whose files Moodle has not named are left out.
+        handed_in: What counts of each student. Those whose files Moodle has not named are left out, and so are those
+            who share a number, because nothing says whose page it should be.
 
     Returns:
         The same bytes for the same pages; empty if no student is of Moodle.
     """
-    numbers = {student: re.search(r"\((\d+)\)$", student) for student in sorted(pages)}
-    of_moodle = {
-        student: match[1]
-        for student, match in numbers.items()
-        if match and any(f"_{match[1]}_assignsubmission_" in entry.path for entry in handed_in[student])
-    }
+    of_moodle = {number: names[0] for number, names in moodle_numbers(handed_in).items() if len(names) == 1}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        for student, participant in of_moodle.items():
+        for participant, student in of_moodle.items():
             # Moodle looks for the number behind the first underscore: the name itself could have one.
             member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
             archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
     return file.getvalue() if of_moodle else b""
+
+
+def moodle_numbers(handed_in: Mapping[str, Sequence[Entry]]) -> dict[int, list[str]]:
+    """The students who have each number in the assignment: one, unless two names came with the same number."""
+    numbers: dict[int, list[str]] = {}
+    for student in sorted(handed_in):
+        match = re.search(r"\((\d+)\)$", student)
+        if match and any(f"_{match[1]}_assignsubmission_" in entry.path for entry in handed_in[student]):
+            numbers.setdefault(int(match[1]), []).append(student)
+    return numbers
 
 
 def _test(name: str, earned: float, possible: float, passed: bool, report: str, tags: Sequence[str]) -> dict[str, Any]:

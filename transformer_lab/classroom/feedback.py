@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.exports import feedback_text
-from transformer_lab.classroom.gradebook import Entry, failed_itself
+from transformer_lab.classroom.gradebook import Entry, is_graded_again
 from transformer_lab.classroom.pages import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.exercises import diagnosis
@@ -51,7 +51,7 @@ def feedback_page(student: str, entries: Sequence[Entry], places: Mapping[str, s
         entries: The results that count for the student's notebooks.
         places: Exercise to where it is explained.
     """
-    functions = {"failed_itself": failed_itself, "parts_of_report": parts_of_report}
+    functions = {"is_graded_again": is_graded_again, "parts_of_report": parts_of_report}
     return render("feedback.html", student=student, entries=entries, places=places, **functions)
 
 

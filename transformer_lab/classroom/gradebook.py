@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
 from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person
 from transformer_lab.classroom.writing import clean
@@ -69,6 +70,10 @@ FORMULA = "=+-@\t\r\n＝＋－＠"  # what a spreadsheet takes for the beginning
 NAMED = 5  # of those whose answers are nearly the same
 UNGUARDED = "graded without a sandbox"
 ABSENT = "handed in nothing"
+TIME_IS_UP = (
+    f"the time for this student was up: all files of one student together get {STUDENT_SECONDS / 60:g} minutes in a "
+    "run, and what is left is graded in the next run"
+)
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,7 @@ class Gradebook:
 
     def save(self, run: Run, result: SubmissionResult) -> None:
         """Keep one result: after this it is on the disk, whatever happens."""
-        final = not failed_itself(result)
+        final = not is_graded_again(result)
         with self._connection() as database:
             student, notebook = clean(result.student), clean(result.notebook)
             values = (run.id, _now(), student, result.digest, notebook, final, as_json(result))
@@ -300,6 +305,11 @@ def failed_itself(result: SubmissionResult) -> bool:
     """Whether the grader, and not the student, is to blame for a part of the result."""
     states = [exercise.state for exercise in result.exercises]
     return "grader error" in states or result.problem.startswith("the grader ")
+
+
+def is_graded_again(result: SubmissionResult) -> bool:
+    """Whether the next run grades it once more: the grader failed, or the student's time was up before it was run."""
+    return failed_itself(result) or result.problem == TIME_IS_UP
 
 
 def _now() -> str:

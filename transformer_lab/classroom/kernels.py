@@ -18,6 +18,7 @@ from typing import Any
 from transformer_lab.classroom import zygote
 from transformer_lab.classroom.limits import Limits
 from transformer_lab.classroom.sandbox import Sandbox, own_count_of_processes
+from transformer_lab.classroom.writing import clean
 
 IMPORT_SECONDS = 180.0  # for a zygote, on a busy machine
 START_SECONDS = 60.0  # for a kernel
@@ -486,6 +487,7 @@ def _environment(home: Path) -> dict[str, str]:
         "TRANSFORMER_LAB_MINE": "off",
         "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 12 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` changes nothing: there is no time to compile
     } | _one_thread()
 
 
@@ -510,7 +512,6 @@ def _in_words(reason: str, number: int, status: int) -> str:
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_CONTROLS = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def clean_text(text: Any, most: int = TEXT_CHARACTERS) -> str:
@@ -518,7 +519,7 @@ def clean_text(text: Any, most: int = TEXT_CHARACTERS) -> str:
     if not isinstance(text, str):
         return ""
     cut = text[:most]
-    cut = _CONTROLS.sub("\ufffd", _ESCAPES.sub("", cut.replace("\r\n", "\n")))
+    cut = clean(_ESCAPES.sub("", cut.replace("\r\n", "\n"))).replace("\r", "\ufffd")
     return cut if len(text) <= most else f"{cut} …"
 
 

@@ -15,3 +15,6 @@ class Limits:
     processes: int = 128  # and threads
     file_bytes: int = 64 * 2**20  # of one file
     files: int = 512  # open ones, of one process
+
+
+STUDENT_SECONDS = 3 * Limits.submission_seconds  # of all files of a student in one run

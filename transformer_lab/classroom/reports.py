@@ -50,6 +50,8 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
     if for_moodle := moodle_feedback(pages, students):
         write_file(out / "moodle_feedback.zip", for_moodle)
         written.insert(3, "moodle_feedback.zip")
+    else:
+        (out / "moodle_feedback.zip").unlink(missing_ok=True)  # of an earlier run, before two names had one number
     return entries, found, [out / name for name in written]
 
 

@@ -35,9 +35,14 @@ NEVER_AN_ANSWER = (  # what a notebook imports of the package, and what nobody n
 OF_THE_GRADER = ("transformer_lab", "transformer_lab.exercises")
 
 # What runs code that cannot be read, or looks at what is none of an answer's business.
-UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "globals", "open", "vars")
+# Of `getattr`, what is in the text as `getattr(thing, "name")` is read like `thing.name`, and is not unusual.
+UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "getattr", "globals", "open", "vars")
 BINDS_ANYTHING = ("exec", "globals", "vars", "%run")
-UNUSUAL_MODULES = ("builtins", "ctypes", "gc", "importlib", "inspect", "os", "signal", "socket", "subprocess", "sys")
+UNUSUAL_MODULES = (
+    *("builtins", "ctypes", "gc", "importlib", "inspect", "os", "pickle", "pkgutil", "signal", "socket", "subprocess"),
+    "sys",
+)
+UNUSUAL_FUNCTIONS = ("operator.attrgetter", "operator.methodcaller")
 
 # The inside of torch has each function once more: `torch.ops.aten.softmax`, `torch._C._nn`, `torch._softmax`.
 _INSIDE_TORCH = re.compile(r"torch\.(ops|_(?!_)\w+)(\..*)?")
@@ -185,7 +190,7 @@ def _is_unusual(name: str) -> bool:
     root, _, rest = name.partition(".")
     harmless = root in ("os", "sys") and rest.partition(".")[0] in ("", "path", "float_info", "maxsize")
     unusual = root in UNUSUAL_BUILTINS or (root in UNUSUAL_MODULES and not harmless)
-    return unusual or _INSIDE_TORCH.fullmatch(name) is not None
+    return unusual or name in UNUSUAL_FUNCTIONS or _INSIDE_TORCH.fullmatch(name) is not None
 
 
 def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:

@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections import deque
@@ -27,6 +26,7 @@ from transformer_lab.classroom.kernels import Zygotes
 from transformer_lab.classroom.limits import Limits
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class Grader:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        self._folder = Path(tempfile.mkdtemp(prefix="tl-", dir=short_temporary_folder()))
+        self._temporary = temporary_folder()
+        self._folder = self._temporary.__enter__()
         begin = {
             "folder": str(self._folder),
             "limits": asdict(self.limits),
@@ -122,7 +123,7 @@ class Grader:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._process = None
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.__exit__(None, None, None)
 
     def grade(self, assembled: "Iterable[Assembled]", only: str | None = None) -> "Iterator[SubmissionResult]":
         """The results, as they come, `jobs` at once. Submissions are taken from the iterable as there is room.
@@ -172,12 +173,6 @@ def _processors() -> int:
     with contextlib.suppress(AttributeError):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def short_temporary_folder() -> str | None:
-    """Sockets have paths of at most some hundred characters: where the usual place is longer, /tmp."""
-    usual = tempfile.gettempdir()
-    return usual if len(usual) < 50 else "/tmp"
 
 
 def readable_package(folder: Path, name: str) -> Path:
@@ -443,9 +438,16 @@ class _Server:
         state, says = (
             ("timed out", "The time for the whole notebook was up.") if late else ("grader error", "The grader failed.")
         )
-        self._answer(worker.message, state=state, says=says)
+        self._answer(worker.message, state=state, says=says, seconds=time.monotonic() - worker.began)
 
-    def _answer(self, message: dict[str, Any], problem: str = "", state: str = "grader error", says: str = "") -> None:
+    def _answer(
+        self,
+        message: dict[str, Any],
+        problem: str = "",
+        state: str = "grader error",
+        says: str = "",
+        seconds: float = 0.0,
+    ) -> None:
         """The result where a worker could give none."""
         assembled = message["assembled"]
         exercises = [
@@ -463,7 +465,7 @@ class _Server:
             if message["only"] in (None, exercise.name)
         ]
         self.lines.send(
-            {"number": message["number"], "exercises": exercises, "problem": problem, "seconds": 0.0, "junit": ""}
+            {"number": message["number"], "exercises": exercises, "problem": problem, "seconds": seconds, "junit": ""}
         )
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.classroom.zygote import INSIDE, NAMESPACES, filter_of_calls
 
 START_SECONDS = 20.0  # a busy machine needs some
@@ -208,6 +209,8 @@ def _system() -> list[str]:
         elif os.path.isdir(name):
             arguments += ["--ro-bind", name, name]
     arguments += ["--ro-bind", "/usr", "/usr"]
+    for folder in ("/etc", "/etc/ssl"):  # bubblewrap would make them for its own user alone
+        arguments += ["--perms", "0755", "--dir", folder]
     for name in ETC:
         arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     if os.path.isdir("/nix/store"):
@@ -264,11 +267,9 @@ def why_no_sandbox() -> str:
         return "there are sandboxes on Linux only"
     if not shutil.which("bwrap"):
         return "bubblewrap is not installed (Debian and Ubuntu: sudo apt install bubblewrap)"
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="transformer-lab-") as folder:
+    with temporary_folder() as folder:
         try:
-            Sandbox(Path(folder), Path(folder)).kill()
+            Sandbox(folder, folder).kill()
         except SandboxError as error:
             return str(error)
     return ""

@@ -440,6 +440,7 @@ def _is_of_class(entries: list[zipfile.ZipInfo]) -> bool:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 _MOODLE = re.compile(r"(?P<who>[^/]+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<file>.*)", re.DOTALL)
+_MARKER_OF_MOODLE = re.compile(r"_\d+_assignsubmission_(?:file|onlinetext)")
 _CANVAS = re.compile(r"(?P<who>[^/_]+)_(?:LATE_)?(?P<id>\d+)_\d+_(?P<file>.+)", re.DOTALL)
 _COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.IGNORECASE)
 
@@ -465,7 +466,13 @@ def _student_of_file(name: str) -> tuple[str, bool]:
 
 
 def _student_by_system(name: str) -> str:
-    """The key from a file's name that a course system made, and "" from any other."""
+    """The key from a file's name that a course system made, and "" from any other.
+
+    A name that has Moodle's marker twice is a key of its own. A student may have put one of the markers there, so
+    neither number can be trusted.
+    """
+    if len(_MARKER_OF_MOODLE.findall(name)) > 1:
+        return name
     if match := _MOODLE.fullmatch(name):
         return f"{match['who']}_{match['id']}_assignsubmission_file_"
     match = _CANVAS.fullmatch(name)
@@ -522,6 +529,8 @@ def _looks_like(one: _Found) -> str:
 
 
 def _is_by_system(key: str) -> re.Match | None:
+    if len(_MARKER_OF_MOODLE.findall(key)) > 1:
+        return None
     return _MOODLE.fullmatch(key) or re.fullmatch(r"(?P<who>[^/_]+)_(?P<id>\d+)_0_", key)
 
 

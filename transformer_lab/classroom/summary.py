@@ -4,12 +4,11 @@ import atexit
 import base64
 import io
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from transformer_lab.classroom.gradebook import Entry, by_student, columns, fail
 from transformer_lab.classroom.pages import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.roster import NOT_ASKED, Attendance
+from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.classroom.writing import on_screen
 
 if TYPE_CHECKING:
@@ -228,6 +228,6 @@ def _leave_home_alone() -> None:
         return
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "matplotlib"), Path.home() / ".matplotlib"
     if not any(list(cache.glob("fontlist-*.json")) for cache in caches):
-        folder = tempfile.mkdtemp(prefix="transformer-lab-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        os.environ["MPLCONFIGDIR"] = folder
+        folder = ExitStack()
+        atexit.register(folder.close)
+        os.environ["MPLCONFIGDIR"] = str(folder.enter_context(temporary_folder()))

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from transformer_lab.errors import InputError
 
-NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not in XML 1.0, nor in UTF-8
+# XML 1.0 or UTF-8 has none of these, except the last two groups: C1 controls, which terminals obey, and characters that
+# change the direction of the text around them, so that a reader sees it in another order.
+UNSAFE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]")
 NAME_BYTES = 160  # file systems allow 255; suffixes need some
 
 
@@ -45,8 +47,8 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
 
 
 def clean(text: str) -> str:
-    """`text` with characters that no XML file and no UTF-8 may hold (controls, lone surrogates) replaced by �."""
-    return NO_CHARACTERS.sub("\ufffd", text)
+    """Replace controls, lone surrogates and characters that change the direction of writing by �."""
+    return UNSAFE.sub("\ufffd", text)
 
 
 def on_screen(text: str) -> str:

@@ -524,7 +524,12 @@ PAD_BATCH = Exercise(
     minutes=10,
     returns=("padded",),
     axes={"padded": "batch length", "source": "batch length", "target": "batch length"},
-    banned=("torch.nn.utils.rnn.pad_sequence", "torch.nn.utils.rnn.pad_packed_sequence"),
+    banned=(
+        "torch.nn.utils.rnn.pad_sequence",
+        "torch.nn.utils.rnn.pad_packed_sequence",
+        "torch.nested.",
+        ".to_padded_tensor",
+    ),
     probes=[
         Probe("two sequences, padded with 0", padded_with_zero),
         Probe("another pad id, so that 0 is a word", padded_with_another_id),

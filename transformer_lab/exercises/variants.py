@@ -79,7 +79,7 @@ SAYS = {
     "shapes in the docstring.",
     "another_constant": _SEEN + "one number in it is different. Compare your constants with the formula and with the "
     "defaults in the docstring.",
-    "another_default": _SEEN + "one argument has another default. Compare your defaults with the signature in the "
+    "another_default": _SEEN + "one argument has another default{where}. Compare your defaults with those in the "
     "notebook.",
     "another_comparison": _SEEN + "one condition is different: `<` where `<=` belongs, for example, or the opposite "
     "case. Try the boundary case by hand.",
@@ -178,12 +178,16 @@ def _of_defaults(definition: ast.FunctionDef | ast.ClassDef, at: _Positions) -> 
         arguments = [one.args for one in constructors]
     else:
         arguments = [definition.args]
-    for node in [default for one in arguments for default in (*one.defaults, *one.kw_defaults) if default is not None]:
+    pairs = []
+    for one in arguments:
+        pairs += zip(one.args[len(one.args) - len(one.defaults) :], one.defaults, strict=True)
+        pairs += zip(one.kwonlyargs, one.kw_defaults, strict=True)
+    for name, node in pairs:
         value = getattr(node, "value", None)
         if isinstance(value, bool):
-            yield "another_default", *at.span(node), str(not value), ""
+            yield "another_default", *at.span(node), str(not value), name.arg
         elif isinstance(value, int | float):
-            yield "another_default", *at.span(node), repr(value + type(value)(1)), ""
+            yield "another_default", *at.span(node), repr(value + type(value)(1)), name.arg
 
 
 def _without_validation(node: ast.AST) -> Iterator[ast.AST]:

@@ -1,0 +1,70 @@
+"""Without these, notebooks of students would stay in /tmp after a crash, or a run would lose its files to another."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from transformer_lab.classroom import temporary_folders
+from transformer_lab.classroom.temporary_folders import LOCK, temporary_folder
+
+GRADER = """
+import tempfile, time
+from transformer_lab.classroom.running import Grader
+
+with Grader(jobs=1, require_sandbox=False) as grader:
+    (grader._folder / "w1").mkdir()
+    (grader._folder / "w1" / "03_masks.ipynb").write_text("of Ada")
+    print(grader._folder, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setattr(temporary_folders, "short_temporary_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_what_a_killed_grader_left_is_removed_by_the_next_run(monkeypatch):
+    """As long as it lives, another run leaves its folder alone."""
+    monkeypatch.undo()
+    with subprocess.Popen([sys.executable, "-c", GRADER], stdout=subprocess.PIPE, text=True) as grader:
+        left = temporary_folders.Path(grader.stdout.readline().strip())
+        with temporary_folder() as ours:
+            assert (left / "w1" / "03_masks.ipynb").exists()
+        assert not ours.exists()
+        grader.send_signal(signal.SIGKILL)
+        grader.wait()
+        with temporary_folder():
+            assert not left.exists()
+
+
+def test_only_stale_folders_of_ours_are_removed(place):
+    """A link might lead to the files of the teacher, and other programs may use the same beginning of a name."""
+    precious, foreign, stale = place / "precious", place / "tl-of-another-program", place / "tl-stale"
+    for folder in (precious, foreign, stale):
+        folder.mkdir()
+        (folder / "notes.txt").write_text("")
+    (precious / LOCK).touch()
+    (place / "tl-link").symlink_to(precious)
+    (foreign / LOCK).symlink_to(precious / LOCK)
+    (stale / LOCK).touch()
+    (stale / "link").symlink_to(precious)
+    with temporary_folder():
+        assert not stale.exists()
+    assert sorted(os.listdir(place)) == ["precious", "tl-link", "tl-of-another-program"]
+    assert (precious / "notes.txt").exists()
+    assert (foreign / "notes.txt").exists()
+
+
+def test_the_lock_is_removed_last(place, monkeypatch):
+    """A run that is killed while it removes a folder leaves one that the next run still knows."""
+    removed = []
+    monkeypatch.setattr(temporary_folders.shutil, "rmtree", lambda path, **_: removed.append(path))
+    with temporary_folder() as folder:
+        (folder / "w1").mkdir()
+        assert set(os.listdir(folder)) == {LOCK, "w1"}
+    assert removed == [folder / "w1", folder]
