@@ -104,7 +104,7 @@ def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return statistics over all students and for each notebook, with a histogram; empty if there are no points."""
+    """Return statistics over all students and for each notebook, with a histogram; empty if nothing could be graded."""
     possible = sum(columns(graded).values())
     if not possible:
         return {}
@@ -138,7 +138,7 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return who made each known mistake, the most common mistakes first, with a chart; empty if nobody did."""
+    """Return who made each known mistake, the most common mistakes first, with a chart; empty if none was recognized."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:
