@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from transformer_lab.classroom.feedback import feedback_page, reading_places, report_html, sentences
+from transformer_lab.classroom.feedback import feedback_page, parts_of_report, reading_places, sentences
 from transformer_lab.classroom.pages import STYLE, STYLE_HASH
 from transformer_lab.classroom.results import ExerciseResult
+from transformer_lab.classroom.writing import clean
 from transformer_lab.exercises import exercises, run_check
 from transformer_lab.exercises.catalogue import mistakes_of
 
@@ -74,16 +75,23 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_report_loses_nothing_on_the_page(number):
+def test_a_report_loses_nothing_on_the_page(number, entry):
     """What is not recognised as a list, a table or a heading would vanish."""
     exercise = exercises()["scaled_dot_product_attention"]
     report = str(run_check(exercise, mistakes_of(exercise)[number].ways[0].subject))
-    fields = {"exercise": exercise.name, "state": "failed", "earned": 0.0, "possible": 3.0, "report": report}
-    happened, checks, rest = report_html(ExerciseResult(**fields))
-    shown = Reader(f"<div>{happened}{checks}{rest}</div>".replace("<", " <")).text
+    page = feedback_page("Ada", [entry("Ada", **{exercise.name: {"state": "failed", "report": report}})], {})
+    shown = Reader(page.partition("</h3>")[2].partition("</div>")[2].partition("</section>")[0].replace("<", " <")).text
     words = set(re.findall(r"\w+", report)) - {"What", "happened", "not", "right", "yet", "points"}
     assert words - set(re.findall(r"\w+", shown)) <= set(re.findall(r"\w+", report.splitlines()[0]))
     assert re.search(r"\w- \w", shown) is None or re.search(r"\w- \w", report)  # words that were wrapped at a hyphen
+
+
+def test_what_was_received_is_aligned_with_what_was_expected():
+    """A report is 80 columns wide, so wide tables follow each other after an empty line."""
+    report = "x: failed\n\n    f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4\n\nThe end."
+    parts = parts_of_report(ExerciseResult("softmax", "failed", 0.0, 1.0, report=report))
+    listing = "f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4"
+    assert parts["rest"] == [("prose", "x: failed"), ("numbers", listing), ("prose", "The end.")]
 
 
 HOSTILE = (
@@ -110,6 +118,7 @@ def test_nothing_of_a_student_is_more_than_text(entry, read):
         assert set(page.tags) - {"code", "b", "h2"} <= set(plain.tags)
         assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "style")]
         assert page.text.count("alert(1)") == hostile.count("alert(1)") * page.text.count("alert(1)")
+        assert f"Feedback for {clean(hostile)}" in page.text  # shown as it is, and no template of ours
         feedback_page(hostile, [theirs], {}).encode("utf-8")
         assert set("\x00\x1b\x9b\u202e").isdisjoint(page.text)
 
@@ -189,4 +198,4 @@ def test_who_handed_in_what_cannot_be_graded_is_told_what_to_do(entry, problem, 
     """What is the grader's own failure is no reason to hand in again."""
     page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
     assert problem in page
-    assert ("hand in the file that ends in .ipynb" in page) == advised
+    assert ("submit the file that ends in .ipynb" in page) == advised

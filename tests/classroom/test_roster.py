@@ -193,7 +193,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     outcome, table = grade()
     assert (outcome.warnings, len(table)) == ([], 2)
     assert "number" not in table[0]
-    assert "on the list" not in (out / "summary.html").read_text()
+    assert "on the roster" not in (out / "summary.html").read_text()
     for options in ({"roster": roster}, {}, {"resume": True}):
         outcome, table = grade(**options)
         assert outcome.warnings == [
@@ -211,6 +211,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
         page = (out / "summary.html").read_text()
         assert "&lt;b&gt;Müller, Dee&lt;_b&gt;" in page
         assert "<b>Müller" not in page
+        assert "not on the roster" in page
         assert sorted(path.stem for path in (out / "feedback").iterdir()) == ["Mallory", "ada_lovelace"]
     roster.write_text("Mallory\nada lovelace\n")
     assert grade(roster=roster)[0].warnings == []

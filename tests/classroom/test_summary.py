@@ -50,7 +50,8 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
     page = show(*class_of_four)
     assert "4 students, 4 notebooks (1 could not be graded)" in page
     assert (
-        "Of 3 students with a notebook that could be graded, the mean is 1.67 of 3 points, the median 1; from 1 to 3."
+        "For the 3 students with a notebook that could be graded, the mean is 1.67 of 3 points and the median is 1. "
+        "The points range from 1 to 3."
     ) in page
     assert "causal_mask 1 0.33 1 0 2 0 0" in text_of(page, "How each exercise went")
     says = mistakes_of(exercises()["causal_mask"])[0].says.replace("`", " ")
@@ -74,11 +75,11 @@ def test_means_of_exercises_add_up_to_the_notebooks(show, class_of_four, entry):
         for name in ("softmax", "padding_mask", "causal_mask", "target_mask")
     }
     assert means == {"softmax": 0.75, "padding_mask": 1, "causal_mask": 0.33, "target_mask": 0.33}
-    totals = text_of(page, "Points of each student")
+    totals = text_of(page, "Points per student")
     assert "01_attention 2 1 0.75 0.75 0.5 1" in totals
     assert "03_masks 3 3 1.67 1 1 3" in totals
-    assert "Of 4 students with a notebook that could be graded, the mean is 1.62 of 4 points" in totals
-    assert "one that is missing with 0" in totals
+    assert "For the 4 students with a notebook that could be graded, the mean is 1.62 of 4 points" in totals
+    assert "a missing notebook counts as 0" in totals
 
 
 def test_it_lists_what_to_review(show, entry):
@@ -94,7 +95,7 @@ def test_it_lists_what_to_review(show, entry):
 
 def test_it_warns_of_what_cannot_be_trusted(show, entry):
     page = show(entry("Ada", sandboxed=False, padding_mask="passed"), entry("Bob", padding_mask="grader error"))
-    assert "1 notebook graded without a sandbox" in page
+    assert "1 notebook was graded without a sandbox" in page
     assert re.search("The grader itself failed</b> for <a [^>]*><bdi>Bob", page)
 
 
