@@ -188,6 +188,31 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
     assert (again.graded, again.kept) == (0, 12)
 
 
+@pytest.mark.parametrize("gone", ["worker only", "scheduler"])
+def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypatch, gone):
+    """Waiting forever for a cluster that was switched off would keep the folder of the grades locked."""
+    from transformer_lab.classroom import cluster as module
+
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 5)
+    monkeypatch.setattr(module, "LOST_SECONDS", 2)
+    (tmp_path / "cluster").mkdir()
+    lost = Cluster(tmp_path / "cluster")
+    try:
+        lost.add_worker("only", sticky=True)
+        lost.wait_for_workers(1)
+
+        def switch_off(done, total):
+            if done:
+                lost.processes[gone].kill()
+
+        hand_in("Abe", **ALL)  # graded before Ada, whom the worker keeps
+        open_grader = grader_for(None, False, lost.address)
+        with pytest.raises(InputError, match="has no workers any more: --resume goes on from here"):
+            grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", open_grader, course, advance=switch_off)
+    finally:
+        lost.end()
+
+
 def test_nobody_at_the_address(course, hand_in, tmp_path, monkeypatch):
     from transformer_lab.classroom import cluster as module
 
