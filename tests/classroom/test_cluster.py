@@ -130,6 +130,33 @@ def test_only_text_travels(course, notebook_with):
     assert assembled_from_json(text) == given
 
 
+def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, mark_reader, monkeypatch):
+    """Starting one takes seconds, which every submission would pay; one that is left over keeps processes alive."""
+    from transformer_lab.classroom import cluster as module
+    from transformer_lab.classroom import running
+
+    started, ended = [], []
+
+    class CountedGrader(mark_reader):
+        def __init__(self, jobs, require_sandbox, seed):
+            super().__init__()
+            self(seed, course)
+            started.append(seed)
+
+        def __exit__(self, *_):
+            ended.append(*self.seeds)
+
+    monkeypatch.setattr(running, "Grader", CountedGrader)
+    given = assembled_as_json(assemble(Submission("Ada", "p", notebook_with("03_masks", **ALL).encode()), course))
+    for seed in (1, 2, 1, 2):
+        answer = json.loads(module.grade_remotely(given, None, seed, True))
+        assert (answer["sandboxed"], json.loads(answer["result"])["student"]) == (True, "Ada")
+    assert (started, ended) == ([1, 2], [])  # a grader knows one seed
+    module.end_idle_graders()
+    module.end_idle_graders()
+    assert ended == [1, 2]
+
+
 def test_workers_of_another_version_are_refused(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
     """Two versions in one gradebook would not be graded alike."""
     from transformer_lab.classroom import cluster as module
@@ -186,6 +213,33 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
     assert saved == Counter(students)
     again = grade_batch([folder], tmp_path / "grades", open_grader, course)
     assert (again.graded, again.kept) == (0, 12)
+
+
+@pytest.mark.parametrize("gone", ["worker only", "scheduler"])
+def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypatch, gone):
+    """Waiting forever for a cluster that was switched off would keep the folder of the grades locked."""
+    from transformer_lab.classroom import cluster as module
+
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 5)
+    monkeypatch.setattr(module, "LOST_SECONDS", 2)
+    (tmp_path / "cluster").mkdir()
+    lost = Cluster(tmp_path / "cluster")
+    try:
+        hand_in("Abe", **ALL)  # graded before Ada, whom the worker keeps
+        folder, open_grader = hand_in("Ada", **ALL), grader_for(None, False, lost.address)
+        with pytest.raises(InputError, match="has no workers: start `dask worker"):
+            grade_batch([folder], tmp_path / "grades", open_grader, course)
+        lost.add_worker("only", sticky=True)
+        lost.wait_for_workers(1)
+
+        def switch_off(done, total):
+            if done:
+                lost.processes[gone].kill()
+
+        with pytest.raises(InputError, match="has no workers any more: --resume goes on from here"):
+            grade_batch([folder], tmp_path / "grades", open_grader, course, advance=switch_off)
+    finally:
+        lost.end()
 
 
 def test_nobody_at_the_address(course, hand_in, tmp_path, monkeypatch):

@@ -1,25 +1,27 @@
-"""The list of a class: who on it has handed in nothing, and who handed in and is not on it."""
+"""The roster of a class: who on it has submitted nothing, and who submitted but is not on it."""
 
 import csv
 import io
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from transformer_lab.classroom.submissions import MEBIBYTE, printable
 from transformer_lab.errors import InputError
 
 LARGEST = 16 * MEBIBYTE
+EXPECTED = "give a text with a name a line, or a table"
 
-# Headings as course systems and people write them, in lower case.
+# Headings as course systems and people write them, in lowercase.
 FULL_NAME = ("full name", "vollständiger name", "nombre completo", "nom complet", "student", "name")
 FIRST_NAME = ("first name", "firstname", "given name", "vorname", "nombre", "prénom")
 LAST_NAME = ("last name", "lastname", "surname", "family name", "nachname", "familienname", "apellido(s)", "nom")
-NUMBER = ("identifier", "id", "identificador", "identifiant")  # of Moodle's grading worksheet; of Canvas's gradebook
-TEST_STUDENTS = ("Student, Test", "Test Student")  # of Canvas, in whose place a teacher sees the course
+NUMBER = ("identifier", "id", "identificador", "identifiant")  # in Moodle's grading worksheet; in Canvas's gradebook
+NOT_STUDENTS = ("Points Possible", "Student, Test", "Test Student")  # rows of Canvas
 
 LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"})
 GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -27,10 +29,10 @@ GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 @dataclass(frozen=True)
 class Person:
-    """One line of a list, or a student."""
+    """One line of a roster, or a student."""
 
     name: str  # printable, on one line
-    number: str = ""  # of Moodle or Canvas
+    number: str = ""  # from Moodle or Canvas
 
     def __str__(self) -> str:
         return f"{self.name} ({self.number})" if self.number else self.name
@@ -38,18 +40,18 @@ class Person:
 
 @dataclass(frozen=True)
 class Attendance:
-    """What a list and the gradebook say of each other."""
+    """The differences between a roster and the gradebook."""
 
-    listed: int = 0  # how many the list has
-    absent: tuple[str, ...] = ()  # on the list, and nothing was handed in
-    unlisted: tuple[str, ...] = ()  # in the gradebook, and not on the list
-    namesakes: tuple[str, ...] = ()  # of the absent ones: somebody of this name was found, and it may be the other
-    doubtful: tuple[str, ...] = ()  # found by their number, but called otherwise
-    numbers: Mapping[str, str] = field(default_factory=dict)  # of students, and of those who are absent
+    listed: int = 0  # people on the roster
+    absent: tuple[str, ...] = ()  # on the roster, but submitted nothing
+    unlisted: tuple[str, ...] = ()  # in the gradebook, but not on the roster
+    namesakes: tuple[str, ...] = ()  # absent people who share a name with someone found, and may be that student
+    doubtful: tuple[str, ...] = ()  # found by number although the name differs
+    numbers: Mapping[str, str] = field(default_factory=dict)  # of students and of absent people
 
     @property
     def is_of_others(self) -> bool:
-        """Whether hardly anybody on the list was found, and most of those who handed in are not on it."""
+        """Return whether the roster seems to be another class's: few on it were found, and most students are not."""
         found = self.listed - len(self.absent)
         return len(self.absent) > found and len(self.unlisted) > found
 
@@ -58,81 +60,80 @@ NOT_ASKED = Attendance()
 
 
 def read_roster(path: Path) -> list[Person]:
-    """The people in a list: a text with a name a line, or a table whose first line names its columns.
+    """Read the people from a text with a name per line, or from a table whose first line names its columns.
 
-    Of a table these count: a full name, or first and last name, and the number of a course system, under the headings
-    above. So Moodle's grading worksheet and Canvas's gradebook are read as they are.
+    A table needs a column with full names, or one with first and one with last names; it may have a column with the
+    numbers of a course system. The headings are those above, so Moodle's grading worksheet and Canvas's gradebook can
+    be read without changes.
 
     Raises:
-        InputError: The file cannot be read, is no such list, or names somebody twice.
+        InputError: The file cannot be read, is not a roster, or names someone twice.
     """
     where = printable(str(path), 300)
     try:
         with open(path, "rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
-        raise InputError(f"{where}: {error.strerror}: give a text with a name a line, or a table") from None
+        raise InputError(f"{where}: {error.strerror}: {EXPECTED}") from None
     if content.startswith(b"PK\x03\x04"):
         raise InputError(f"{where} is a workbook, such as Excel's: save it as CSV (UTF-8)")
     try:
-        is_utf_16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-        text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")
+        text = content.decode("utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: byte {error.start} is not UTF-8: save the list as UTF-8") from None
     if len(content) > LARGEST or "\0" in text:
-        raise InputError(f"{where} is no list of names: give a text with a name a line, or a table")
+        raise InputError(f"{where} is no list of names: {EXPECTED}")
     people = _people(re.sub(r"^\s*\n", "", text), where, must_be_table=path.suffix.lower() == ".csv")
     if not people:
-        raise InputError(f"{where} names nobody: give a text with a name a line, or a table")
-    for person in people:
+        raise InputError(f"{where} names nobody: {EXPECTED}")
+    keys = [person.number or _letters(person.name) for person in people]
+    counts = Counter(keys)
+    for person, key in zip(people, keys, strict=True):
         if not any(map(str.isalpha, person.name)):
-            raise InputError(f"{where} has {person.name}, which is no name: give a text with a name a line, or a table")
-    keys = Counter(person.number or "".join(_words(person.name)) for person in people)
-    for person in people:
-        if keys[person.number or "".join(_words(person.name))] > 1:
+            raise InputError(f"{where} has {person.name}, which is no name: {EXPECTED}")
+        if counts[key] > 1:
             raise InputError(f"{where} has {person} twice: tell them apart, with a number in brackets for example")
     return people
 
 
 def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendance:
-    """Find the people of a list among the students: by number and name, else by name, else by number alone.
+    """Match the people on a roster to students: by number and name, else by name, else by number alone.
 
-    Capitals, accents, blanks and punctuation make no difference, and the family name may come first.
+    Capitals, accents, spaces, and punctuation make no difference, and the family name may come first.
 
     Args:
-        roster: The list; where it is empty, nobody is asked for.
-        students: As the gradebook calls them.
+        roster: The roster; if it is empty, nobody is reported as absent or unlisted.
+        students: Students as the gradebook names them.
     """
     unlisted, absent = _as_people(students), list(roster)
     numbers = {student: known.number for student, known in unlisted.items() if known.number}
     if not roster:
         return Attendance(numbers=numbers)
-    doubtful, named = [], set()
-    for rule in (_number_and_name, _name, _spellings, _number):
-        of_key: dict[str, list[str]] = {}
+    doubtful, matched_names = [], set()
+    for rule in _keys(roster[0]):
+        by_key = defaultdict(list)
         for student, known in unlisted.items():
-            for key in rule(known):
-                of_key.setdefault(key, []).append(student)
+            for key in _keys(known)[rule]:
+                by_key[key].append(student)
         for person in tuple(absent):
-            student = next((one for key in rule(person) for one in of_key.get(key, ()) if one in unlisted), None)
+            student = next((one for key in _keys(person)[rule] for one in by_key[key] if one in unlisted), None)
             if student is None:
                 continue
             absent.remove(person)
             del unlisted[student]
             if person.number:
                 numbers[student] = person.number
-            if rule in (_name, _spellings):
-                named.update(_name(person))
-            elif rule is _number:
+            if rule in ("name", "spelling"):
+                matched_names.update(_keys(person)["name"])
+            elif rule == "number":
                 doubtful.append(f"{student} is {person.name} on the list")
-    numbers |= {str(person): person.number for person in absent if person.number}
     return Attendance(
         listed=len(roster),
         absent=tuple(map(str, absent)),
         unlisted=tuple(unlisted),
-        namesakes=tuple(str(person) for person in absent if named.intersection(_name(person))),
+        namesakes=tuple(str(person) for person in absent if matched_names.intersection(_keys(person)["name"])),
         doubtful=tuple(doubtful),
-        numbers=numbers,
+        numbers=numbers | {str(person): person.number for person in absent if person.number},
     )
 
 
@@ -140,121 +141,105 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
 
 
 def _people(text: str, where: str, must_be_table: bool) -> list[Person]:
+    excel = re.match(r"sep=(.)(\r?\n|$)", text)
+    text = text[excel.end() :] if excel else text
     lines = text.splitlines()
-    delimiter = None
-    if lines and (match := re.fullmatch(r"sep=(.)", lines[0])):  # for Excel
-        delimiter, text = match[1], text.partition("\n")[2]
-        lines = lines[1:]
     first = lines[0] if lines else ""
-    delimiter = delimiter or max("\t;,", key=first.count)
+    delimiter = excel[1] if excel else max("\t;,", key=first.count)
     heading = [cell.strip().strip('"').casefold() for cell in first.split(delimiter)]
-    known = any(cell in {*FULL_NAME, *FIRST_NAME, *LAST_NAME, *NUMBER} for cell in heading)
-    if len(heading) == 1:
-        return [_of_line(line) for line in lines[known:] if line.strip()]
-    if known or must_be_table or delimiter != ",":
-        return _in_table(text, where, delimiter)
-    return [_of_line(line) for line in lines if line.strip()]
+    known = not {*FULL_NAME, *FIRST_NAME, *LAST_NAME, *NUMBER}.isdisjoint(heading)
+    if len(heading) > 1 and (known or must_be_table or delimiter != ","):
+        return _table(text, where, delimiter)
+    # A line may be `3. Ada Lovelace (4711) <ada@example.org>`.
+    names = [re.sub(r"^\d+[.)]\s+|\s*<[^<>]*@[^<>]*>\s*$", "", line.strip().strip('"')) for line in lines[known:]]
+    return [_split(printable(name)) for name, line in zip(names, lines[known:], strict=True) if line.strip()]
 
 
-def _of_line(line: str) -> Person:
-    """`3. Ada Lovelace (4711) <ada@example.org>`."""
-    line = line.strip().strip('"')
-    return _split(printable(re.sub(r"^\d+[.)]\s+|\s*<[^<>]*@[^<>]*>\s*$", "", line)))
-
-
-def _in_table(text: str, where: str, delimiter: str) -> list[Person]:
+def _table(text: str, where: str, delimiter: str) -> list[Person]:
+    """Read the people of a table. A cell may span lines: Moodle's worksheet holds what students wrote."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restval="", strict=True)
     try:
-        # A cell may have lines: Moodle's worksheet holds what students wrote.
-        first, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        columns = reader.fieldnames = [heading.strip().casefold() for heading in reader.fieldnames]
+        rows = []
+        for row in reader:
+            if any(row.pop(None, ())):
+                row = f"{where}: row {reader.line_num}"
+                raise InputError(f"{row} has more cells than the heading: put names with commas in quotes")
+            rows.append({heading: cell.strip() for heading, cell in row.items()})
     except csv.Error as error:
         raise InputError(f"{where} is no table ({error}): give one with a heading, or a name a line") from None
-    places = {name.strip().casefold(): place for place, name in enumerate(first)}
-    found = {
-        kind: next((places[name] for name in names if name in places), None)
-        for kind, names in (("first", FIRST_NAME), ("last", LAST_NAME), ("full", FULL_NAME), ("number", NUMBER))
-    }
-    if found["first"] is not None and found["last"] is not None:
-        of_name = [found["first"], found["last"]]
-    elif found["first"] is not None and "name" in places:
-        of_name = [found["first"], places["name"]]
-    else:
-        of_name = [found["full"]] if found["full"] is not None else []
-    if not of_name and found["number"] is None:
+    first, last, full, number = (
+        next((heading for heading in headings if heading in columns), None)
+        for headings in (FIRST_NAME, (*LAST_NAME, "name"), FULL_NAME, NUMBER)
+    )
+    name_columns = [first, last] if first and last else [full] if full else []
+    if not name_columns and not number:
         raise InputError(
-            f"{where} has the columns {printable(', '.join(first), 300)}, and none of them is Full name, Student or "
+            f"{where} has the columns {printable(', '.join(columns), 300)}, and none of them is Full name, Student or "
             "Name, nor First name with Last name: name one so, or give a text with a name a line"
         )
-    for number, row in enumerate(rows, start=2):
-        if any(row[len(first) :]):
-            raise InputError(f"{where}: row {number} has more cells than the heading: put names with commas in quotes")
-    rows = [[cell.strip() for cell in row] + [""] * len(first) for row in rows]
-    cells = [row[found["number"]] if found["number"] is not None else "" for row in rows]
     people = []
-    for row, number in zip(rows, _numbers(cells), strict=True):
-        name = " ".join(filter(None, (row[place] for place in of_name)))
+    for row, digits in zip(rows, _numbers([row.get(number, "") for row in rows]), strict=True):
+        name = " ".join(filter(None, (row[column] for column in name_columns)))
         if "\n" in name:
             raise InputError(f"{where} has a name of several lines: {printable(name)}")
-        if not of_name and number:
-            name = re.sub(r"\W*\d+$", "", row[found["number"]]) or "Participant"  # handed in without names
-        if name and name != "Points Possible" and name not in TEST_STUDENTS:  # rows of Canvas
-            people.append(Person(printable(name), number) if number else _split(printable(name)))
+        if not name_columns and digits:
+            name = re.sub(r"\W*\d+$", "", row[number]) or "Participant"  # submitted anonymously
+        if name and name not in NOT_STUDENTS:
+            people.append(Person(printable(name), digits) if digits else _split(printable(name)))
     return people
 
 
 def _numbers(cells: Sequence[str]) -> list[str]:
-    """`4711`, of pandas `4711.0`, or in all rows `Participant 4711`; what else stands under such a heading is none."""
+    """Return the digits of `4711`, of pandas' `4711.0`, or of `Participant 4711` if all cells have that same prefix.
+
+    Anything else under such a heading, such as a login, is not a number: it becomes an empty string.
+    """
     matches = [re.fullmatch(r"(\D*)(\d+)(\.0)?", cell) for cell in cells]
-    if len({match[1] for match in matches if match}) != 1:
-        return [""] * len(cells)
-    return [match[2] if match else "" for match in matches]
+    same_prefix = len({match[1] for match in matches if match}) == 1
+    return [match[2] if match and same_prefix else "" for match in matches]
 
 
 def _split(student: str) -> Person:
-    """`Ada Lovelace (4711)`."""
+    """Split `Ada Lovelace (4711)` into name and number."""
     match = re.fullmatch(r"(.+?)\s*\((\d{1,18})\)", student)
     return Person(match[1], match[2]) if match else Person(student)
 
 
-# --- finding: what a person and a student have in common -------------------------------------------------------------
+# --- matching --------------------------------------------------------------------------------------------------------
 
 
 def _as_people(students: Collection[str]) -> dict[str, Person]:
-    """Students with the number of a course system apart. A `(2)` that the grader itself gave to a namesake is none."""
+    """Split each student's name and number, except for a `(2)` that the grader itself gave to a namesake."""
     people = {student: _split(student) for student in students}
     namesakes = Counter(person.name.casefold() for person in people.values())
-    bare = {student.casefold() for student in students}
-
-    def has_number_of_grader(person: Person) -> bool:
+    without_number = {student.casefold() for student in students}
+    for student, person in people.items():
         name = person.name.casefold()
-        return bool(person.number) and name in bare and int(person.number) <= namesakes[name]
-
-    return {
-        student: Person(person.name) if has_number_of_grader(person) else person for student, person in people.items()
-    }
+        if person.number and name in without_number and int(person.number) <= namesakes[name]:
+            people[student] = Person(person.name)
+    return people
 
 
-def _number_and_name(person: Person) -> list[str]:
-    alike = dict.fromkeys([*_words(person.name), *_spellings(person)])
-    return [f"{person.number} {name}" for name in alike] if person.number else []
+@cache
+def _keys(person: Person) -> dict[str, list[str]]:
+    """Return what identifies a person, the strictest rule first.
+
+    Spellings are `adalovelace` and `lovelaceada`, since Canvas omits spaces, and the same with `mueller` for Müller.
+    """
+    words = _words(person.name)
+    spelled = [words, _words(person.name.casefold().translate(GERMAN))]
+    rotations = ["".join(names[start:] + names[:start]) for names in spelled for start in range(len(names))]
+    numbers = [person.number] if person.number else []
+    both = [f"{number} {name}" for number in numbers for name in [*words, *rotations]]
+    return {"number and name": both, "name": rotations[:1], "spelling": rotations, "number": numbers}
 
 
-def _name(person: Person) -> list[str]:
-    return list(filter(None, ["".join(_words(person.name))]))
-
-
-def _spellings(person: Person) -> list[str]:
-    """`adalovelace`, `lovelaceada`: Canvas leaves out blanks, family name first. And `mueller` for Müller."""
-    spelled = [_words(person.name), _words(person.name.casefold().translate(GERMAN))]
-    rotations = ["".join(words[place:] + words[:place]) for words in spelled for place in range(len(words))]
-    return list(dict.fromkeys(rotations))
-
-
-def _number(person: Person) -> list[str]:
-    return [person.number] if person.number else []
+def _letters(name: str) -> str:
+    return "".join(_words(name))
 
 
 def _words(name: str) -> list[str]:
-    """In small letters without the accents of Latin, Greek and Cyrillic; marks of other scripts are letters."""
-    plain = unicodedata.normalize("NFKD", name.casefold().translate(LETTERS))
-    kept = (sign for sign in plain if not "\u0300" <= sign <= "\u036f")
-    return "".join(sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in kept).split()
+    """Return the words in lowercase without Latin, Greek, and Cyrillic accents; other scripts keep their marks."""
+    plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", name.casefold().translate(LETTERS)))
+    return "".join(sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in plain).split()
