@@ -6,8 +6,8 @@ import torch
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.notebook_02_multi_head_attention import refusal
 from transformer_lab.exercises.recipes import build, gradients, raised
+from transformer_lab.exercises.rules import refusal
 from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 
 # --- TokenEmbedding --------------------------------------------------------------------------------------------------
@@ -94,11 +94,7 @@ TOKEN_EMBEDDING = Exercise(
     blank=("__init__", "forward"),
     points=1,
     minutes=10,
-    axes={
-        "tokens": "batch length",
-        "output": "batch length d_model",
-        "gradient of embedding.weight": "vocab d_model",
-    },
+    axes={"tokens": "batch length", "output": "batch length d_model", "gradient of embedding.weight": "vocab d_model"},
     probes=[
         Probe("two words", lambda draw: embedding_inputs(draw, 1, 2, 5, 3, pad_id=0)),
         Probe("two sentences, one with padding", lambda draw: embedding_inputs(draw, 2, 4, 7, 6, pad_id=0)),
@@ -226,12 +222,10 @@ SINUSOIDAL_ENCODING = Exercise(
     probes=[
         Probe("one sine and its cosine", lambda draw: {"length": draw.integer(3, 60), "d_model": 2}),
         Probe(
-            "two or three frequencies",
-            lambda draw: {"length": draw.integer(2, 12), "d_model": 2 * draw.integer(2, 3)},
+            "two or three frequencies", lambda draw: {"length": draw.integer(2, 12), "d_model": 2 * draw.integer(2, 3)}
         ),
         Probe(
-            "four to seven frequencies",
-            lambda draw: {"length": draw.integer(3, 9), "d_model": 2 * draw.integer(4, 7)},
+            "four to seven frequencies", lambda draw: {"length": draw.integer(3, 9), "d_model": 2 * draw.integer(4, 7)}
         ),
         Probe("many frequencies", lambda draw: {"length": draw.integer(5, 9), "d_model": 2 * draw.integer(8, 24)}),
         Probe(

@@ -1,0 +1,47 @@
+"""What several properties ask for, in the words of each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from transformer_lab.exercises.exercise import Remark
+
+Rule = Callable[[dict, Any], str | None]  # what a property's `holds` is
+
+REFUSED = ("ValueError", "InputError")
+
+
+def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
+    """The two results are the same numbers, or `says` is what's wrong."""
+
+    def holds(inputs, received):
+        one, other = received.values()
+        return None if allclose(one, other, atol=atol) else says
+
+    return holds
+
+
+def equal_results(says: str) -> Rule:
+    """The two results are equal, or `says` is what's wrong."""
+
+    def holds(inputs, received):
+        one, other = received.values()
+        return None if one == other else says
+
+    return holds
+
+
+def raises(error: str, verb: str = "raises") -> str:
+    """Return the name of an exception, or "nothing", as part of a sentence."""
+    return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
+
+
+def refusal(received: str, attempt: str) -> Remark | None:
+    """Remark on sizes that don't fit, unless they raise a `ValueError`; `received` is what they raise."""
+    if received in REFUSED:
+        return None
+    advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
+    if received == "AssertionError":
+        advice += " An `assert` is for what can't happen, and `python -O` skips it."
+    return Remark(f"{attempt} {raises(received)}. {advice}")
