@@ -6,6 +6,7 @@ self-contained: it knows its arguments, the names in `RECIPE_NAMES` and `CLASSES
 
 import __future__
 
+import copy
 import functools
 import importlib
 import inspect
@@ -156,6 +157,14 @@ def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.M
     return model
 
 
+def class_of_its_own(subject: Any) -> Any:
+    """Return a class like `subject`, so that nothing that it keeps is carried over from one check to the next."""
+    if not isinstance(subject, type):
+        return subject
+    own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
+    return type(subject)(subject.__name__, (subject,), own)
+
+
 def raised(function: Callable, *arguments: Any) -> str:
     """The name of the exception that `function(*arguments)` raises, or "nothing"."""
     try:
@@ -182,6 +191,7 @@ RECIPE_NAMES = {
     "bare_transformer": bare_transformer,
     "build": build,
     "build_with_zeros": build_with_zeros,
+    "class_of_its_own": class_of_its_own,
     "extremes": extremes,
     "gradients": gradients,
     "load_weights": load_weights,
