@@ -13,6 +13,7 @@ import inspect
 import math
 import re
 import textwrap
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -157,6 +158,32 @@ def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.M
     return model
 
 
+def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
+    """Return a model to train: a token's logits depend on the token before it and on the mean of the source.
+
+    `calls` says of each call whether the model was in training mode, and whether gradients were recorded.
+    """
+    model = nn.Module()
+    model.config = types.SimpleNamespace(pad_id=pad_id)
+    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
+    model.calls = []
+
+    def forward(source: Tensor, target: Tensor) -> Tensor:
+        logits = model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
+        model.calls.append((model.training, logits.requires_grad))
+        return logits
+
+    model.forward = forward
+    return model
+
+
+def batches_of(sources: list[Tensor], targets: list[Tensor], pad_id: int) -> list:
+    """The `Batch`es of these sources and targets."""
+    from transformer_lab.data import Batch
+
+    return [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
+
+
 def class_of_its_own(subject: Any) -> Any:
     """Return a class like `subject`, so that nothing that it keeps is carried over from one check to the next."""
     if not isinstance(subject, type):
@@ -188,6 +215,7 @@ def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
 
 
 RECIPE_NAMES = {
+    "batches_of": batches_of,
     "bare_transformer": bare_transformer,
     "build": build,
     "build_with_zeros": build_with_zeros,
@@ -200,12 +228,12 @@ RECIPE_NAMES = {
     "np": np,
     "raised": raised,
     "torch": torch,
+    "two_tables": two_tables,
 }
 
 
 # Classes of the package that a recipe may use. The one that has only a recipe's text imports those that occur in it.
 CLASSES = {
-    "Batch": "transformer_lab.data",
     "CountingLanguageModel": "transformer_lab.electives.table_language_model",
     "LanguageModel": "transformer_lab.electives.language_model",
     "MultiHeadAttention": "transformer_lab.model",
