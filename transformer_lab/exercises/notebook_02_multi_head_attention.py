@@ -21,7 +21,6 @@ from transformer_lab.exercises.recipes import build, exception_of_call, gradient
 from transformer_lab.exercises.rules import refusal
 from transformer_lab.model import MultiHeadAttention, combine_heads, split_heads
 
-
 # --- split_heads -----------------------------------------------------------------------------------------------------
 
 

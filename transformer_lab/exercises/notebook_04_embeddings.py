@@ -6,8 +6,16 @@ import torch
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import build, gradients, raised
-from transformer_lab.exercises.rules import refusal
+from transformer_lab.exercises.recipes import (
+    build,
+    call_in_evaluation,
+    call_new_module,
+    exception_of_call,
+    exception_of_construction,
+    gradients,
+    raised,
+)
+from transformer_lab.exercises.rules import REFUSED, raises, refusal
 from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 
 # --- TokenEmbedding --------------------------------------------------------------------------------------------------
@@ -40,10 +48,6 @@ def embedding_gradients(subject, arguments, weights, tokens):
     return gradients(module(tokens), {"embedding.weight": module.embedding.weight})
 
 
-def new_embedding(subject, arguments, tokens):
-    return subject(*arguments.values())(tokens)
-
-
 def padding_starts_at_zero(inputs, vectors):
     if vectors[inputs["tokens"] == inputs["arguments"]["pad_id"]].abs().max() != 0:
         return "in a new embedding, the vector of `pad_id` isn't zero"
@@ -73,15 +77,11 @@ def errors_of_right_pads(subject, arguments):
 
 
 def right_pads_are_accepted(inputs, received):
-    rejected = [pad_id for pad_id, error in enumerate(received) if error in ("ValueError", "InputError")]
+    rejected = [pad_id for pad_id, error in enumerate(received) if error in REFUSED]
     if not rejected:
         return None
     vocab_size = inputs["arguments"]["vocab_size"]
     return f"`pad_id` {rejected[0]} raises a `ValueError`, but it's a token of a vocabulary of {vocab_size}"
-
-
-def error_of_wrong_pad(subject, arguments):
-    return raised(subject, *arguments.values())
 
 
 def wrong_pad_is_refused(inputs, received):
@@ -106,7 +106,7 @@ TOKEN_EMBEDDING = Exercise(
         ),
     ],
     properties=[
-        Property("the vector of padding starts at zero", new_embedding_inputs, padding_starts_at_zero, new_embedding),
+        Property("the vector of padding starts at zero", new_embedding_inputs, padding_starts_at_zero, call_new_module),
         Property(
             "a token has the same vector in every position and in every call",
             lambda draw: embedding_inputs(draw, 1, 4, 6, 3, pad_id=0) | {"order": draw.order(4)},
@@ -123,7 +123,7 @@ TOKEN_EMBEDDING = Exercise(
             "tried: a `pad_id` outside the vocabulary",
             lambda draw: {"arguments": {"vocab_size": 5, "d_model": 4, "pad_id": draw.integer(5, 9)}},
             wrong_pad_is_refused,
-            error_of_wrong_pad,
+            exception_of_construction,
         ),
     ],
     hints=[
@@ -143,22 +143,17 @@ def last_rows(subject, length, d_model):
     return {"the last two rows": subject(length, d_model)[-2:]}
 
 
-def error_of_width(subject, length, d_model):
-    return raised(subject, length, d_model)
-
-
 def odd_width_is_refused(inputs, received):
-    if received in ("ValueError", "InputError"):
+    if received in REFUSED:
         return None
-    raises = "raises nothing" if received == "nothing" else f"raises `{received}`"
     return Remark(
-        f"An odd `d_model` ({inputs['d_model']}) {raises}. It leaves a sine without its cosine, so raise a "
+        f"An odd `d_model` ({inputs['d_model']}) {raises(received)}. It leaves a sine without its cosine, so raise a "
         "`ValueError` that names it."
     )
 
 
 def even_width_is_accepted(inputs, received):
-    if received in ("ValueError", "InputError"):
+    if received in REFUSED:
         return f"`d_model` {inputs['d_model']} raises a `ValueError`, but it's even"
     return None
 
@@ -262,13 +257,13 @@ SINUSOIDAL_ENCODING = Exercise(
             "an even `d_model` is accepted",
             lambda draw: {"length": 3, "d_model": 2 * draw.integer(1, 4)},
             even_width_is_accepted,
-            error_of_width,
+            exception_of_call,
         ),
         Property(
             "tried: an odd `d_model`",
             lambda draw: {"length": 3, "d_model": 2 * draw.integer(1, 4) + 1},
             odd_width_is_refused,
-            error_of_width,
+            exception_of_call,
         ),
     ],
     hints=[
@@ -289,11 +284,6 @@ def position_inputs(draw: Draw, batch: int, length: int, d_model: int = 4, **arg
     """Make x large enough that its numbers can't be mistaken for encodings."""
     x = draw.numbers(batch, length, d_model, low=3, high=6)
     return {"arguments": {"d_model": d_model, "dropout": 0.0, "max_length": 9} | arguments, "weights": {}, "x": x}
-
-
-def in_evaluation(subject, arguments, weights, x):
-    """Leave dropout out of it, so that a wrong rate doesn't hide a wrong sum."""
-    return build(subject, arguments, weights).eval()(x)
 
 
 def long_sentence_inputs(draw: Draw) -> dict:
@@ -341,7 +331,7 @@ def errors_of_right_sizes(subject, arguments, length, batch):
 def right_sizes_are_accepted(inputs, received):
     max_length = inputs["arguments"]["max_length"]
     what = f"a sentence of {inputs['length']} tokens", f"a batch of {inputs['batch']} sentences of one token"
-    refused = [given for given, error in zip(what, received, strict=True) if error in ("ValueError", "InputError")]
+    refused = [given for given, error in zip(what, received, strict=True) if error in REFUSED]
     return f"with `max_length` {max_length}, {' and '.join(refused)} raises a `ValueError`" if refused else None
 
 
@@ -349,6 +339,12 @@ def longest_sentence_and_largest_batch(draw: Draw) -> dict:
     max_length = draw.integer(3, 5)
     arguments = {"d_model": 6, "dropout": 0.0, "max_length": max_length}
     return {"arguments": arguments, "length": max_length, "batch": max_length + 1}
+
+
+def sentences_do_not_affect_each_other(inputs, received):
+    if not torch.allclose(received["sentences together"], torch.cat(received["each alone"]), atol=1e-8):
+        return "a sentence gets different positions in a batch than by itself"
+    return None
 
 
 def position_dropout(subject, arguments, weights, x):
@@ -366,10 +362,6 @@ def position_dropout(subject, arguments, weights, x):
 
 def trained_parameters(subject, arguments):
     return [parameter.numel() for parameter in subject(*arguments.values()).parameters() if parameter.requires_grad]
-
-
-def nothing_is_trained(inputs, received):
-    return "it has a parameter, which training would change" if received else None
 
 
 def table_after_a_move(subject, arguments, x):
@@ -403,12 +395,6 @@ def batch_and_one_sentence(subject, arguments, weights, x):
     return {"sentences together": module(x.clone()), "each alone": [module(one[None].clone()) for one in x]}
 
 
-def sentences_do_not_affect_each_other(inputs, received):
-    if not torch.allclose(received["sentences together"], torch.cat(received["each alone"]), atol=1e-8):
-        return "a sentence gets different positions in a batch than by itself"
-    return None
-
-
 def position_gradients(subject, arguments, weights, x):
     module = build(subject, arguments, weights)
     x.requires_grad_()
@@ -429,24 +415,19 @@ POSITIONAL_ENCODING = Exercise(
     minutes=20,
     axes={"x": "batch length d_model", "output": "batch length d_model"},
     builds_on=("sinusoidal_encoding",),
+    call=call_in_evaluation,
     probes=[
-        Probe("one sentence of two tokens", lambda draw: position_inputs(draw, 1, 2), in_evaluation),
-        Probe("a batch of three", lambda draw: position_inputs(draw, 3, 5), in_evaluation),
-        Probe(
-            "a sentence of exactly `max_length` tokens",
-            lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4),
-            in_evaluation,
-        ),
+        Probe("one sentence of two tokens", lambda draw: position_inputs(draw, 1, 2)),
+        Probe("a batch of three", lambda draw: position_inputs(draw, 3, 5)),
+        Probe("a sentence of exactly `max_length` tokens", lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4)),
         Probe(
             "a sentence of more than a hundred tokens, with the defaults",
             long_sentence_inputs,
-            in_evaluation,
             tolerance=1e-4,  # in float32, the angle of such a position is only accurate to 1e-5
         ),
         Probe(
             "a `max_length` above the default of 512",
             lambda draw: longest_sentence_inputs(draw, 520, 600, 1, 2),
-            in_evaluation,
             tolerance=1e-4,
         ),
         Probe(
@@ -459,7 +440,7 @@ POSITIONAL_ENCODING = Exercise(
         Property(
             "it has no trainable parameters",
             lambda draw: {"arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5}},
-            nothing_is_trained,
+            lambda inputs, received: "it has a parameter, which training would change" if received else None,
             trained_parameters,
         ),
         Property(

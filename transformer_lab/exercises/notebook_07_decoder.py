@@ -10,9 +10,11 @@ from transformer_lab.exercises.notebook_06_encoder import (
     lively_weights,
     padding_of,
     parameters_and_shared,
+    sizes_of_stack,
     steady_weights,
 )
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import build, extremes, gradients_of_module
+from transformer_lab.exercises.rules import same_results
 from transformer_lab.model import Decoder, DecoderLayer
 
 # --- DecoderLayer ----------------------------------------------------------------------------------------------------
@@ -59,21 +61,7 @@ def decoder_dropout_inputs(draw: Draw, answer: type[nn.Module], loud: str, layer
 
 
 def decoder_dropout(subject, arguments, weights, x, memory):
-    module = build(subject, arguments, weights)  # in training mode
-    drawn = module(x.repeat(1000, 1, 1), memory.repeat(1000, 1, 1))  # 1000 random samples in one call
-    evaluated = module.eval()(x.repeat(50, 1, 1), memory.repeat(50, 1, 1))
-    return {
-        "largest of 1000 results in training": drawn.max(dim=0).values,
-        "smallest of 1000 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
-
-
-def decoder_gradients(subject, arguments, weights, x, memory):
-    module = build(subject, arguments, weights)
-    inputs = {"x": x.requires_grad_(), "memory": memory.requires_grad_()}
-    return gradients(module(x, memory), inputs | dict(module.named_parameters()))
+    return extremes(build(subject, arguments, weights), x, memory, samples=1000, evaluated=50)  # it is in training mode
 
 
 def reach_of_positions(subject, arguments, weights, x, memory, source_mask, target_mask):
@@ -99,12 +87,6 @@ def reordered_memory(subject, arguments, weights, x, memory, order):
     return {"output": module(x, memory), "with reordered memory": module(x, memory[:, order])}
 
 
-def order_of_memory_does_not_matter(inputs, received):
-    if torch.allclose(received["output"], received["with reordered memory"], atol=1e-8):
-        return None
-    return "the output changes when the same memory comes in a different order"
-
-
 def other_hidden_memory(subject, arguments, weights, x, memory, source_mask, target_mask, other):
     module = build(subject, arguments, weights)
     seen = source_mask[:, 0, 0]  # (batch, source)
@@ -113,16 +95,6 @@ def other_hidden_memory(subject, arguments, weights, x, memory, source_mask, tar
         "output": module(x, memory, source_mask, target_mask),
         "with other hidden memory": module(x, changed, source_mask, target_mask),
     }
-
-
-def hidden_memory_does_not_matter(inputs, received):
-    if torch.allclose(received["output"], received["with other hidden memory"], atol=1e-8):
-        return None
-    return "the output changes when the source words that the mask hides are different ones"
-
-
-def hidden_memory_inputs(draw: Draw) -> dict:
-    return with_masks(layer_inputs(draw, 2, 2, 3), draw) | {"other": draw.numbers(2, 3, 4)}
 
 
 DECODER_AXES = {
@@ -159,7 +131,7 @@ DECODER_LAYER = Exercise(
             # d_ff is four times d_model, so that what else is wrong shows if someone always takes that
             lambda draw: with_masks(layer_inputs(draw, 2, 3, 3, d_ff=16), draw),
         ),
-        Probe("gradients reach x, memory and all weights", layer_inputs, decoder_gradients),
+        Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),
         Probe(
             "dropout acts in self-attention and on its output",
             lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "self_attention", {}),
@@ -192,13 +164,13 @@ DECODER_LAYER = Exercise(
         Property(
             "the order of the memory doesn't matter",
             lambda draw: layer_inputs(draw, source=4) | {"order": draw.order(4)},
-            order_of_memory_does_not_matter,
+            same_results("the output changes when the same memory comes in a different order"),
             reordered_memory,
         ),
         Property(
             "hidden source words don't affect the output",
-            hidden_memory_inputs,
-            hidden_memory_does_not_matter,
+            lambda draw: with_masks(layer_inputs(draw, 2, 2, 3), draw) | {"other": draw.numbers(2, 3, 4)},
+            same_results("the output changes when the source words that the mask hides are different ones"),
             other_hidden_memory,
         ),
     ],
@@ -219,25 +191,14 @@ DECODER_LAYER = Exercise(
 
 def stack_inputs(draw: Draw, n_layers: int = 2, batch: int = 1, target: int = 2, source: int = 3,
                  norm_first: bool = False) -> dict:  # fmt: skip
-    arguments = {
-        "n_layers": n_layers,
-        "d_model": 4,
-        "n_heads": 2,
-        "d_ff": draw.integer(3, 5),
-        "dropout": 0.0,
-        "norm_first": norm_first,
-    }
+    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(3, 5)}
+    arguments = sizes | {"dropout": 0.0, "norm_first": norm_first}
     return {
         "arguments": arguments,
         "weights": lively_weights(draw, Decoder(*arguments.values())),
         "x": draw.numbers(batch, target, 4),
         "memory": draw.numbers(batch, source, 4),
     }
-
-
-def sizes_of_stack(draw: Draw, n_layers: int, norm_first: bool) -> dict:
-    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(5, 7)}
-    return {"arguments": sizes | {"dropout": 0.0, "norm_first": norm_first}}
 
 
 DECODER = Exercise(
@@ -259,7 +220,7 @@ DECODER = Exercise(
             "two layers, both masks, source and target equally long",
             lambda draw: with_masks(stack_inputs(draw, 2, 2, 3, 3), draw),
         ),
-        Probe("gradients reach x, memory and the weights of all layers", stack_inputs, decoder_gradients),
+        Probe("gradients reach x, memory and the weights of all layers", stack_inputs, gradients_of_module),
         Probe(
             "dropout acts in the layers, in training only",
             lambda draw: decoder_dropout_inputs(draw, Decoder, "cross_attention", {"n_layers": 1}),

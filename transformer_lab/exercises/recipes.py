@@ -14,7 +14,7 @@ import math
 import re
 import textwrap
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,15 +124,17 @@ def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | N
     return dict(zip(names, torch.autograd.grad(total, list(inputs.values()), allow_unused=True), strict=True))
 
 
-def extremes(module: nn.Module, *inputs: Tensor, samples: int, evaluated: int) -> dict[str, Tensor]:
+def extremes(
+    module: nn.Module, *inputs: Tensor, samples: int, evaluated: int, others: Sequence[Callable] = ()
+) -> dict[str, Tensor]:
     """What `samples` calls in training and `evaluated` calls in evaluation give at most and at least.
 
-    All of them are rows of one batch. With few outcomes, many samples meet them all, so that these don't depend on
+    All of them are rows of one batch; `others` are arguments that aren't repeated. With few outcomes, many samples meet them all, so that these don't depend on
     chance.
     """
 
     def results(count: int) -> Tensor:
-        return module(*[x.repeat(count, *[1] * (x.dim() - 1)) for x in inputs])
+        return module(*[x.repeat(count, *[1] * (x.dim() - 1)) for x in inputs], *others)
 
     drawn = results(samples)
     module.eval()
