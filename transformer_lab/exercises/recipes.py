@@ -129,8 +129,8 @@ def extremes(
 ) -> dict[str, Tensor]:
     """What `samples` calls in training and `evaluated` calls in evaluation give at most and at least.
 
-    All of them are rows of one batch; `others` are arguments that aren't repeated. With few outcomes, many samples meet them all, so that these don't depend on
-    chance.
+    All of them are rows of one batch; `others` are arguments that aren't repeated. With few outcomes, many samples meet
+    them all, so that these don't depend on chance.
     """
 
     def results(count: int) -> Tensor:
@@ -186,6 +186,15 @@ def batches_of(sources: list[Tensor], targets: list[Tensor], pad_id: int) -> lis
     return [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
 
 
+def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -> nn.Module:
+    """A language model in which a few tokens have these logits, whatever was written before, and all others have 0."""
+    from transformer_lab.electives.table_language_model import TableLanguageModel
+
+    logits = torch.zeros(vocab)
+    logits[likeliest] = torch.tensor(their_logits)
+    return TableLanguageModel(logits.repeat(vocab, 1), max_length=64)
+
+
 def class_of_its_own(subject: Any) -> Any:
     """Return a class like `subject`, so that nothing that it keeps is carried over from one check to the next."""
     if not isinstance(subject, type):
@@ -224,6 +233,7 @@ RECIPE_NAMES = {
     "class_of_its_own": class_of_its_own,
     "extremes": extremes,
     "gradients": gradients,
+    "likely_tokens": likely_tokens,
     "load_weights": load_weights,
     "math": math,
     "nn": nn,
