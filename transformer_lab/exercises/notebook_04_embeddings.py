@@ -153,9 +153,7 @@ def odd_width_is_refused(inputs, received):
 
 
 def even_width_is_accepted(inputs, received):
-    if received in REFUSED:
-        return f"`d_model` {inputs['d_model']} raises a `ValueError`, but it's even"
-    return None
+    return f"`d_model` {inputs['d_model']} raises a `ValueError`, but it's even" if received in REFUSED else None
 
 
 def two_lengths(subject, length, longer, d_model):
@@ -203,9 +201,7 @@ def distance_decides_likeness(inputs, table):
 def pairs_lie_on_a_circle(inputs, table):
     refuse_other_shapes(inputs, table)
     radius = table[:, 0::2] ** 2 + table[:, 1::2] ** 2
-    if not (radius - 1).abs().max() < 1e-5:
-        return "for some pair of features, the squares don't sum to 1"
-    return None
+    return "for some pair of features, the squares don't sum to 1" if not (radius - 1).abs().max() < 1e-5 else None
 
 
 SINUSOIDAL_ENCODING = Exercise(
@@ -284,10 +280,6 @@ def position_inputs(draw: Draw, batch: int, length: int, d_model: int = 4, **arg
     """Make x large enough that its numbers can't be mistaken for encodings."""
     x = draw.numbers(batch, length, d_model, low=3, high=6)
     return {"arguments": {"d_model": d_model, "dropout": 0.0, "max_length": 9} | arguments, "weights": {}, "x": x}
-
-
-def long_sentence_inputs(draw: Draw) -> dict:
-    return position_inputs(draw, 1, draw.integer(120, 140), d_model=2) | {"arguments": {"d_model": 2}}
 
 
 def longest_sentence_inputs(draw: Draw, shortest: int, longest: int, batch: int, d_model: int, more: int = 0) -> dict:
@@ -422,7 +414,7 @@ POSITIONAL_ENCODING = Exercise(
         Probe("a sentence of exactly `max_length` tokens", lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4)),
         Probe(
             "a sentence of more than a hundred tokens, with the defaults",
-            long_sentence_inputs,
+            lambda draw: position_inputs(draw, 1, draw.integer(120, 140), d_model=2) | {"arguments": {"d_model": 2}},
             tolerance=1e-4,  # in float32, the angle of such a position is only accurate to 1e-5
         ),
         Probe(

@@ -99,7 +99,6 @@ LAYER_NORM = Exercise(
     axes={
         "x": "batch length d_model",
         "output": "batch length d_model",
-        "gradient of x": "batch length d_model",
         "gradient of gain": "d_model",
         "gradient of bias": "d_model",
     },
@@ -182,7 +181,6 @@ FEED_FORWARD = Exercise(
     axes={
         "x": "batch length d_model",
         "output": "batch length d_model",
-        "gradient of x": "batch length d_model",
         "gradient of w_1.weight": "d_ff d_model",
         "gradient of w_1.bias": "d_ff",
         "gradient of w_2.weight": "d_model d_ff",
@@ -290,6 +288,10 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     return extremes(module, x, others=[lambda y: y @ matrix + shift], samples=300, evaluated=300)
 
 
+def residual_probe(name: str, call, **settings) -> Probe:
+    return Probe(name, lambda draw: residual_inputs(draw, **settings), call)
+
+
 def parts_after_a_call(subject, arguments, x):
     module = subject(*arguments.values())
     module(x.clone(), nn.Linear(x.size(-1), x.size(-1)))
@@ -316,39 +318,28 @@ RESIDUAL_CONNECTION = Exercise(
         "shift": "d_model",
         "output": "batch length d_model",
         "the sublayer's input": "batch length d_model",
-        "gradient of x": "batch length d_model",
     },
     builds_on=("LayerNorm",),
     probes=[
-        Probe(
-            "post-norm: the sum is normalized",
-            lambda draw: residual_inputs(draw, norm_first=False),
-            residual_with_linear_sublayer,
+        residual_probe("post-norm: the sum is normalized", residual_with_linear_sublayer, norm_first=False),
+        residual_probe("pre-norm: the sublayer's input is normalized", residual_with_linear_sublayer, norm_first=True),
+        residual_probe(
+            "post-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=False, batch=2
         ),
-        Probe(
-            "pre-norm: the sublayer's input is normalized",
-            lambda draw: residual_inputs(draw, norm_first=True),
-            residual_with_linear_sublayer,
+        residual_probe(
+            "pre-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=True, batch=2
         ),
-        Probe(
-            "post-norm: gradients reach x, the sublayer and the norm",
-            lambda draw: residual_inputs(draw, norm_first=False, batch=2),
-            residual_gradients,
-        ),
-        Probe(
-            "pre-norm: gradients reach x, the sublayer and the norm",
-            lambda draw: residual_inputs(draw, norm_first=True, batch=2),
-            residual_gradients,
-        ),
-        Probe(
+        residual_probe(
             "post-norm: dropout acts on the sublayer's output, in training only",
-            lambda draw: residual_inputs(draw, norm_first=False, dropout=0.5),
             residual_dropout,
+            norm_first=False,
+            dropout=0.5,
         ),
-        Probe(
+        residual_probe(
             "pre-norm: dropout acts on the sublayer's output, in training only",
-            lambda draw: residual_inputs(draw, norm_first=True, dropout=0.25),
             residual_dropout,
+            norm_first=True,
+            dropout=0.25,
         ),
     ],
     properties=[

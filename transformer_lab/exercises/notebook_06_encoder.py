@@ -99,8 +99,8 @@ def layer_dropout_inputs(draw: Draw, loud: str) -> dict:
     """One word, one head and one hidden feature: so few outcomes that 1000 random samples meet them all."""
     arguments = {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": True}
     weights = lively_weights(draw, EncoderLayer(*arguments.values()))
-    silent = tuple({"self_attention", "feed_forward"} - {loud})
-    return {"arguments": arguments, "weights": steady_weights(weights, draw, silent, loud), "x": draw.numbers(1, 1, 3)}
+    weights = steady_weights(weights, draw, tuple({"self_attention", "feed_forward"} - {loud}), loud)
+    return {"arguments": arguments, "weights": weights, "x": draw.numbers(1, 1, 3)}
 
 
 def module_dropout(subject, arguments, weights, x):
@@ -126,12 +126,7 @@ hidden_words_do_not_matter = same_results(
     "the results for real words change when the words that the mask hides are different ones"
 )
 
-LAYER_AXES = {
-    "x": "batch length d_model",
-    "output": "batch length d_model",
-    "gradient of x": "batch length d_model",
-    "source_mask": "batch heads query key",
-}
+LAYER_AXES = {"x": "batch length d_model", "output": "batch length d_model", "source_mask": "batch heads query key"}
 
 ENCODER_LAYER = Exercise(
     answer=EncoderLayer,

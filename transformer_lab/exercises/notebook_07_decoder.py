@@ -43,25 +43,21 @@ def with_masks(inputs: dict, draw: Draw) -> dict:
     return inputs | {"source_mask": padding_of(draw, batch, source), "target_mask": causal_of(target)}
 
 
-def causal_layer_inputs(draw: Draw) -> dict:
-    return layer_inputs(draw, target=3, source=2) | {"source_mask": None, "target_mask": causal_of(3)}
-
-
 def decoder_dropout_inputs(draw: Draw, answer: type[nn.Module], loud: str, layers: dict) -> dict:
     """One word per side, one head and one hidden feature: so few outcomes that 1000 random samples meet them all."""
     arguments = layers | {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": not layers}
     weights = lively_weights(draw, answer(*arguments.values()))
     silent = tuple({"self_attention", "cross_attention", "feed_forward"} - {loud})
-    return {
-        "arguments": arguments,
-        "weights": steady_weights(weights, draw, silent, loud),
-        "x": draw.numbers(1, 1, 3),
-        "memory": draw.numbers(1, 1, 3),
-    }
+    weights = steady_weights(weights, draw, silent, loud)
+    return {"arguments": arguments, "weights": weights, "x": draw.numbers(1, 1, 3), "memory": draw.numbers(1, 1, 3)}
 
 
 def decoder_dropout(subject, arguments, weights, x, memory):
     return extremes(build(subject, arguments, weights), x, memory, samples=1000, evaluated=50)  # it is in training mode
+
+
+def dropout_probe(name: str, answer: type[nn.Module], loud: str, **layers: int) -> Probe:
+    return Probe(name, lambda draw: decoder_dropout_inputs(draw, answer, loud, layers), decoder_dropout)
 
 
 def reach_of_positions(subject, arguments, weights, x, memory, source_mask, target_mask):
@@ -101,8 +97,6 @@ DECODER_AXES = {
     "x": "batch target d_model",
     "memory": "batch source d_model",
     "output": "batch target d_model",
-    "gradient of x": "batch target d_model",
-    "gradient of memory": "batch source d_model",
     "source_mask": "batch heads query key",
     "target_mask": "batch heads query key",
 }
@@ -121,7 +115,10 @@ DECODER_LAYER = Exercise(
     probes=[
         Probe("two target words, three source words, post-norm", layer_inputs),
         Probe("two target words, three source words, pre-norm", lambda draw: layer_inputs(draw, norm_first=True)),
-        Probe("a causal mask hides the target's future", causal_layer_inputs),
+        Probe(
+            "a causal mask hides the target's future",
+            lambda draw: layer_inputs(draw, target=3, source=2) | {"source_mask": None, "target_mask": causal_of(3)},
+        ),
         Probe(
             "a batch with both masks, source longer than target",
             lambda draw: with_masks(layer_inputs(draw, 2, 3, 4), draw),
@@ -132,21 +129,9 @@ DECODER_LAYER = Exercise(
             lambda draw: with_masks(layer_inputs(draw, 2, 3, 3, d_ff=16), draw),
         ),
         Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),
-        Probe(
-            "dropout acts in self-attention and on its output",
-            lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "self_attention", {}),
-            decoder_dropout,
-        ),
-        Probe(
-            "dropout acts in cross-attention and on its output",
-            lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "cross_attention", {}),
-            decoder_dropout,
-        ),
-        Probe(
-            "dropout acts inside the feed-forward and on its output",
-            lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "feed_forward", {}),
-            decoder_dropout,
-        ),
+        dropout_probe("dropout acts in self-attention and on its output", DecoderLayer, "self_attention"),
+        dropout_probe("dropout acts in cross-attention and on its output", DecoderLayer, "cross_attention"),
+        dropout_probe("dropout acts inside the feed-forward and on its output", DecoderLayer, "feed_forward"),
     ],
     properties=[
         Property(
@@ -221,11 +206,7 @@ DECODER = Exercise(
             lambda draw: with_masks(stack_inputs(draw, 2, 2, 3, 3), draw),
         ),
         Probe("gradients reach x, memory and the weights of all layers", stack_inputs, gradients_of_module),
-        Probe(
-            "dropout acts in the layers, in training only",
-            lambda draw: decoder_dropout_inputs(draw, Decoder, "cross_attention", {"n_layers": 1}),
-            decoder_dropout,
-        ),
+        dropout_probe("dropout acts in the layers, in training only", Decoder, "cross_attention", n_layers=1),
     ],
     properties=[
         Property(

@@ -576,10 +576,6 @@ def in_order_of_length(draw: Draw) -> dict:
     return {"lengths": sorted(lengths), "max_tokens": 2 * long}
 
 
-def forty_sentences(draw: Draw) -> dict:
-    return {"lengths": draw.integers(40, low=1, high=12).tolist(), "max_tokens": draw.integer(28, 37)}
-
-
 def a_sentence_that_is_too_long(draw: Draw) -> dict:
     lengths, most = draw.integers(4, low=1, high=5).tolist(), draw.integer(10, 12)
     lengths[draw.integer(0, 3)] = most + 1
@@ -692,7 +688,10 @@ TOKEN_BATCHES = Exercise(
         batching_probe("padding counts", lengths_whose_sum_would_fit),
         batching_probe("short sentences after long ones", short_ones_after_long_ones),
         batching_probe("sentences that fill a batch by themselves", two_that_fill_a_batch_alone),
-        batching_probe("forty sentences", forty_sentences),
+        batching_probe(
+            "forty sentences",
+            lambda draw: {"lengths": draw.integers(40, low=1, high=12).tolist(), "max_tokens": draw.integer(28, 37)},
+        ),
     ],
     properties=[
         Property("sentences that all fit into one batch", few_sentences, keeps_the_rules, batches_of_everything),

@@ -105,10 +105,6 @@ def loss_inputs(draw: Draw, lengths: list[int], smoothing: float, vocab: int = 5
     return {"logits": draw.numbers(*labels.shape, vocab), "labels": labels, "smoothing": smoothing, "pad_id": pad_id}
 
 
-def two_sentences(draw: Draw) -> dict:
-    return loss_inputs(draw, [draw.integer(3, 4), draw.integer(1, 2)], draw.integer(2, 4) / 10, vocab=6)
-
-
 def zero_is_a_word(draw: Draw) -> dict:
     inputs = loss_inputs(draw, [3, 2], draw.integer(2, 4) / 10, pad_id=draw.integer(1, 4))
     inputs["labels"][:, 0] = 0
@@ -178,12 +174,15 @@ LABEL_SMOOTHING_LOSS = Exercise(
     points=3,
     minutes=25,
     returns=("loss",),
-    axes={"logits": "batch length vocab", "labels": "batch length", "gradient of logits": "batch length vocab"},
+    axes={"logits": "batch length vocab", "labels": "batch length"},
     banned=("torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
     probes=[
         Probe("one token, no smoothing", lambda draw: loss_inputs(draw, [1], 0.0, vocab=3, pad_id=2)),
         Probe("one token, smoothed", lambda draw: loss_inputs(draw, [1], draw.integer(2, 4) / 10, vocab=4)),
-        Probe("sentences of different lengths", two_sentences),
+        Probe(
+            "sentences of different lengths",
+            lambda draw: loss_inputs(draw, [draw.integer(3, 4), draw.integer(1, 2)], draw.integer(2, 4) / 10, vocab=6),
+        ),
         Probe("padding that isn't 0", zero_is_a_word),
         Probe("very large logits", very_large_logits),
         Probe("the gradient of the logits", lambda draw: loss_inputs(draw, [2, 1], 0.3), loss_and_gradient),

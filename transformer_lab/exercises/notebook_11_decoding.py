@@ -622,9 +622,9 @@ def capital_inputs(draw: Draw) -> dict:
     return pair_of([word.capitalize() for word in capitals] + others, capitals + others, n=1)
 
 
-def permuted_sentences(subject, hypotheses, references, n, order):
-    again = subject([hypotheses[i] for i in order], [references[i] for i in order], n)
-    return {"as they are": subject(hypotheses, references, n), "in another order": again}
+def permuted_sentences(subject, hypotheses, references, order, **n):
+    again = subject([hypotheses[i] for i in order], [references[i] for i in order], *n.values())
+    return {"as they are": subject(hypotheses, references, *n.values()), "in another order": again}
 
 
 def order_does_not_matter(inputs, received):
@@ -828,11 +828,6 @@ def the_same_is_100(inputs, received):
     return None if all(abs(score - 100) < 1e-6 for score in received) else "the references don't score 100 themselves"
 
 
-def scores_both_ways(subject, hypotheses, references, order):
-    again = subject([hypotheses[i] for i in order], [references[i] for i in order])
-    return {"as they are": subject(hypotheses, references), "in another order": again}
-
-
 def scores_of_unequal_numbers(subject, hypotheses, references):
     return [raised(subject, hypotheses, references[:-1]), raised(subject, hypotheses[:-1], references)]
 
@@ -882,7 +877,7 @@ BLEU = Exercise(
             "the order of the sentences does not matter",
             lambda draw: two_sentences_inputs(draw) | {"order": [1, 0]},
             order_does_not_matter,
-            scores_both_ways,
+            permuted_sentences,
         ),
         Property(
             "a reference for each hypothesis", two_sentences_inputs, never_silently_wrong, scores_of_unequal_numbers

@@ -107,8 +107,6 @@ ADDITIVE_AXES = {
     "mask": "batch query key",
     "context": "batch query d_memory",
     "weights": "batch query key",
-    "gradient of query": "batch query d_query",
-    "gradient of memory": "batch key d_memory",
 }
 
 ADDITIVE_ATTENTION = Exercise(

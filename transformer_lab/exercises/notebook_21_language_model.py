@@ -43,10 +43,6 @@ def text_with_a_rest(draw: Draw) -> dict:
     return text_inputs(draw, length, draw.integer(2, 3), rest=draw.integer(1, length - 2))
 
 
-def repeating_text(draw: Draw) -> dict:
-    return {"tokens": draw.integers(draw.integer(25, 35), low=0, high=2), "length": draw.integer(3, 6)}
-
-
 def labels_are_the_next_inputs(inputs, received):
     windows, labels = (part.flatten() for part in received)
     if not torch.equal(windows[1:], labels[:-1]):
@@ -92,7 +88,10 @@ NEXT_TOKEN_PAIRS = Exercise(
         Probe("a window whose last token has no label is left out", whole_windows_only),
         Probe("leftover tokens are dropped", text_with_a_rest),
         Probe("windows of one token", lambda draw: text_inputs(draw, 1, draw.integer(3, 7))),
-        Probe("a longer text in which tokens repeat", repeating_text),
+        Probe(
+            "a longer text in which tokens repeat",
+            lambda draw: {"tokens": draw.integers(draw.integer(25, 35), low=0, high=2), "length": draw.integer(3, 6)},
+        ),
     ],
     properties=[
         Property("every position has one label", lambda draw: text_inputs(draw, 4, 2, rest=3), of_one_shape),
@@ -506,10 +505,6 @@ def as_many_are_left(inputs, expected, received):
     return None
 
 
-def one_is_left(inputs, received):
-    return "a row has no finite logit left" if (kept_in_rows(received) == 0).any() else None
-
-
 def only_one_is_left(inputs, received):
     counts = kept_in_rows(received).unique().tolist()
     if counts != [1]:
@@ -590,7 +585,7 @@ TOP_P_FILTER = Exercise(
         Property(
             "at least one token is left",
             lambda draw: {"logits": logits_of(draw, FOUR, STEEP, FLAT), "p": 0.001},
-            one_is_left,
+            lambda inputs, received: "a row has no finite logit left" if (kept_in_rows(received) == 0).any() else None,
         ),
         Property(
             "finite logits are those of the input",

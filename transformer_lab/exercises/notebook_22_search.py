@@ -83,9 +83,7 @@ def best_asked_twice(subject, values, n):
             return "refused"
         raise
     numbers = [one for one in (first, *again) if isinstance(one, float | int) and one == one]
-    if len(set(numbers)) > 1:
-        return "another number each time"
-    return first
+    return "another number each time" if len(set(numbers)) > 1 else first
 
 
 def best_agrees(inputs, expected, received):

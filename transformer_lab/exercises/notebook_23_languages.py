@@ -49,18 +49,10 @@ def figure_next_to_stop_inputs(draw: Draw) -> dict:
     return {"text": f"{one}{draw.integer(2, 9)}.{other},{draw.integer(2, 9)}{third}"}
 
 
-def ends_in_latin_inputs(draw: Draw) -> dict:
-    return {"text": "".join(some_characters(draw, draw.integer(2, 4))) + " ".join(some_names(draw, 2))}
-
-
 def ascii_punctuation_inputs(draw: Draw) -> dict:
     one, other = some_names(draw, 2)
     first, second = some_characters(draw, 2)
     return {"text": f"{first}{second}({one}), {other}!"}
-
-
-def capitals_inputs(draw: Draw) -> dict:
-    return {"text": some_names(draw, 1)[0].upper() + "".join(some_characters(draw, draw.integer(2, 4)))}
 
 
 def accents_inputs(draw: Draw) -> dict:
@@ -117,9 +109,15 @@ SPLIT_CHINESE = Exercise(
         Probe("full-width punctuation next to a Latin word", full_width_inputs),
         Probe("a year and a price", figures_inputs),
         Probe("an ASCII stop between a digit and a Chinese character", figure_next_to_stop_inputs),
-        Probe("a Latin word at the end", ends_in_latin_inputs),
+        Probe(
+            "a Latin word at the end",
+            lambda draw: {"text": "".join(some_characters(draw, draw.integer(2, 4))) + " ".join(some_names(draw, 2))},
+        ),
         Probe("brackets and punctuation in ASCII", ascii_punctuation_inputs),
-        Probe("a word in uppercase", capitals_inputs),
+        Probe(
+            "a word in uppercase",
+            lambda draw: {"text": some_names(draw, 1)[0].upper() + "".join(some_characters(draw, draw.integer(2, 4)))},
+        ),
         Probe("words with accented letters stay whole", accents_inputs),
     ],
     properties=[
