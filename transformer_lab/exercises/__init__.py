@@ -44,8 +44,9 @@ Probes
 
 Properties
     `holds(inputs, received)` returns a sentence on what is wrong, or None, or a `Remark` where the result is accepted
-    but something should be said. Say it without numbers that depend on how the code was written. That inputs, seeds,
-    default dtype and gradient mode are left alone is checked in every call already.
+    but something should be said. `rules.py` has what several properties ask for. Say it without numbers that depend on
+    how the code was written. That inputs, seeds, default dtype and gradient mode are left alone is checked in every
+    call already.
 
 What depends on what
     `needs=("name of an earlier check",)` makes a check "not checked" where that one failed. A check that crashes in

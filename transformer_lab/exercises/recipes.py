@@ -37,7 +37,7 @@ def call_module(subject: type[nn.Module], arguments: dict, weights: dict[str, Te
 
 
 def call_in_evaluation(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
-    """Leave dropout out of it, so that a wrong rate doesn't hide a wrong formula."""
+    """The recipe of a module without its dropout, so that a wrong rate doesn't hide a wrong formula."""
     return build(subject, arguments, weights).eval()(*inputs.values())
 
 
@@ -82,7 +82,7 @@ def build(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor])
 
 
 def build_with_zeros(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
-    """The same, with all other parameters at 0, so that an extra bias alone doesn't change the results."""
+    """What `build` returns, with all other parameters at 0, so that an extra bias alone doesn't change the results."""
     module = build(subject, arguments, weights)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -243,8 +243,7 @@ RECIPE_NAMES = {
     "two_tables": two_tables,
 }
 
-
-# Classes of the package that a recipe may use. The one that has only a recipe's text imports those that occur in it.
+# Classes of the package that recipes may use. They are imported only for a recipe whose text names them.
 CLASSES = {
     "CountingLanguageModel": "transformer_lab.electives.table_language_model",
     "LanguageModel": "transformer_lab.electives.language_model",

@@ -1,4 +1,4 @@
-"""What several properties ask for, in the words of each."""
+"""Rules that several properties share: each says in its own words what's wrong."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ REFUSED = ("ValueError", "InputError")
 
 
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
-    """The two results are the same numbers, or `says` is what's wrong."""
+    """Return a rule: the recipe's two results have to be the same numbers; otherwise `says` is what's wrong."""
 
     def holds(inputs, received):
         one, other = received.values()
@@ -23,7 +23,7 @@ def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol
 
 
 def equal_results(says: str) -> Rule:
-    """The two results are equal, or `says` is what's wrong."""
+    """Return a rule: the recipe's two results have to be equal; otherwise `says` is what's wrong."""
 
     def holds(inputs, received):
         one, other = received.values()
