@@ -226,8 +226,8 @@ def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
 
 
 RECIPE_NAMES = {
-    "batches_of": batches_of,
     "bare_transformer": bare_transformer,
+    "batches_of": batches_of,
     "build": build,
     "build_with_zeros": build_with_zeros,
     "class_of_its_own": class_of_its_own,
