@@ -26,15 +26,16 @@ Inputs
     to seed, so draw sizes, overlaps, and ranks too if the result depends on nothing else.
 
 Recipes
-    `call` says how the student's object is used. Without one, a function is called with the inputs in their order,
-    and a module is constructed from `inputs["arguments"]` (a dictionary), gets `inputs["weights"]` by name
-    (`draw.weights(Answer(...))`), and is called with the other inputs in their order. A recipe of your own is a
+    `call` says how the student's object is used; an exercise may have one for all checks that have none of their own.
+    Without either, a function is called with the inputs in their order, and a module is constructed from
+    `inputs["arguments"]` (a dictionary), gets `inputs["weights"]` by name (`draw.weights(Answer(...))`), and is called
+    with the other inputs in their order. `recipes.py` has more that fit several exercises. A recipe of your own is a
     `def` with the arguments `(subject, **inputs)` that returns data: a tensor, a tuple (named by `returns`), or a
     dictionary that names its results. Its text may run in another process, beside the student's code and without
-    these files, so it uses only its arguments, `torch`, `nn`, `np`, `math`, the helpers of `recipes.py` (`build`,
-    `load_weights`, `gradients`, `raised`) and what it imports in its own body. Callables and models that the
-    student's object needs are made inside the recipe, from data. Random draws (dropout) are seeded; compare effects,
-    not streams.
+    these files, so it uses only its arguments, the `RECIPE_NAMES` and `CLASSES` of `recipes.py` (`torch`, `nn`, `np`,
+    `build`, `gradients`, `raised`, …) and what it imports in its own body. Callables and models that the student's
+    object needs are made inside the recipe, from data. Random draws (dropout) are seeded; compare effects, not
+    streams.
 
 Probes
     compare with the answer's result, to 1e-5 (`tolerance`). Where several results are right, `agrees(inputs,
@@ -43,8 +44,9 @@ Probes
 
 Properties
     `holds(inputs, received)` returns a sentence on what is wrong, or None, or a `Remark` where the result is accepted
-    but something should be said. Say it without numbers that depend on how the code was written. That inputs, seeds,
-    default dtype and gradient mode are left alone is checked in every call already.
+    but something should be said. `rules.py` has what several properties ask for. Say it without numbers that depend on
+    how the code was written. That inputs, seeds, default dtype and gradient mode are left alone is checked in every
+    call already.
 
 What depends on what
     `needs=("name of an earlier check",)` makes a check "not checked" where that one failed. A check that crashes in

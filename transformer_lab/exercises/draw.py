@@ -1,5 +1,7 @@
 """Seeded inputs for probes: the same on every machine, and short enough to print."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +31,10 @@ class Draw:
             order = torch.randperm(size, generator=self.generator).tolist()
             if size < 2 or order != sorted(order):
                 return order
+
+    def shuffled(self, items: Sequence) -> list:
+        """The items in a random order that is not the given one (from two on)."""
+        return [items[index] for index in self.order(len(items))]
 
     def weights(self, module: nn.Module, scale: float = 0.5) -> dict[str, Tensor]:
         """A number between `-scale` and `scale` for each parameter of `module`, by name: what `build` loads."""

@@ -83,6 +83,8 @@ class Exercise:
         str, ...
     ] = ()  # full names of library answers; ".softmax" is a method of any object: flagged when graded
 
+    call: Callable[..., Any] | None = None  # the recipe of checks that have none of their own
+
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.answer).parameters.values()
         defaults = {one.name: one.default for one in parameters if isinstance(one.default, bool | int | float)}
@@ -101,7 +103,7 @@ class Exercise:
 
     def recipe(self, check: Probe | Property) -> Callable:
         """How `check` uses the student's object."""
-        return check.call or (call_module if isinstance(self.answer, type) else call_function)
+        return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
     def input_seed(self, check: Probe | Property, seed: int) -> int:
         """Return the seed of the inputs of one check, which doesn't change when other checks are added.

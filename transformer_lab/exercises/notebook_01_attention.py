@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import build, gradients, gradients_of_weights, names_and_shapes
+from transformer_lab.exercises.rules import same_results
 from transformer_lab.model import SingleHeadAttention, numpy_attention, scaled_dot_product_attention, softmax
 
 # --- softmax ---------------------------------------------------------------------------------------------------------
@@ -22,19 +23,13 @@ def softmax_of_shifted_scores(subject, scores, shift):
     return {"weights": subject(scores.copy()), "weights of shifted scores": subject(scores + shift)}
 
 
-def shifted_scores_give_the_same(inputs, received):
-    before, after = received["weights"], received["weights of shifted scores"]
-    if not np.allclose(before, after, atol=1e-8):
-        return "adding the same number to all scores changes the weights"
-    return None
+ROW_SUM = "the weights of at least one row don't add up to 1"
 
 
 def rows_sum_to_one(inputs, weights):
     if (weights < 0).any():
         return "some weights are negative"
-    if not np.allclose(weights.sum(-1), 1, atol=1e-8):
-        return "the weights of at least one row don't add up to 1"
-    return None
+    return None if np.allclose(weights.sum(-1), 1, atol=1e-8) else ROW_SUM
 
 
 SOFTMAX = Exercise(
@@ -44,21 +39,10 @@ SOFTMAX = Exercise(
     returns=("weights",),
     axes={"scores": "query key", "weights": "query key"},
     banned=(
-        "scipy.special.softmax",
-        "scipy.special.log_softmax",
-        "torch.softmax",
-        "torch.log_softmax",
-        "torch.nn.functional.softmax",
-        "torch.nn.functional.log_softmax",
-        "torch.nn.Softmax",
-        "torch.nn.LogSoftmax",
-        "torch.nn.functional.softmin",
-        "torch.nn.functional.gumbel_softmax",
-        "torch.nn.Softmin",
-        "torch.nn.Softmax2d",
-        "torch.distributions.",
-        ".softmax",
-        ".log_softmax",
+        *(f"scipy.special.{name}" for name in ("softmax", "log_softmax")),
+        *(f"torch.nn.functional.{name}" for name in ("softmax", "log_softmax", "softmin", "gumbel_softmax")),
+        *(f"torch.nn.{name}" for name in ("Softmax", "LogSoftmax", "Softmin", "Softmax2d")),
+        *("torch.softmax", "torch.log_softmax", "torch.distributions.", ".softmax", ".log_softmax"),
     ),
     probes=[
         Probe("one row of scores", lambda draw: {"scores": draw.numbers(4).numpy()}),
@@ -81,7 +65,7 @@ SOFTMAX = Exercise(
         Property(
             "adding the same number to all scores changes nothing",
             lambda draw: {"scores": draw.numbers(2, 4).numpy(), "shift": draw.integer(1, 9)},
-            shifted_scores_give_the_same,
+            same_results("adding the same number to all scores changes the weights", np.allclose),
             softmax_of_shifted_scores,
         ),
     ],
@@ -98,35 +82,25 @@ SOFTMAX = Exercise(
 # --- numpy_attention -------------------------------------------------------------------------------------------------
 
 
-def array_inputs(draw: Draw, batch: int, query: int, key: int, d_k: int, d_v: int) -> dict:
+def attention_inputs(draw: Draw, *leading: int, query: int, key: int, d_k: int, d_v: int, **limits: float) -> dict:
+    """Return tensors; `limits` are those of the numbers in queries and keys."""
     return {
-        "query": draw.numbers(batch, query, d_k).numpy(),
-        "key": draw.numbers(batch, key, d_k).numpy(),
-        "value": draw.numbers(batch, key, d_v).numpy(),
+        "query": draw.numbers(*leading, query, d_k, **limits),
+        "key": draw.numbers(*leading, key, d_k, **limits),
+        "value": draw.numbers(*leading, key, d_v),
     }
 
 
-def large_array_inputs(draw: Draw) -> dict:
-    large = {
-        "query": draw.numbers(1, 2, 4, low=40, high=60).numpy(),
-        "key": draw.numbers(1, 3, 4, low=40, high=60).numpy(),
-    }
-    return large | {"value": draw.numbers(1, 3, 4).numpy()}
-
-
-def weights_sum_to_one(inputs, received):
-    return rows_sum_to_one(inputs, received[1])
+def array_inputs(draw: Draw, batch: int, query: int, key: int, d_k: int, d_v: int, **limits: float) -> dict:
+    inputs = attention_inputs(draw, batch, query=query, key=key, d_k=d_k, d_v=d_v, **limits)
+    return {name: tensor.numpy() for name, tensor in inputs.items()}
 
 
 def attention_with_reordered_keys(subject, query, key, value, order):
     return {"output": subject(query, key, value)[0], "reordered": subject(query, key[:, order], value[:, order])[0]}
 
 
-def order_does_not_matter(inputs, received):
-    if not np.allclose(received["output"], received["reordered"], atol=1e-8):
-        return "with the same keys and values in another order, the output is different"
-    return None
-
+OTHER_ORDER = "with the same keys and values in another order, the output is different"
 
 ARRAY_AXES = {
     "query": "batch query d_k",
@@ -150,18 +124,18 @@ NUMPY_ATTENTION = Exercise(
         Probe("two queries attend to three keys", lambda draw: array_inputs(draw, 1, 2, 3, 4, 4)),
         Probe("a batch of two", lambda draw: array_inputs(draw, 2, 3, 5, 4, 4)),
         Probe("as many queries and keys as features, and wider values", lambda draw: array_inputs(draw, 1, 3, 3, 3, 5)),
-        Probe("scores in the thousands", large_array_inputs),
+        Probe("scores in the thousands", lambda draw: array_inputs(draw, 1, 2, 3, 4, 4, low=40, high=60)),
     ],
     properties=[
         Property(
             "no weight is negative, and every row adds up to 1",
             lambda draw: array_inputs(draw, 2, 3, 4, 2, 2),
-            weights_sum_to_one,
+            lambda inputs, received: rows_sum_to_one(inputs, received[1]),
         ),
         Property(
             "the order of the keys doesn't matter",
             lambda draw: array_inputs(draw, 1, 2, 4, 3, 3) | {"order": draw.order(4)},
-            order_does_not_matter,
+            same_results(OTHER_ORDER, np.allclose),
             attention_with_reordered_keys,
         ),
     ],
@@ -176,14 +150,6 @@ NUMPY_ATTENTION = Exercise(
 )
 
 # --- scaled_dot_product_attention ------------------------------------------------------------------------------------
-
-
-def tensor_inputs(draw: Draw, *leading: int, query: int, key: int, d_k: int, d_v: int) -> dict[str, Tensor]:
-    return {
-        "query": draw.numbers(*leading, query, d_k),
-        "key": draw.numbers(*leading, key, d_k),
-        "value": draw.numbers(*leading, key, d_v),
-    }
 
 
 def inputs_with_tempting_key(draw: Draw, query: int, key: int, d_k: int) -> tuple[dict[str, Tensor], int]:
@@ -217,19 +183,25 @@ def low_score_inputs(draw: Draw) -> dict[str, Tensor]:
 
 
 def causal_inputs(draw: Draw) -> dict[str, Tensor]:
-    return tensor_inputs(draw, 1, query=3, key=3, d_k=4, d_v=2) | {"mask": torch.ones(3, 3).tril().bool()}
+    return attention_inputs(draw, 1, query=3, key=3, d_k=4, d_v=2) | {"mask": torch.ones(3, 3).tril().bool()}
+
+
+def nothing_allowed(draw: Draw, *leading: int) -> Tensor:
+    """Return a mask for two queries and three keys: one of the queries may attend to nothing."""
+    mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
+    mask[..., draw.integer(0, 1), :] = False
+    return mask
 
 
 def nothing_allowed_inputs(draw: Draw) -> dict[str, Tensor]:
-    mask = torch.ones(1, 2, 3, dtype=torch.bool)
-    mask[0, draw.integer(0, 1)] = False
-    return tensor_inputs(draw, 1, query=2, key=3, d_k=4, d_v=2) | {"mask": mask}
+    mask = nothing_allowed(draw, 1)
+    return attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=2) | {"mask": mask}
 
 
 def dropout_inputs(draw: Draw) -> dict[str, Tensor]:
     keep = 2.0 * draw.integers(1, 2, 3, low=0, high=1)
     keep[0, 0, 0], keep[0, 1, 1] = 0, 2
-    return tensor_inputs(draw, 1, query=2, key=3, d_k=4, d_v=2) | {"keep": keep}
+    return attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=2) | {"keep": keep}
 
 
 def attention_with_dropout(subject, query, key, value, keep):
@@ -264,16 +236,11 @@ def attention_with_other_hidden_keys(subject, query, key, value, mask, other_key
     }
 
 
-def hidden_keys_do_not_matter(inputs, received):
-    if not torch.allclose(received["output"], received["output with other hidden keys"], atol=1e-8):
-        return "the output changes when a hidden key and its value change"
-    return None
+hidden_keys_do_not_matter = same_results("the output changes when a hidden key and its value change")
 
 
 def allowed_weights_sum_to_one(inputs, received):
-    if not (received[1].sum(-1) - 1).abs().max() < 1e-8:
-        return "the weights of at least one row don't add up to 1"
-    return None
+    return None if (received[1].sum(-1) - 1).abs().max() < 1e-8 else ROW_SUM
 
 
 def nan_of_nothing_allowed(received):
@@ -314,21 +281,15 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     axes=ARRAY_AXES | {"mask": "batch query key", "keep": "batch query key"},
     banned=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     probes=[
-        Probe(
-            "a single query and a single key",
-            lambda draw: tensor_inputs(draw, 1, query=1, key=1, d_k=4, d_v=3),
-        ),
+        Probe("a single query and a single key", lambda draw: attention_inputs(draw, 1, query=1, key=1, d_k=4, d_v=3)),
         Probe(
             "queries and keys with a single feature",
-            lambda draw: tensor_inputs(draw, 1, query=2, key=3, d_k=1, d_v=4),
+            lambda draw: attention_inputs(draw, 1, query=2, key=3, d_k=1, d_v=4),
         ),
-        Probe(
-            "two queries attend to three keys",
-            lambda draw: tensor_inputs(draw, 1, query=2, key=3, d_k=4, d_v=4),
-        ),
+        Probe("two queries attend to three keys", lambda draw: attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=4)),
         Probe(
             "a batch of two, three heads, and wider values",
-            lambda draw: tensor_inputs(draw, 2, 3, query=2, key=5, d_k=4, d_v=6),
+            lambda draw: attention_inputs(draw, 2, 3, query=2, key=5, d_k=4, d_v=6),
         ),
         Probe("a padding mask hides the key with the highest score", padding_inputs),
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
@@ -340,7 +301,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         ),
         Probe(
             "gradients reach query, key, and value",
-            lambda draw: tensor_inputs(draw, 1, query=2, key=3, d_k=4, d_v=4),
+            lambda draw: attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=4),
             attention_gradients,
         ),
     ],
@@ -388,15 +349,19 @@ def head_self_attention_inputs(draw: Draw) -> dict:
     return inputs | {"key": inputs["query"].clone(), "value": inputs["query"].clone()}
 
 
-def head_mask_inputs(draw: Draw) -> dict:
-    mask = torch.ones(1, 1, 3, dtype=torch.bool)
+def one_key_hidden(draw: Draw, *leading: int) -> Tensor:
+    mask = torch.ones(*leading, 3, dtype=torch.bool)
     mask[..., draw.integer(0, 2)] = False
+    return mask
+
+
+def head_mask_inputs(draw: Draw) -> dict:
+    mask = one_key_hidden(draw, 1, 1)
     return head_inputs(draw, 2, 3) | {"mask": mask}
 
 
 def head_nothing_allowed_inputs(draw: Draw) -> dict:
-    mask = torch.ones(1, 2, 3, dtype=torch.bool)
-    mask[0, draw.integer(0, 1)] = False
+    mask = nothing_allowed(draw, 1)
     return head_inputs(draw, 2, 3) | {"mask": mask}
 
 
@@ -413,19 +378,10 @@ def without_weights(inputs: dict) -> dict:
     return {name: value for name, value in inputs.items() if name != "weights"}
 
 
-def head_gradients(subject, arguments, weights, query, key, value):
-    module = build(subject, arguments, weights)
-    return gradients(module(query, key, value), dict(module.named_parameters()))
-
-
 def masked_module_with_gradients(subject, arguments, weights, query, key, value, mask):
     module = build(subject, arguments, weights)
     output = module(query, key, value, mask)
     return {"output": output, **gradients(output, dict(module.named_parameters()))}
-
-
-def head_parameters(subject, arguments):
-    return {name: list(parameter.shape) for name, parameter in subject(*arguments.values()).named_parameters()}
 
 
 def three_projections_with_bias(inputs, received):
@@ -441,12 +397,6 @@ def three_projections_with_bias(inputs, received):
 def head_with_reordered_keys(subject, arguments, weights, query, key, value, order):
     module = build(subject, arguments, weights)
     return {"output": module(query, key, value), "reordered": module(query, key[:, order], value[:, order])}
-
-
-def head_order_does_not_matter(inputs, received):
-    if not torch.allclose(received["output"], received["reordered"], atol=1e-8):
-        return "with the same keys and values in another order, the output is different"
-    return None
 
 
 def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
@@ -521,14 +471,14 @@ SINGLE_HEAD_ATTENTION = Exercise(
         Probe("two words attend to three others", lambda draw: head_inputs(draw, 2, 3)),
         Probe("a batch of two", lambda draw: head_inputs(draw, 4, 3, d_model=6, d_k=5, batch=2)),
         Probe("a mask hides a key", head_mask_inputs),
-        Probe("gradients reach the weights", lambda draw: head_inputs(draw, 3, 3), head_gradients),
+        Probe("gradients reach the weights", lambda draw: head_inputs(draw, 3, 3), gradients_of_weights),
     ],
     properties=[
         Property(
             "its parameters are those of three linear layers with bias",
             lambda draw: {"arguments": {"d_model": 4, "d_k": 3}},
             three_projections_with_bias,
-            head_parameters,
+            names_and_shapes,
         ),
         Property(
             "no layer gets another layer's input",
@@ -545,7 +495,7 @@ SINGLE_HEAD_ATTENTION = Exercise(
         Property(
             "the order of the keys doesn't matter",
             lambda draw: head_inputs(draw, 2, 4) | {"order": draw.order(4)},
-            head_order_does_not_matter,
+            same_results(OTHER_ORDER),
             head_with_reordered_keys,
         ),
         Property(

@@ -11,30 +11,17 @@ from transformer_lab.exercises.notebook_01_attention import (
     layers_get_their_own_inputs,
     masked_module_with_gradients,
     no_nan_where_nothing_is_allowed,
+    nothing_allowed,
+    one_key_hidden,
     output_with_other_hidden_keys,
     with_other_hidden_keys,
     without_weights,
 )
-from transformer_lab.exercises.recipes import build, gradients, raised
+from transformer_lab.exercises.recipes import build, exception_of_call, gradients, gradients_of_weights, raised
+from transformer_lab.exercises.rules import refusal
 from transformer_lab.model import MultiHeadAttention, combine_heads, split_heads
 
-
-def refusal(received: str, attempt: str) -> Remark | None:
-    """Remark on sizes that don't fit, unless they raise a `ValueError`; `received` is what they raise."""
-    if received in ("ValueError", "InputError"):
-        return None
-    raises = "raises nothing" if received == "nothing" else f"raises `{received}`"
-    advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
-    if received == "AssertionError":
-        advice += " An `assert` is for what can't happen, and `python -O` skips it."
-    return Remark(f"{attempt} {raises}. {advice}")
-
-
 # --- split_heads -----------------------------------------------------------------------------------------------------
-
-
-def exception_of_call(subject, x, n_heads):
-    return raised(subject, x, n_heads)
 
 
 def uneven_split_is_refused(inputs, received):
@@ -189,20 +176,19 @@ def causal_mask_inputs(draw: Draw) -> dict:
 
 
 def nothing_allowed_inputs(draw: Draw) -> dict:
-    mask = torch.ones(1, 1, 2, 3, dtype=torch.bool)
-    mask[0, 0, draw.integer(0, 1)] = False
+    mask = nothing_allowed(draw, 1, 1)
     return multi_head_inputs(draw, 2, 3, 4, 2) | {"mask": mask}
 
 
-def one_key_hidden(draw: Draw) -> dict:
-    mask = torch.ones(1, 1, 1, 3, dtype=torch.bool)
-    mask[..., draw.integer(0, 2)] = False
+def one_key_hidden_inputs(draw: Draw) -> dict:
+    mask = one_key_hidden(draw, 1, 1, 1)
     return multi_head_inputs(draw, 2, 3, 4, 2) | {"mask": mask}
 
 
-def parameter_gradients(subject, arguments, weights, query, key, value):
-    module = build(subject, arguments, weights)
-    return gradients(module(query, key, value), dict(module.named_parameters()))
+def dropout_inputs(draw: Draw) -> dict:
+    inputs = multi_head_inputs(draw, 3, 5, 4, 2)
+    inputs["query"] = torch.zeros(1, 3, 4)  # so that adding it to the output doesn't hide the zeros of a dropout
+    return inputs | {"arguments": inputs["arguments"] | {"dropout": 0.5}}
 
 
 def constructions(subject, sizes, uneven):
@@ -255,15 +241,9 @@ def what_attend_gets(subject, arguments, query, key, value, mask):
         call = dict(zip(("query", "key", "value", "mask", "dropout"), given, strict=False)) | named
         dropout = call.get("dropout")
         dropped = dropout(torch.ones(400)) if callable(dropout) else torch.ones(400)
-        calls.append(
-            {
-                "shapes": [list(tensor.shape) for tensor in given[:3]],
-                "mask": call.get("mask"),
-                "drops": bool((dropped == 0).any()),
-                "heads": given[:3],
-                "unknown names": sorted(set(named) - {"mask", "dropout"}),
-            }
-        )
+        seen = {"shapes": [list(tensor.shape) for tensor in given[:3]], "mask": call.get("mask")}
+        seen |= {"drops": bool((dropped == 0).any()), "heads": given[:3]}
+        calls.append(seen | {"unknown names": sorted(set(named) - {"mask", "dropout"})})
         return torch.ones_like(given[0]), None
 
     module.attend = attend
@@ -326,12 +306,6 @@ def attend_inputs(draw: Draw) -> dict:
     }
 
 
-def dropout_inputs(draw: Draw) -> dict:
-    inputs = multi_head_inputs(draw, 3, 5, 4, 2)
-    inputs["query"] = torch.zeros(1, 3, 4)  # so that adding it to the output doesn't hide the zeros of a dropout
-    return inputs | {"arguments": inputs["arguments"] | {"dropout": 0.5}}
-
-
 MULTI_HEAD_ATTENTION = Exercise(
     answer=MultiHeadAttention,
     blank=("__init__", "forward"),
@@ -360,7 +334,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         Probe("a padding mask hides keys", padding_mask_inputs),
         Probe("a causal mask hides the future", causal_mask_inputs),
-        Probe("gradients reach all weights", lambda draw: multi_head_inputs(draw, 3, 3, 4, 2), parameter_gradients),
+        Probe("gradients reach all weights", lambda draw: multi_head_inputs(draw, 3, 3, 4, 2), gradients_of_weights),
     ],
     properties=[
         Property(
@@ -371,7 +345,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "hidden keys and values don't matter",
-            lambda draw: with_other_hidden_keys(draw, one_key_hidden(draw)),
+            lambda draw: with_other_hidden_keys(draw, one_key_hidden_inputs(draw)),
             hidden_keys_do_not_matter,
             output_with_other_hidden_keys,
         ),

@@ -57,10 +57,6 @@ def scores_under_mask(subject, tokens, pad_id, scores):
     return scores.masked_fill(~mask, float("-inf")).softmax(-1)
 
 
-def padding_inputs_with_scores(draw: Draw) -> dict:
-    return sentences(draw, 3, 4) | {"scores": draw.numbers(3, 2, 4, 4)}
-
-
 def padding_gets_no_weight(inputs, weights):
     padding = (inputs["tokens"] == inputs["pad_id"])[:, None, None, :].expand_as(weights)
     if weights.isnan().any():
@@ -91,7 +87,7 @@ PADDING_MASK = Exercise(
         ),
         Property(
             "padding gets no weight, and real words keep theirs",
-            padding_inputs_with_scores,
+            lambda draw: sentences(draw, 3, 4) | {"scores": draw.numbers(3, 2, 4, 4)},
             padding_gets_no_weight,
             scores_under_mask,
         ),
@@ -156,10 +152,6 @@ def mask_is_on_that_device(inputs, received):
     return None if received else "`device` isn't used: with a GPU, mask and scores would be on different devices"
 
 
-def causal_mask_is_boolean(inputs, mask):
-    return is_boolean(mask, (1, 1, inputs["length"], inputs["length"]))
-
-
 def shape_of_the_mask(subject, length):
     return list(subject(length).shape)
 
@@ -194,7 +186,7 @@ CAUSAL_MASK = Exercise(
         Property(
             "the mask is boolean, with shape (1, 1, length, length)",
             lambda draw: {"length": draw.integer(3, 6)},
-            causal_mask_is_boolean,
+            lambda inputs, mask: is_boolean(mask, (1, 1, inputs["length"], inputs["length"])),
         ),
         Property(
             "a mask for over 500 words has the right size",
@@ -228,16 +220,12 @@ def target_mask_is_boolean(inputs, mask):
 
 
 def no_look_ahead(inputs, mask):
-    if numbers_of(mask).triu(1).any():
-        return "a position sees what comes after it"
-    return None
+    return "a position sees what comes after it" if numbers_of(mask).triu(1).any() else None
 
 
 def words_see_themselves(inputs, mask):
     real = inputs["tokens"] != inputs["pad_id"]
-    if (numbers_of(mask)[:, 0].diagonal(dim1=-2, dim2=-1)[real] != 1).any():
-        return "a word doesn't see itself"
-    return None
+    return "a word doesn't see itself" if (numbers_of(mask)[:, 0].diagonal(dim1=-2, dim2=-1)[real] != 1).any() else None
 
 
 def made_on_the_cpu(subject, tokens, pad_id):

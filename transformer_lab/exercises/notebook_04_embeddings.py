@@ -6,8 +6,16 @@ import torch
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.notebook_02_multi_head_attention import refusal
-from transformer_lab.exercises.recipes import build, gradients, raised
+from transformer_lab.exercises.recipes import (
+    build,
+    call_in_evaluation,
+    call_new_module,
+    exception_of_call,
+    exception_of_construction,
+    gradients,
+    raised,
+)
+from transformer_lab.exercises.rules import REFUSED, raises, refusal
 from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 
 # --- TokenEmbedding --------------------------------------------------------------------------------------------------
@@ -40,10 +48,6 @@ def embedding_gradients(subject, arguments, weights, tokens):
     return gradients(module(tokens), {"embedding.weight": module.embedding.weight})
 
 
-def new_embedding(subject, arguments, tokens):
-    return subject(*arguments.values())(tokens)
-
-
 def padding_starts_at_zero(inputs, vectors):
     if vectors[inputs["tokens"] == inputs["arguments"]["pad_id"]].abs().max() != 0:
         return "in a new embedding, the vector of `pad_id` isn't zero"
@@ -73,15 +77,11 @@ def errors_of_right_pads(subject, arguments):
 
 
 def right_pads_are_accepted(inputs, received):
-    rejected = [pad_id for pad_id, error in enumerate(received) if error in ("ValueError", "InputError")]
+    rejected = [pad_id for pad_id, error in enumerate(received) if error in REFUSED]
     if not rejected:
         return None
     vocab_size = inputs["arguments"]["vocab_size"]
     return f"`pad_id` {rejected[0]} raises a `ValueError`, but it's a token of a vocabulary of {vocab_size}"
-
-
-def error_of_wrong_pad(subject, arguments):
-    return raised(subject, *arguments.values())
 
 
 def wrong_pad_is_refused(inputs, received):
@@ -94,11 +94,7 @@ TOKEN_EMBEDDING = Exercise(
     blank=("__init__", "forward"),
     points=1,
     minutes=10,
-    axes={
-        "tokens": "batch length",
-        "output": "batch length d_model",
-        "gradient of embedding.weight": "vocab d_model",
-    },
+    axes={"tokens": "batch length", "output": "batch length d_model", "gradient of embedding.weight": "vocab d_model"},
     probes=[
         Probe("two words", lambda draw: embedding_inputs(draw, 1, 2, 5, 3, pad_id=0)),
         Probe("two sentences, one with padding", lambda draw: embedding_inputs(draw, 2, 4, 7, 6, pad_id=0)),
@@ -110,7 +106,7 @@ TOKEN_EMBEDDING = Exercise(
         ),
     ],
     properties=[
-        Property("the vector of padding starts at zero", new_embedding_inputs, padding_starts_at_zero, new_embedding),
+        Property("the vector of padding starts at zero", new_embedding_inputs, padding_starts_at_zero, call_new_module),
         Property(
             "a token has the same vector in every position and in every call",
             lambda draw: embedding_inputs(draw, 1, 4, 6, 3, pad_id=0) | {"order": draw.order(4)},
@@ -127,7 +123,7 @@ TOKEN_EMBEDDING = Exercise(
             "tried: a `pad_id` outside the vocabulary",
             lambda draw: {"arguments": {"vocab_size": 5, "d_model": 4, "pad_id": draw.integer(5, 9)}},
             wrong_pad_is_refused,
-            error_of_wrong_pad,
+            exception_of_construction,
         ),
     ],
     hints=[
@@ -147,24 +143,17 @@ def last_rows(subject, length, d_model):
     return {"the last two rows": subject(length, d_model)[-2:]}
 
 
-def error_of_width(subject, length, d_model):
-    return raised(subject, length, d_model)
-
-
 def odd_width_is_refused(inputs, received):
-    if received in ("ValueError", "InputError"):
+    if received in REFUSED:
         return None
-    raises = "raises nothing" if received == "nothing" else f"raises `{received}`"
     return Remark(
-        f"An odd `d_model` ({inputs['d_model']}) {raises}. It leaves a sine without its cosine, so raise a "
+        f"An odd `d_model` ({inputs['d_model']}) {raises(received)}. It leaves a sine without its cosine, so raise a "
         "`ValueError` that names it."
     )
 
 
 def even_width_is_accepted(inputs, received):
-    if received in ("ValueError", "InputError"):
-        return f"`d_model` {inputs['d_model']} raises a `ValueError`, but it's even"
-    return None
+    return f"`d_model` {inputs['d_model']} raises a `ValueError`, but it's even" if received in REFUSED else None
 
 
 def two_lengths(subject, length, longer, d_model):
@@ -212,9 +201,7 @@ def distance_decides_likeness(inputs, table):
 def pairs_lie_on_a_circle(inputs, table):
     refuse_other_shapes(inputs, table)
     radius = table[:, 0::2] ** 2 + table[:, 1::2] ** 2
-    if not (radius - 1).abs().max() < 1e-5:
-        return "for some pair of features, the squares don't sum to 1"
-    return None
+    return "for some pair of features, the squares don't sum to 1" if not (radius - 1).abs().max() < 1e-5 else None
 
 
 SINUSOIDAL_ENCODING = Exercise(
@@ -226,12 +213,10 @@ SINUSOIDAL_ENCODING = Exercise(
     probes=[
         Probe("one sine and its cosine", lambda draw: {"length": draw.integer(3, 60), "d_model": 2}),
         Probe(
-            "two or three frequencies",
-            lambda draw: {"length": draw.integer(2, 12), "d_model": 2 * draw.integer(2, 3)},
+            "two or three frequencies", lambda draw: {"length": draw.integer(2, 12), "d_model": 2 * draw.integer(2, 3)}
         ),
         Probe(
-            "four to seven frequencies",
-            lambda draw: {"length": draw.integer(3, 9), "d_model": 2 * draw.integer(4, 7)},
+            "four to seven frequencies", lambda draw: {"length": draw.integer(3, 9), "d_model": 2 * draw.integer(4, 7)}
         ),
         Probe("many frequencies", lambda draw: {"length": draw.integer(5, 9), "d_model": 2 * draw.integer(8, 24)}),
         Probe(
@@ -268,13 +253,13 @@ SINUSOIDAL_ENCODING = Exercise(
             "an even `d_model` is accepted",
             lambda draw: {"length": 3, "d_model": 2 * draw.integer(1, 4)},
             even_width_is_accepted,
-            error_of_width,
+            exception_of_call,
         ),
         Property(
             "tried: an odd `d_model`",
             lambda draw: {"length": 3, "d_model": 2 * draw.integer(1, 4) + 1},
             odd_width_is_refused,
-            error_of_width,
+            exception_of_call,
         ),
     ],
     hints=[
@@ -295,15 +280,6 @@ def position_inputs(draw: Draw, batch: int, length: int, d_model: int = 4, **arg
     """Make x large enough that its numbers can't be mistaken for encodings."""
     x = draw.numbers(batch, length, d_model, low=3, high=6)
     return {"arguments": {"d_model": d_model, "dropout": 0.0, "max_length": 9} | arguments, "weights": {}, "x": x}
-
-
-def in_evaluation(subject, arguments, weights, x):
-    """Leave dropout out of it, so that a wrong rate doesn't hide a wrong sum."""
-    return build(subject, arguments, weights).eval()(x)
-
-
-def long_sentence_inputs(draw: Draw) -> dict:
-    return position_inputs(draw, 1, draw.integer(120, 140), d_model=2) | {"arguments": {"d_model": 2}}
 
 
 def longest_sentence_inputs(draw: Draw, shortest: int, longest: int, batch: int, d_model: int, more: int = 0) -> dict:
@@ -347,7 +323,7 @@ def errors_of_right_sizes(subject, arguments, length, batch):
 def right_sizes_are_accepted(inputs, received):
     max_length = inputs["arguments"]["max_length"]
     what = f"a sentence of {inputs['length']} tokens", f"a batch of {inputs['batch']} sentences of one token"
-    refused = [given for given, error in zip(what, received, strict=True) if error in ("ValueError", "InputError")]
+    refused = [given for given, error in zip(what, received, strict=True) if error in REFUSED]
     return f"with `max_length` {max_length}, {' and '.join(refused)} raises a `ValueError`" if refused else None
 
 
@@ -355,6 +331,12 @@ def longest_sentence_and_largest_batch(draw: Draw) -> dict:
     max_length = draw.integer(3, 5)
     arguments = {"d_model": 6, "dropout": 0.0, "max_length": max_length}
     return {"arguments": arguments, "length": max_length, "batch": max_length + 1}
+
+
+def sentences_do_not_affect_each_other(inputs, received):
+    if not torch.allclose(received["sentences together"], torch.cat(received["each alone"]), atol=1e-8):
+        return "a sentence gets different positions in a batch than by itself"
+    return None
 
 
 def position_dropout(subject, arguments, weights, x):
@@ -372,10 +354,6 @@ def position_dropout(subject, arguments, weights, x):
 
 def trained_parameters(subject, arguments):
     return [parameter.numel() for parameter in subject(*arguments.values()).parameters() if parameter.requires_grad]
-
-
-def nothing_is_trained(inputs, received):
-    return "it has a parameter, which training would change" if received else None
 
 
 def table_after_a_move(subject, arguments, x):
@@ -409,12 +387,6 @@ def batch_and_one_sentence(subject, arguments, weights, x):
     return {"sentences together": module(x.clone()), "each alone": [module(one[None].clone()) for one in x]}
 
 
-def sentences_do_not_affect_each_other(inputs, received):
-    if not torch.allclose(received["sentences together"], torch.cat(received["each alone"]), atol=1e-8):
-        return "a sentence gets different positions in a batch than by itself"
-    return None
-
-
 def position_gradients(subject, arguments, weights, x):
     module = build(subject, arguments, weights)
     x.requires_grad_()
@@ -435,24 +407,19 @@ POSITIONAL_ENCODING = Exercise(
     minutes=20,
     axes={"x": "batch length d_model", "output": "batch length d_model"},
     builds_on=("sinusoidal_encoding",),
+    call=call_in_evaluation,
     probes=[
-        Probe("one sentence of two tokens", lambda draw: position_inputs(draw, 1, 2), in_evaluation),
-        Probe("a batch of three", lambda draw: position_inputs(draw, 3, 5), in_evaluation),
-        Probe(
-            "a sentence of exactly `max_length` tokens",
-            lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4),
-            in_evaluation,
-        ),
+        Probe("one sentence of two tokens", lambda draw: position_inputs(draw, 1, 2)),
+        Probe("a batch of three", lambda draw: position_inputs(draw, 3, 5)),
+        Probe("a sentence of exactly `max_length` tokens", lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4)),
         Probe(
             "a sentence of more than a hundred tokens, with the defaults",
-            long_sentence_inputs,
-            in_evaluation,
+            lambda draw: position_inputs(draw, 1, draw.integer(120, 140), d_model=2) | {"arguments": {"d_model": 2}},
             tolerance=1e-4,  # in float32, the angle of such a position is only accurate to 1e-5
         ),
         Probe(
             "a `max_length` above the default of 512",
             lambda draw: longest_sentence_inputs(draw, 520, 600, 1, 2),
-            in_evaluation,
             tolerance=1e-4,
         ),
         Probe(
@@ -465,7 +432,7 @@ POSITIONAL_ENCODING = Exercise(
         Property(
             "it has no trainable parameters",
             lambda draw: {"arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5}},
-            nothing_is_trained,
+            lambda inputs, received: "it has a parameter, which training would change" if received else None,
             trained_parameters,
         ),
         Property(

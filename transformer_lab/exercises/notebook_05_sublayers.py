@@ -7,7 +7,16 @@ from torch import Tensor, nn
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import (
+    build,
+    call_in_evaluation,
+    call_new_module,
+    extremes,
+    gradients,
+    gradients_of_module,
+    names_and_shapes,
+)
+from transformer_lab.exercises.rules import same_results
 from transformer_lab.model import FeedForward, LayerNorm, ResidualConnection
 
 
@@ -24,14 +33,7 @@ def positions_apart(subject, arguments, weights, x):
     return {"positions together": together, "each alone": alone}
 
 
-def positions_do_not_affect_each_other(inputs, received):
-    if not torch.allclose(received["positions together"], received["each alone"], atol=1e-8):
-        return "a position gets a different result among others than by itself"
-    return None
-
-
-def names_and_shapes(subject, arguments):
-    return {name: list(parameter.shape) for name, parameter in subject(*arguments.values()).named_parameters()}
+positions_do_not_affect_each_other = same_results("a position gets a different result among others than by itself")
 
 
 def parameters_are(expected: dict[str, list[int]], received: dict[str, list[int]]) -> str | None:
@@ -74,10 +76,6 @@ def norm_gradients(subject, arguments, weights, x):
     return gradients(module(x.requires_grad_()), {"x": x, "gain": module.gain, "bias": module.bias})
 
 
-def new_norm(subject, arguments, x):
-    return subject(*arguments.values())(x)
-
-
 def new_norm_inputs(draw: Draw) -> dict:
     """Ask for a large eps, so that this shows what becomes of it even where no weights can be loaded."""
     return {"arguments": {"d_model": 5, "eps": draw.integer(5, 20) / 10}, "x": uneven(draw, 2, 3, 5)}
@@ -86,12 +84,6 @@ def new_norm_inputs(draw: Draw) -> dict:
 def norm_of_shifted_and_scaled(subject, arguments, weights, x, shift, factor):
     module = build(subject, arguments, weights)
     return {"output": module(x.clone()), "output after shifting and scaling x": module(x * factor + shift)}
-
-
-def shifting_and_scaling_changes_nothing(inputs, received):
-    if not torch.allclose(received["output"], received["output after shifting and scaling x"], atol=1e-3):
-        return "the result changes when all features are multiplied by a factor and shifted"
-    return None
 
 
 def gain_and_bias(inputs, received):
@@ -107,16 +99,10 @@ LAYER_NORM = Exercise(
     axes={
         "x": "batch length d_model",
         "output": "batch length d_model",
-        "gradient of x": "batch length d_model",
         "gradient of gain": "d_model",
         "gradient of bias": "d_model",
     },
-    banned=(
-        "torch.nn.LayerNorm",
-        "torch.nn.functional.layer_norm",
-        "torch.layer_norm",
-        "torch.native_layer_norm",
-    ),
+    banned=("torch.nn.LayerNorm", "torch.nn.functional.layer_norm", "torch.layer_norm", "torch.native_layer_norm"),
     probes=[
         Probe("two positions", lambda draw: norm_inputs(draw, 1, 2, 3)),
         Probe("a batch of two", lambda draw: norm_inputs(draw, 2, 3, 4)),
@@ -125,7 +111,7 @@ LAYER_NORM = Exercise(
         Probe("features that barely differ", lambda draw: norm_inputs(draw, 1, 2, 4, spread=1 / 512)),
         Probe("an extra axis for heads", lambda draw: norm_inputs(draw, 2, 3, 4, 5)),
         Probe("gradients reach x, gain and bias", lambda draw: norm_inputs(draw, 1, 2, 4), norm_gradients),
-        Probe("a new LayerNorm, with gain 1 and bias 0, only normalizes", new_norm_inputs, new_norm),
+        Probe("a new LayerNorm, with gain 1 and bias 0, only normalizes", new_norm_inputs, call_new_module),
     ],
     properties=[
         Property(
@@ -137,7 +123,7 @@ LAYER_NORM = Exercise(
         Property(
             "shifting and scaling all features changes nothing",
             lambda draw: norm_inputs(draw, 1, 2, 4) | {"shift": draw.integer(2, 5), "factor": draw.integer(2, 4)},
-            shifting_and_scaling_changes_nothing,
+            same_results("the result changes when all features are multiplied by a factor and shifted", atol=1e-3),
             norm_of_shifted_and_scaled,
         ),
         Property(
@@ -177,36 +163,13 @@ def feed_forward_inputs(draw: Draw, batch: int, length: int, d_model: int, d_ff:
     }
 
 
-def in_evaluation(subject, arguments, weights, x):
-    """Leave dropout out of it, so that a wrong rate doesn't hide a wrong formula."""
-    return build(subject, arguments, weights).eval()(x)
-
-
-def module_gradients(subject, arguments, weights, x):
-    module = build(subject, arguments, weights)
-    return gradients(module(x.requires_grad_()), {"x": x} | dict(module.named_parameters()))
-
-
 def module_dropout(subject, arguments, weights, x):
-    module = build(subject, arguments, weights).train()
-    drawn = module(x.repeat(300, 1, 1))  # 300 samples in one call
-    evaluated = module.eval()(x.repeat(300, 1, 1))
-    return {
-        "largest of 300 results in training": drawn.max(dim=0).values,
-        "smallest of 300 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
+    return extremes(build(subject, arguments, weights).train(), x, samples=300, evaluated=300)
 
 
 def two_linear_layers(inputs, received):
     d_model, d_ff = inputs["arguments"]["d_model"], inputs["arguments"]["d_ff"]
-    expected = {
-        "w_1.weight": [d_ff, d_model],
-        "w_1.bias": [d_ff],
-        "w_2.weight": [d_model, d_ff],
-        "w_2.bias": [d_model],
-    }
+    expected = {"w_1.weight": [d_ff, d_model], "w_1.bias": [d_ff], "w_2.weight": [d_model, d_ff], "w_2.bias": [d_model]}
     return parameters_are(expected, received)
 
 
@@ -218,19 +181,16 @@ FEED_FORWARD = Exercise(
     axes={
         "x": "batch length d_model",
         "output": "batch length d_model",
-        "gradient of x": "batch length d_model",
         "gradient of w_1.weight": "d_ff d_model",
         "gradient of w_1.bias": "d_ff",
         "gradient of w_2.weight": "d_model d_ff",
         "gradient of w_2.bias": "d_model",
     },
     probes=[
-        Probe("two positions", lambda draw: feed_forward_inputs(draw, 1, 2, 3, 4), in_evaluation),
-        Probe("a batch of two", lambda draw: feed_forward_inputs(draw, 2, 3, 4, 7), in_evaluation),
+        Probe("two positions", lambda draw: feed_forward_inputs(draw, 1, 2, 3, 4), call_in_evaluation),
+        Probe("a batch of two", lambda draw: feed_forward_inputs(draw, 2, 3, 4, 7), call_in_evaluation),
         Probe(
-            "gradients reach x and all weights",
-            lambda draw: feed_forward_inputs(draw, 1, 2, 3, 5),
-            module_gradients,
+            "gradients reach x and all weights", lambda draw: feed_forward_inputs(draw, 1, 2, 3, 5), gradients_of_module
         ),
         Probe(
             "dropout acts on the hidden layer, in training only",
@@ -325,18 +285,11 @@ def residual_gradients(subject, arguments, weights, x, sublayer, matrix, shift):
 
 def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
     module = build(subject, arguments, weights).train()
+    return extremes(module, x, others=[lambda y: y @ matrix + shift], samples=300, evaluated=300)
 
-    def linear(y):
-        return y @ matrix + shift
 
-    drawn = module(x.repeat(300, 1, 1), linear)  # 300 samples in one call
-    evaluated = module.eval()(x.repeat(300, 1, 1), linear)
-    return {
-        "largest of 300 results in training": drawn.max(dim=0).values,
-        "smallest of 300 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
+def residual_probe(name: str, call, **settings) -> Probe:
+    return Probe(name, lambda draw: residual_inputs(draw, **settings), call)
 
 
 def parts_after_a_call(subject, arguments, x):
@@ -365,39 +318,28 @@ RESIDUAL_CONNECTION = Exercise(
         "shift": "d_model",
         "output": "batch length d_model",
         "the sublayer's input": "batch length d_model",
-        "gradient of x": "batch length d_model",
     },
     builds_on=("LayerNorm",),
     probes=[
-        Probe(
-            "post-norm: the sum is normalized",
-            lambda draw: residual_inputs(draw, norm_first=False),
-            residual_with_linear_sublayer,
+        residual_probe("post-norm: the sum is normalized", residual_with_linear_sublayer, norm_first=False),
+        residual_probe("pre-norm: the sublayer's input is normalized", residual_with_linear_sublayer, norm_first=True),
+        residual_probe(
+            "post-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=False, batch=2
         ),
-        Probe(
-            "pre-norm: the sublayer's input is normalized",
-            lambda draw: residual_inputs(draw, norm_first=True),
-            residual_with_linear_sublayer,
+        residual_probe(
+            "pre-norm: gradients reach x, the sublayer and the norm", residual_gradients, norm_first=True, batch=2
         ),
-        Probe(
-            "post-norm: gradients reach x, the sublayer and the norm",
-            lambda draw: residual_inputs(draw, norm_first=False, batch=2),
-            residual_gradients,
-        ),
-        Probe(
-            "pre-norm: gradients reach x, the sublayer and the norm",
-            lambda draw: residual_inputs(draw, norm_first=True, batch=2),
-            residual_gradients,
-        ),
-        Probe(
+        residual_probe(
             "post-norm: dropout acts on the sublayer's output, in training only",
-            lambda draw: residual_inputs(draw, norm_first=False, dropout=0.5),
             residual_dropout,
+            norm_first=False,
+            dropout=0.5,
         ),
-        Probe(
+        residual_probe(
             "pre-norm: dropout acts on the sublayer's output, in training only",
-            lambda draw: residual_inputs(draw, norm_first=True, dropout=0.25),
             residual_dropout,
+            norm_first=True,
+            dropout=0.25,
         ),
     ],
     properties=[

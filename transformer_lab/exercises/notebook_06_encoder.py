@@ -5,7 +5,8 @@ from torch import Tensor, nn
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import build, extremes, gradients_of_module
+from transformer_lab.exercises.rules import same_results
 from transformer_lab.model import Encoder, EncoderLayer
 
 
@@ -98,40 +99,17 @@ def layer_dropout_inputs(draw: Draw, loud: str) -> dict:
     """One word, one head and one hidden feature: so few outcomes that 1000 random samples meet them all."""
     arguments = {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": True}
     weights = lively_weights(draw, EncoderLayer(*arguments.values()))
-    silent = tuple({"self_attention", "feed_forward"} - {loud})
-    return {
-        "arguments": arguments,
-        "weights": steady_weights(weights, draw, silent, loud),
-        "x": draw.numbers(1, 1, 3),
-    }
+    weights = steady_weights(weights, draw, tuple({"self_attention", "feed_forward"} - {loud}), loud)
+    return {"arguments": arguments, "weights": weights, "x": draw.numbers(1, 1, 3)}
 
 
 def module_dropout(subject, arguments, weights, x):
-    module = build(subject, arguments, weights)  # in training mode
-    drawn = module(x.repeat(1000, 1, 1))  # 1000 random samples in one call
-    evaluated = module.eval()(x.repeat(50, 1, 1))
-    return {
-        "largest of 1000 results in training": drawn.max(dim=0).values,
-        "smallest of 1000 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
-
-
-def module_gradients(subject, arguments, weights, x):
-    module = build(subject, arguments, weights)
-    return gradients(module(x.requires_grad_()), {"x": x} | dict(module.named_parameters()))
+    return extremes(build(subject, arguments, weights), x, samples=1000, evaluated=50)  # it is in training mode
 
 
 def reordered_words(subject, arguments, weights, x, order):
     module = build(subject, arguments, weights)
     return {"output, then reordered": module(x)[:, order], "output of the reordered": module(x[:, order])}
-
-
-def order_is_kept(inputs, received):
-    if torch.allclose(received["output, then reordered"], received["output of the reordered"], atol=1e-8):
-        return None
-    return "the same words in a different order get different results, not the same ones in that order"
 
 
 def other_hidden_words(subject, arguments, weights, x, source_mask, other):
@@ -141,18 +119,14 @@ def other_hidden_words(subject, arguments, weights, x, source_mask, other):
     return {"output": module(x, source_mask)[seen], "with other hidden words": module(changed, source_mask)[seen]}
 
 
-def hidden_words_do_not_matter(inputs, received):
-    if torch.allclose(received["output"], received["with other hidden words"], atol=1e-8):
-        return None
-    return "the results for real words change when the words that the mask hides are different ones"
+order_is_kept = same_results(
+    "the same words in a different order get different results, not the same ones in that order"
+)
+hidden_words_do_not_matter = same_results(
+    "the results for real words change when the words that the mask hides are different ones"
+)
 
-
-LAYER_AXES = {
-    "x": "batch length d_model",
-    "output": "batch length d_model",
-    "gradient of x": "batch length d_model",
-    "source_mask": "batch heads query key",
-}
+LAYER_AXES = {"x": "batch length d_model", "output": "batch length d_model", "source_mask": "batch heads query key"}
 
 ENCODER_LAYER = Exercise(
     answer=EncoderLayer,
@@ -166,7 +140,7 @@ ENCODER_LAYER = Exercise(
         Probe("two words, post-norm", layer_inputs),
         Probe("two words, pre-norm", lambda draw: layer_inputs(draw, norm_first=True)),
         Probe("a padded batch with its mask", padded_layer_inputs),
-        Probe("gradients reach x and all weights", layer_inputs, module_gradients),
+        Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),
         Probe(
             "dropout acts on the attention weights and on attention's output",
             lambda draw: layer_dropout_inputs(draw, "self_attention"),
@@ -213,14 +187,8 @@ ENCODER_LAYER = Exercise(
 
 
 def stack_inputs(draw: Draw, n_layers: int = 2, batch: int = 1, length: int = 2, norm_first: bool = False) -> dict:
-    arguments = {
-        "n_layers": n_layers,
-        "d_model": 4,
-        "n_heads": 2,
-        "d_ff": draw.integer(3, 5),
-        "dropout": 0.0,
-        "norm_first": norm_first,
-    }
+    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(3, 5)}
+    arguments = sizes | {"dropout": 0.0, "norm_first": norm_first}
     return {
         "arguments": arguments,
         "weights": lively_weights(draw, Encoder(*arguments.values())),
@@ -256,7 +224,7 @@ ENCODER = Exercise(
         Probe("two layers, post-norm", stack_inputs),
         Probe("three layers, pre-norm, with the final norm", lambda draw: stack_inputs(draw, 3, norm_first=True)),
         Probe("a padded batch: every layer gets the mask", padded_stack_inputs),
-        Probe("gradients reach x and the weights of all layers", stack_inputs, module_gradients),
+        Probe("gradients reach x and the weights of all layers", stack_inputs, gradients_of_module),
         Probe("dropout acts in the layers, in training only", stack_dropout_inputs, module_dropout),
     ],
     properties=[

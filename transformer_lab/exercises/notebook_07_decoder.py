@@ -10,9 +10,11 @@ from transformer_lab.exercises.notebook_06_encoder import (
     lively_weights,
     padding_of,
     parameters_and_shared,
+    sizes_of_stack,
     steady_weights,
 )
-from transformer_lab.exercises.recipes import build, gradients
+from transformer_lab.exercises.recipes import build, extremes, gradients_of_module
+from transformer_lab.exercises.rules import same_results
 from transformer_lab.model import Decoder, DecoderLayer
 
 # --- DecoderLayer ----------------------------------------------------------------------------------------------------
@@ -41,39 +43,21 @@ def with_masks(inputs: dict, draw: Draw) -> dict:
     return inputs | {"source_mask": padding_of(draw, batch, source), "target_mask": causal_of(target)}
 
 
-def causal_layer_inputs(draw: Draw) -> dict:
-    return layer_inputs(draw, target=3, source=2) | {"source_mask": None, "target_mask": causal_of(3)}
-
-
 def decoder_dropout_inputs(draw: Draw, answer: type[nn.Module], loud: str, layers: dict) -> dict:
     """One word per side, one head and one hidden feature: so few outcomes that 1000 random samples meet them all."""
     arguments = layers | {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": not layers}
     weights = lively_weights(draw, answer(*arguments.values()))
     silent = tuple({"self_attention", "cross_attention", "feed_forward"} - {loud})
-    return {
-        "arguments": arguments,
-        "weights": steady_weights(weights, draw, silent, loud),
-        "x": draw.numbers(1, 1, 3),
-        "memory": draw.numbers(1, 1, 3),
-    }
+    weights = steady_weights(weights, draw, silent, loud)
+    return {"arguments": arguments, "weights": weights, "x": draw.numbers(1, 1, 3), "memory": draw.numbers(1, 1, 3)}
 
 
 def decoder_dropout(subject, arguments, weights, x, memory):
-    module = build(subject, arguments, weights)  # in training mode
-    drawn = module(x.repeat(1000, 1, 1), memory.repeat(1000, 1, 1))  # 1000 random samples in one call
-    evaluated = module.eval()(x.repeat(50, 1, 1), memory.repeat(50, 1, 1))
-    return {
-        "largest of 1000 results in training": drawn.max(dim=0).values,
-        "smallest of 1000 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
+    return extremes(build(subject, arguments, weights), x, memory, samples=1000, evaluated=50)  # it is in training mode
 
 
-def decoder_gradients(subject, arguments, weights, x, memory):
-    module = build(subject, arguments, weights)
-    inputs = {"x": x.requires_grad_(), "memory": memory.requires_grad_()}
-    return gradients(module(x, memory), inputs | dict(module.named_parameters()))
+def dropout_probe(name: str, answer: type[nn.Module], loud: str, **layers: int) -> Probe:
+    return Probe(name, lambda draw: decoder_dropout_inputs(draw, answer, loud, layers), decoder_dropout)
 
 
 def reach_of_positions(subject, arguments, weights, x, memory, source_mask, target_mask):
@@ -99,12 +83,6 @@ def reordered_memory(subject, arguments, weights, x, memory, order):
     return {"output": module(x, memory), "with reordered memory": module(x, memory[:, order])}
 
 
-def order_of_memory_does_not_matter(inputs, received):
-    if torch.allclose(received["output"], received["with reordered memory"], atol=1e-8):
-        return None
-    return "the output changes when the same memory comes in a different order"
-
-
 def other_hidden_memory(subject, arguments, weights, x, memory, source_mask, target_mask, other):
     module = build(subject, arguments, weights)
     seen = source_mask[:, 0, 0]  # (batch, source)
@@ -115,22 +93,10 @@ def other_hidden_memory(subject, arguments, weights, x, memory, source_mask, tar
     }
 
 
-def hidden_memory_does_not_matter(inputs, received):
-    if torch.allclose(received["output"], received["with other hidden memory"], atol=1e-8):
-        return None
-    return "the output changes when the source words that the mask hides are different ones"
-
-
-def hidden_memory_inputs(draw: Draw) -> dict:
-    return with_masks(layer_inputs(draw, 2, 2, 3), draw) | {"other": draw.numbers(2, 3, 4)}
-
-
 DECODER_AXES = {
     "x": "batch target d_model",
     "memory": "batch source d_model",
     "output": "batch target d_model",
-    "gradient of x": "batch target d_model",
-    "gradient of memory": "batch source d_model",
     "source_mask": "batch heads query key",
     "target_mask": "batch heads query key",
 }
@@ -149,7 +115,10 @@ DECODER_LAYER = Exercise(
     probes=[
         Probe("two target words, three source words, post-norm", layer_inputs),
         Probe("two target words, three source words, pre-norm", lambda draw: layer_inputs(draw, norm_first=True)),
-        Probe("a causal mask hides the target's future", causal_layer_inputs),
+        Probe(
+            "a causal mask hides the target's future",
+            lambda draw: layer_inputs(draw, target=3, source=2) | {"source_mask": None, "target_mask": causal_of(3)},
+        ),
         Probe(
             "a batch with both masks, source longer than target",
             lambda draw: with_masks(layer_inputs(draw, 2, 3, 4), draw),
@@ -159,22 +128,10 @@ DECODER_LAYER = Exercise(
             # d_ff is four times d_model, so that what else is wrong shows if someone always takes that
             lambda draw: with_masks(layer_inputs(draw, 2, 3, 3, d_ff=16), draw),
         ),
-        Probe("gradients reach x, memory and all weights", layer_inputs, decoder_gradients),
-        Probe(
-            "dropout acts in self-attention and on its output",
-            lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "self_attention", {}),
-            decoder_dropout,
-        ),
-        Probe(
-            "dropout acts in cross-attention and on its output",
-            lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "cross_attention", {}),
-            decoder_dropout,
-        ),
-        Probe(
-            "dropout acts inside the feed-forward and on its output",
-            lambda draw: decoder_dropout_inputs(draw, DecoderLayer, "feed_forward", {}),
-            decoder_dropout,
-        ),
+        Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),
+        dropout_probe("dropout acts in self-attention and on its output", DecoderLayer, "self_attention"),
+        dropout_probe("dropout acts in cross-attention and on its output", DecoderLayer, "cross_attention"),
+        dropout_probe("dropout acts inside the feed-forward and on its output", DecoderLayer, "feed_forward"),
     ],
     properties=[
         Property(
@@ -192,13 +149,13 @@ DECODER_LAYER = Exercise(
         Property(
             "the order of the memory doesn't matter",
             lambda draw: layer_inputs(draw, source=4) | {"order": draw.order(4)},
-            order_of_memory_does_not_matter,
+            same_results("the output changes when the same memory comes in a different order"),
             reordered_memory,
         ),
         Property(
             "hidden source words don't affect the output",
-            hidden_memory_inputs,
-            hidden_memory_does_not_matter,
+            lambda draw: with_masks(layer_inputs(draw, 2, 2, 3), draw) | {"other": draw.numbers(2, 3, 4)},
+            same_results("the output changes when the source words that the mask hides are different ones"),
             other_hidden_memory,
         ),
     ],
@@ -219,25 +176,14 @@ DECODER_LAYER = Exercise(
 
 def stack_inputs(draw: Draw, n_layers: int = 2, batch: int = 1, target: int = 2, source: int = 3,
                  norm_first: bool = False) -> dict:  # fmt: skip
-    arguments = {
-        "n_layers": n_layers,
-        "d_model": 4,
-        "n_heads": 2,
-        "d_ff": draw.integer(3, 5),
-        "dropout": 0.0,
-        "norm_first": norm_first,
-    }
+    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(3, 5)}
+    arguments = sizes | {"dropout": 0.0, "norm_first": norm_first}
     return {
         "arguments": arguments,
         "weights": lively_weights(draw, Decoder(*arguments.values())),
         "x": draw.numbers(batch, target, 4),
         "memory": draw.numbers(batch, source, 4),
     }
-
-
-def sizes_of_stack(draw: Draw, n_layers: int, norm_first: bool) -> dict:
-    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(5, 7)}
-    return {"arguments": sizes | {"dropout": 0.0, "norm_first": norm_first}}
 
 
 DECODER = Exercise(
@@ -259,12 +205,8 @@ DECODER = Exercise(
             "two layers, both masks, source and target equally long",
             lambda draw: with_masks(stack_inputs(draw, 2, 2, 3, 3), draw),
         ),
-        Probe("gradients reach x, memory and the weights of all layers", stack_inputs, decoder_gradients),
-        Probe(
-            "dropout acts in the layers, in training only",
-            lambda draw: decoder_dropout_inputs(draw, Decoder, "cross_attention", {"n_layers": 1}),
-            decoder_dropout,
-        ),
+        Probe("gradients reach x, memory and the weights of all layers", stack_inputs, gradients_of_module),
+        dropout_probe("dropout acts in the layers, in training only", Decoder, "cross_attention", n_layers=1),
     ],
     properties=[
         Property(

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.notebook_06_encoder import lively_weights
-from transformer_lab.exercises.recipes import gradients, load_weights, raised
+from transformer_lab.exercises.recipes import bare_transformer, build, gradients, raised
+from transformer_lab.exercises.rules import same_results
 from transformer_lab.model import (
     Transformer,
     TransformerConfig,
@@ -25,10 +26,7 @@ def matrix_inputs(draw: Draw, narrow: bool) -> dict:
 
 
 def table_inputs(draw: Draw) -> dict:
-    return {
-        "vocab": [draw.integer(300, 500) for _ in range(2)],
-        "d_model": [draw.integer(30, 90) for _ in range(2)],
-    }
+    return {"vocab": [draw.integer(300, 500) for _ in range(2)], "d_model": [draw.integer(30, 90) for _ in range(2)]}
 
 
 def deviation_of_matrices(subject, inputs, outputs):
@@ -65,10 +63,6 @@ def biases_afterwards(subject, width):
     model = nn.Sequential(nn.Linear(width, 4), nn.Linear(4, 3, bias=False), nn.Linear(3, width))
     subject(model)
     return {"zero": [bool((layer.bias == 0).all()) for layer in (model[0], model[2])]}
-
-
-def biases_are_zero(inputs, received):
-    return None if all(received["zero"]) else "the bias of a linear layer isn't zero"
 
 
 def padding_afterwards(subject, vocab, d_model, pad_id):
@@ -171,7 +165,7 @@ INITIALIZE_PARAMETERS = Exercise(
         Property(
             "biases start at zero, and a layer may have none",
             lambda draw: {"width": draw.integer(4, 8)},
-            biases_are_zero,
+            lambda inputs, received: None if all(received["zero"]) else "the bias of a linear layer isn't zero",
             biases_afterwards,
         ),
         Property(
@@ -224,17 +218,11 @@ def tying_inputs(draw: Draw, written: str) -> dict:
 
 
 def what_all_three_read(subject, written, numbers, tokens, x):
-    from transformer_lab.model import TransformerConfig
-
     vocab, d_model = numbers.shape
-    model = nn.Module()
-    model.config = TransformerConfig(vocab, vocab, d_model=d_model, n_heads=1, tie=True)
-    model.source_embedding, model.target_embedding = nn.Module(), nn.Module()
-    model.source_embedding.embedding = nn.Embedding(vocab, d_model)
-    model.target_embedding.embedding = nn.Embedding(vocab, d_model)
-    model.output = nn.Linear(d_model, vocab)
+    model = bare_transformer(vocab, vocab, d_model)
+    source, target, output = model.source_embedding.embedding, model.target_embedding.embedding, model.output
     with torch.no_grad():  # all three alike, so that it doesn't matter whose weight is kept
-        for part in (model.source_embedding.embedding, model.target_embedding.embedding, model.output):
+        for part in (source, target, output):
             part.weight.copy_(torch.arange(vocab * d_model).view(vocab, d_model) / 10)
     subject(model)
     source, target, output = model.source_embedding.embedding, model.target_embedding.embedding, model.output
@@ -245,15 +233,8 @@ def what_all_three_read(subject, written, numbers, tokens, x):
 
 
 def gradient_of_shared_weight(subject, written, numbers, tokens, x):
-    from transformer_lab.model import TransformerConfig
-
     vocab, d_model = numbers.shape
-    model = nn.Module()
-    model.config = TransformerConfig(vocab, vocab, d_model=d_model, n_heads=1, tie=True)
-    model.source_embedding, model.target_embedding = nn.Module(), nn.Module()
-    model.source_embedding.embedding = nn.Embedding(vocab, d_model)
-    model.target_embedding.embedding = nn.Embedding(vocab, d_model)
-    model.output = nn.Linear(d_model, vocab)
+    model = bare_transformer(vocab, vocab, d_model)
     subject(model)
     source, target, output = model.source_embedding.embedding, model.target_embedding.embedding, model.output
     loss = source(tokens).sum() + 2 * target(tokens).sum() + 3 * (output(x) * torch.arange(vocab)).sum()
@@ -262,14 +243,7 @@ def gradient_of_shared_weight(subject, written, numbers, tokens, x):
 
 
 def weights_after_tying(subject, vocab, d_model):
-    from transformer_lab.model import TransformerConfig
-
-    model = nn.Module()
-    model.config = TransformerConfig(vocab, vocab, d_model=d_model, n_heads=1, tie=True)
-    model.source_embedding, model.target_embedding = nn.Module(), nn.Module()
-    model.source_embedding.embedding = nn.Embedding(vocab, d_model)
-    model.target_embedding.embedding = nn.Embedding(vocab, d_model)
-    model.output = nn.Linear(d_model, vocab)
+    model = bare_transformer(vocab, vocab, d_model)
     before = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight, model.output.weight]
     numbers = [weight.clone() for weight in before]
     subject(model)
@@ -308,18 +282,8 @@ def one_parameter_and_a_bias(inputs, received):
 
 
 def exceptions_by_vocabularies(subject, smaller, larger, d_model):
-    from transformer_lab.model import TransformerConfig
-
-    result = []
-    for source_vocab, target_vocab in ((smaller, larger), (larger, smaller), (larger, larger)):
-        model = nn.Module()
-        model.config = TransformerConfig(source_vocab, target_vocab, d_model=d_model, n_heads=1, tie=True)
-        model.source_embedding, model.target_embedding = nn.Module(), nn.Module()
-        model.source_embedding.embedding = nn.Embedding(source_vocab, d_model)
-        model.target_embedding.embedding = nn.Embedding(target_vocab, d_model)
-        model.output = nn.Linear(d_model, target_vocab)
-        result.append(raised(subject, model))
-    return result
+    pairs = ((smaller, larger), (larger, smaller), (larger, larger))
+    return [raised(subject, bare_transformer(source, target, d_model)) for source, target in pairs]
 
 
 def two_vocabularies_are_refused(inputs, received):
@@ -371,9 +335,7 @@ TIE_EMBEDDINGS = Exercise(
             what_all_three_read,
         ),
         Probe(
-            "the gradients of all three add up",
-            lambda draw: tying_inputs(draw, "nothing"),
-            gradient_of_shared_weight,
+            "the gradients of all three add up", lambda draw: tying_inputs(draw, "nothing"), gradient_of_shared_weight
         ),
     ],
     properties=[
@@ -453,20 +415,14 @@ def decode_inputs(draw: Draw) -> dict:
 
 
 def logits_of_words(subject, config, weights, source, target):
-    from transformer_lab.model import TransformerConfig
-
-    model = subject(TransformerConfig(**config))
-    load_weights(model, weights)
+    model = build(subject, {"config": TransformerConfig(**config)}, weights)
     logits = model(source, target)
     real = target != config.get("pad_id", 0)  # the output at padding positions is free
     return {"logits of real words": logits[real] if logits.shape[:2] == real.shape else logits}
 
 
 def memory_of_words(subject, config, weights, source):
-    from transformer_lab.model import TransformerConfig
-
-    model = subject(TransformerConfig(**config))
-    load_weights(model, weights)
+    model = build(subject, {"config": TransformerConfig(**config)}, weights)
     result = model.encode(source)
     if not isinstance(result, tuple) or len(result) != 2:
         return {"memory of real words": result, "source_mask": None}
@@ -474,35 +430,20 @@ def memory_of_words(subject, config, weights, source):
 
 
 def logits_from_memory(subject, config, weights, target, memory, source_mask):
-    from transformer_lab.model import TransformerConfig
-
-    model = subject(TransformerConfig(**config))
-    load_weights(model, weights)
+    model = build(subject, {"config": TransformerConfig(**config)}, weights)
     return {"logits of real words": model.decode(target, memory, source_mask)[target != 0]}
 
 
 def model_gradients(subject, config, weights, source, target):
-    from transformer_lab.model import TransformerConfig
-
-    model = subject(TransformerConfig(**config))
-    load_weights(model, weights)
+    model = build(subject, {"config": TransformerConfig(**config)}, weights)
     return gradients(model(source, target), dict(model.named_parameters()))
 
 
 def other_last_word(subject, config, weights, source, target, other):
-    from transformer_lab.model import TransformerConfig
-
-    model = subject(TransformerConfig(**config))
-    load_weights(model, weights)
+    model = build(subject, {"config": TransformerConfig(**config)}, weights)
     changed = target.clone()
     changed[:, -1] = other
     return {"logits": model(source, target)[:, :-1], "with another last word": model(source, changed)[:, :-1]}
-
-
-def no_look_ahead(inputs, received):
-    if torch.allclose(received["logits"], received["with another last word"], atol=1e-8):
-        return None
-    return "the logits before the target's last word change with that word, so the future is visible"
 
 
 def other_last_word_inputs(draw: Draw) -> dict:
@@ -512,8 +453,6 @@ def other_last_word_inputs(draw: Draw) -> dict:
 
 
 def dropout_by_part(subject, config, source, target):
-    from transformer_lab.model import TransformerConfig
-
     model = subject(TransformerConfig(**config)).eval()
     evaluated = model(source, target)
     result = {"none": not torch.equal(evaluated, model(source, target))}
@@ -538,8 +477,6 @@ def dropout_inputs(draw: Draw) -> dict:
 
 
 def stacks_by_norm_first(subject, config, x):
-    from transformer_lab.model import TransformerConfig
-
     model = subject(TransformerConfig(**config)).eval()
     result = {}
     for name, inputs in (("encoder", [x]), ("decoder", [x, x])):
@@ -559,8 +496,6 @@ def both_have_a_final_norm(inputs, received):
 
 
 def weights_by_tie(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     result = {}
     for tie in (True, False):
         model = subject(TransformerConfig(**config, tie=tie))
@@ -583,8 +518,6 @@ def tied_when_asked(inputs, received):
 
 
 def exception_of_two_vocabularies(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     return raised(subject, TransformerConfig(**config))
 
 
@@ -599,8 +532,6 @@ def different_sizes_are_refused(inputs, received):
 
 
 def configuration_afterwards(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     model = subject(TransformerConfig(**config))
     return getattr(model, "config", None) == TransformerConfig(**config)
 
@@ -610,8 +541,6 @@ def configuration_is_kept(inputs, received):
 
 
 def exceptions_by_length(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     model = subject(TransformerConfig(**config))
     longest, too_long = (torch.zeros(1, config["max_length"] + more, config["d_model"]) for more in (0, 1))
     positions = model.positional_encoding
@@ -631,8 +560,6 @@ def longest_sentence_gets_positions(inputs, received):
 
 
 def initial_weights(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     model = subject(TransformerConfig(**config))
     tables = model.source_embedding.embedding.weight, model.target_embedding.embedding.weight
     words = torch.arange(config["source_vocab"]) != config["pad_id"]
@@ -683,25 +610,23 @@ TRANSFORMER = Exercise(
         "tie_embeddings",
     ),
     banned=("torch.nn.Transformer", "torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder"),
+    call=logits_of_words,
     probes=[
-        Probe("one sentence: the logits of two target words", sentence_inputs, logits_of_words),
+        Probe("one sentence: the logits of two target words", sentence_inputs),
         Probe("encode: memory and mask of a padded batch", encode_inputs, memory_of_words),
         Probe("decode: the logits for a given memory", decode_inputs, logits_from_memory),
         Probe(
             "two layers, a padded batch, source longer than target",
             lambda draw: sentence_inputs(draw, 4, 3, 2, padded=True, n_layers=2),
-            logits_of_words,
         ),
-        Probe("pre-norm", lambda draw: sentence_inputs(draw, norm_first=True), logits_of_words),
+        Probe("pre-norm", lambda draw: sentence_inputs(draw, norm_first=True)),
         Probe(
             "a different pad id, so token 0 is a real word",
             lambda draw: sentence_inputs(draw, 4, 4, 2, padded=True, pad_id=draw.integer(3, 5)),
-            logits_of_words,
         ),
         Probe(
             "one weight for both embeddings and the output layer",
             lambda draw: sentence_inputs(draw, tie=True, target_vocab=8),
-            logits_of_words,
         ),
         Probe(
             "gradients reach all weights, token 0 included",
@@ -713,7 +638,7 @@ TRANSFORMER = Exercise(
         Property(
             "no logits depend on a later word of the target",
             other_last_word_inputs,
-            no_look_ahead,
+            same_results("the logits before the target's last word change with that word, so the future is visible"),
             other_last_word,
         ),
         Property(
@@ -798,35 +723,25 @@ def tied_size_inputs(draw: Draw) -> dict:
 
 
 def counted_by(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     return subject(TransformerConfig(**config))
 
 
 def added_by_a_layer(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     one, other = (TransformerConfig(**config | {"n_layers": config["n_layers"] + more}) for more in (0, 1))
     return subject(other) - subject(one)
 
 
 def outside_of_the_layers(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     one, two = (TransformerConfig(**config | {"n_layers": layers}) for layers in (1, 2))
     return 2 * subject(one) - subject(two)
 
 
 def added_by_a_hidden_feature(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     one, other = (TransformerConfig(**config | {"d_ff": config["d_ff"] + more}) for more in (0, 1))
     return subject(other) - subject(one)
 
 
 def counts_of_other_settings(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     others = ({}, {"n_heads": 1}, {"max_length": 77}, {"dropout": 0.3}, {"pad_id": 3})
     return [subject(TransformerConfig(**(config | other))) for other in others]
 
@@ -839,8 +754,6 @@ def settings_without_weights(inputs, received):
 
 
 def counts_by_depth(subject, config):
-    from transformer_lab.model import TransformerConfig
-
     return [subject(TransformerConfig(**(config | {"n_layers": layers}))) for layers in (1, 2, 3)]
 
 
@@ -856,18 +769,18 @@ COUNT_PARAMETERS = Exercise(
     points=2,
     minutes=20,
     returns=("parameters",),
+    call=counted_by,
     probes=[
-        Probe("post-norm, two vocabularies", size_inputs, counted_by),
-        Probe("pre-norm", lambda draw: size_inputs(draw, norm_first=True), counted_by),
-        Probe("tied weights", tied_size_inputs, counted_by),
-        Probe("one layer", lambda draw: size_inputs(draw, n_layers=1), counted_by),
+        Probe("post-norm, two vocabularies", size_inputs),
+        Probe("pre-norm", lambda draw: size_inputs(draw, norm_first=True)),
+        Probe("tied weights", tied_size_inputs),
+        Probe("one layer", lambda draw: size_inputs(draw, n_layers=1)),
         Probe("what one more layer adds", size_inputs, added_by_a_layer),
         Probe("what is outside of the layers", size_inputs, outside_of_the_layers),
         Probe("what one more hidden feature adds", size_inputs, added_by_a_hidden_feature),
         Probe(
             "a vocabulary too large for any machine, by formula",
             lambda draw: size_inputs(draw, source_vocab=10**14 + draw.integer(1, 10**6)),
-            counted_by,
         ),
     ],
     properties=[

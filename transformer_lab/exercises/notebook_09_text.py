@@ -1,6 +1,7 @@
 """Notebook 09, text: words and pieces of words become ids, and sentences become batches (section 5.1)."""
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -10,6 +11,7 @@ from transformer_lab.data.byte_pairs import END_OF_WORD
 from transformer_lab.exercises.compare import described
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.rules import equal_results
 
 # --- build_vocabulary ------------------------------------------------------------------------------------------------
 
@@ -22,23 +24,17 @@ WITH_AND_WITHOUT_CAPITAL = (("Arm", "arm"), ("Essen", "essen"), ("Leben", "leben
 
 def some_words(draw: Draw, count: int) -> list[str]:
     """Return different words in a random order that isn't alphabetical."""
-    chosen = sorted(WORDS[index] for index in draw.order(len(WORDS))[:count])
-    return [chosen[index] for index in draw.order(count)]
-
-
-def shuffled(draw: Draw, items: list) -> list:
-    """Return the items in a random order that isn't the given one."""
-    return [items[index] for index in draw.order(len(items))]
+    return draw.shuffled(sorted(draw.shuffled(WORDS)[:count]))
 
 
 def in_sentences(draw: Draw, tokens: list[str]) -> list[list[str]]:
     """Return the tokens in a random order, as sentences of two or three."""
-    tokens, length = shuffled(draw, tokens), draw.integer(2, 3)
+    tokens, length = draw.shuffled(tokens), draw.integer(2, 3)
     return [tokens[start : start + length] for start in range(0, len(tokens), length)]
 
 
 def words_of_all_frequencies(draw: Draw) -> dict:
-    words = shuffled(draw, [*some_words(draw, draw.integer(3, 4)), ("T-Shirt", "12", ",", "...")[draw.integer(0, 3)]])
+    words = draw.shuffled([*some_words(draw, draw.integer(3, 4)), ("T-Shirt", "12", ",", "...")[draw.integer(0, 3)]])
     frequent = [word for times, word in enumerate(words) for _ in range(times)]  # and each once in the first sentence
     return {"sentences": [words, *in_sentences(draw, frequent)], "min_frequency": 1}
 
@@ -51,7 +47,7 @@ def equally_frequent_words(draw: Draw) -> dict:
 def repeats_in_one_sentence(draw: Draw) -> dict:
     repeated, other, *rare = some_words(draw, draw.integer(3, 5))
     sentences = [[repeated] * draw.integer(3, 4), [other, *rare], [other]]
-    return {"sentences": shuffled(draw, sentences), "min_frequency": 1}
+    return {"sentences": draw.shuffled(sentences), "min_frequency": 1}
 
 
 def words_at_the_limit(draw: Draw) -> dict:
@@ -67,12 +63,12 @@ def questions_about_rare_words(draw: Draw) -> dict:
     inputs = words_at_the_limit(draw)
     known = {token for sentence in inputs["sentences"] for token in sentence}
     unseen = [word for word in WORDS if word not in known][draw.integer(0, 5)]
-    return inputs | {"looked_up": shuffled(draw, [*sorted(known), unseen])}
+    return inputs | {"looked_up": draw.shuffled([*sorted(known), unseen])}
 
 
 def uppercase_and_lowercase(draw: Draw) -> dict:
-    pairs = [WITH_AND_WITHOUT_CAPITAL[index] for index in draw.order(len(WITH_AND_WITHOUT_CAPITAL))[:2]]
-    words = shuffled(draw, [word for pair in pairs for word in pair])
+    pairs = draw.shuffled(WITH_AND_WITHOUT_CAPITAL)[:2]
+    words = draw.shuffled([word for pair in pairs for word in pair])
     tokens = [word for times, word in enumerate(words, start=1) for _ in range(times)]
     return {"sentences": in_sentences(draw, tokens), "min_frequency": 1}
 
@@ -108,12 +104,6 @@ def tokens_from_a_generator(subject, sentences, min_frequency):
     return {"list": list(from_list.itos), "generator": list(from_generator.itos)}
 
 
-def generator_makes_no_difference(inputs, received):
-    if received["list"] != received["generator"]:
-        return "a generator of sentences leads to a different vocabulary than a list of the same sentences"
-    return None
-
-
 def tokens_and_back(subject, sentences, min_frequency):
     vocabulary = subject(sentences, min_frequency)
     return {"tokens": list(vocabulary.itos), "again": [vocabulary.itos[vocabulary[t]] for t in vocabulary.itos]}
@@ -132,24 +122,21 @@ BUILD_VOCABULARY = Exercise(
     points=1,
     minutes=10,
     returns=("vocabulary",),
+    call=tokens_in_order,
     probes=[
-        Probe(
-            "special tokens first, then the words from the most frequent to the rarest",
-            words_of_all_frequencies,
-            tokens_in_order,
-        ),
-        Probe("equally frequent words are in alphabetical order", equally_frequent_words, tokens_in_order),
-        Probe("every occurrence of a word counts", repeats_in_one_sentence, tokens_in_order),
-        Probe("a word that occurs `min_frequency` times is included", words_at_the_limit, tokens_in_order),
+        Probe("special tokens first, then the words from the most frequent to the rarest", words_of_all_frequencies),
+        Probe("equally frequent words are in alphabetical order", equally_frequent_words),
+        Probe("every occurrence of a word counts", repeats_in_one_sentence),
+        Probe("a word that occurs `min_frequency` times is included", words_at_the_limit),
         Probe("rare and unseen words get the id of `<unk>`", questions_about_rare_words, ids_of_tokens),
-        Probe("uppercase and lowercase make different words", uppercase_and_lowercase, tokens_in_order),
+        Probe("uppercase and lowercase make different words", uppercase_and_lowercase),
     ],
     properties=[
         Property("the result is a `torchtext.vocab.Vocab`", words_of_all_frequencies, is_a_vocab, kind_of_vocabulary),
         Property(
             "a generator of sentences works as well as a list",
             words_at_the_limit,
-            generator_makes_no_difference,
+            equal_results("a generator of sentences leads to a different vocabulary than a list of the same sentences"),
             tokens_from_a_generator,
         ),
         Property(
@@ -175,7 +162,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 def letters(draw: Draw, count: int) -> list[str]:
     """Return different letters in a random order."""
-    return [ALPHABET[index] for index in draw.order(len(ALPHABET))[:count]]
+    return draw.shuffled(ALPHABET)[:count]
 
 
 def a_frequent_pair(draw: Draw) -> dict:
@@ -243,7 +230,7 @@ def words_that_are_used_up(draw: Draw) -> dict:
 
 
 def words_of_the_paper(draw: Draw) -> dict:
-    words = shuffled(draw, ["low", "lowest", "newer", "wider"])
+    words = draw.shuffled(["low", "lowest", "newer", "wider"])
     return {"word_counts": {word: draw.integer(2, 9) for word in words}, "n_merges": draw.integer(7, 10)}
 
 
@@ -465,7 +452,7 @@ def padded_with_zero(draw: Draw) -> dict:
 
 
 def padded_with_another_id(draw: Draw) -> dict:
-    sequences = token_lists(draw, draw.integer(4, 5), *shuffled(draw, [1, draw.integer(2, 3)]))
+    sequences = token_lists(draw, draw.integer(4, 5), *draw.shuffled([1, draw.integer(2, 3)]))
     sequences[draw.integer(0, 2)][0] = 0  # a word here
     return {"sequences": sequences, "pad_id": draw.integer(1, 3)}
 
@@ -562,7 +549,7 @@ PAD_BATCH = Exercise(
 
 def almost_the_same_length(draw: Draw) -> dict:
     length, together = draw.integer(4, 6), draw.integer(2, 4)
-    lengths = shuffled(draw, [length] * draw.integer(5, 9) + [length + 1] * 2)
+    lengths = draw.shuffled([length] * draw.integer(5, 9) + [length + 1] * 2)
     return {"lengths": lengths, "max_tokens": length * together}
 
 
@@ -570,7 +557,7 @@ def lengths_whose_sum_would_fit(draw: Draw) -> dict:
     long = draw.integer(5, 8)
     short = draw.integers(draw.integer(3, 4), low=1, high=2).tolist()
     others = draw.integers(draw.integer(1, 3), low=long, high=long + 2).tolist()
-    return {"lengths": shuffled(draw, [*short, long, *others]), "max_tokens": 2 * long + 4}
+    return {"lengths": draw.shuffled([*short, long, *others]), "max_tokens": 2 * long + 4}
 
 
 def short_ones_after_long_ones(draw: Draw) -> dict:
@@ -581,7 +568,7 @@ def short_ones_after_long_ones(draw: Draw) -> dict:
 
 def two_that_fill_a_batch_alone(draw: Draw) -> dict:
     longest = draw.integer(6, 8)
-    return {"lengths": shuffled(draw, [1] * draw.integer(4, 6) + [longest] * 2), "max_tokens": longest}
+    return {"lengths": draw.shuffled([1] * draw.integer(4, 6) + [longest] * 2), "max_tokens": longest}
 
 
 def few_sentences(draw: Draw) -> dict:
@@ -592,10 +579,6 @@ def in_order_of_length(draw: Draw) -> dict:
     long = draw.integer(7, 9)
     lengths = [*draw.integers(draw.integer(5, 6), low=1, high=2).tolist(), draw.integer(3, 5), long, long]
     return {"lengths": sorted(lengths), "max_tokens": 2 * long}
-
-
-def forty_sentences(draw: Draw) -> dict:
-    return {"lengths": draw.integers(40, low=1, high=12).tolist(), "max_tokens": draw.integer(28, 37)}
 
 
 def a_sentence_that_is_too_long(draw: Draw) -> dict:
@@ -651,6 +634,9 @@ def batches_that_keep_the_rules(inputs, expected, received):
     return None
 
 
+batching_probe = partial(Probe, agrees=batches_that_keep_the_rules)
+
+
 def in_numbers(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
@@ -703,13 +689,14 @@ TOKEN_BATCHES = Exercise(
     minutes=20,
     returns=("batches",),
     probes=[
-        Probe("sentences of almost the same length", almost_the_same_length, agrees=batches_that_keep_the_rules),
-        Probe("padding counts", lengths_whose_sum_would_fit, agrees=batches_that_keep_the_rules),
-        Probe("short sentences after long ones", short_ones_after_long_ones, agrees=batches_that_keep_the_rules),
-        Probe(
-            "sentences that fill a batch by themselves", two_that_fill_a_batch_alone, agrees=batches_that_keep_the_rules
+        batching_probe("sentences of almost the same length", almost_the_same_length),
+        batching_probe("padding counts", lengths_whose_sum_would_fit),
+        batching_probe("short sentences after long ones", short_ones_after_long_ones),
+        batching_probe("sentences that fill a batch by themselves", two_that_fill_a_batch_alone),
+        batching_probe(
+            "forty sentences",
+            lambda draw: {"lengths": draw.integers(40, low=1, high=12).tolist(), "max_tokens": draw.integer(28, 37)},
         ),
-        Probe("forty sentences", forty_sentences, agrees=batches_that_keep_the_rules),
     ],
     properties=[
         Property("sentences that all fit into one batch", few_sentences, keeps_the_rules, batches_of_everything),

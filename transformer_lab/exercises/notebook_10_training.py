@@ -4,11 +4,11 @@ import math
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import gradients
+from transformer_lab.exercises.recipes import batches_of, gradients, two_tables
 from transformer_lab.training import evaluate, label_smoothing_loss, shift_target, train_step, warmup_rate
 
 BOS, EOS = 1, 2
@@ -27,20 +27,11 @@ def padded_targets(draw: Draw, lengths: list[int], vocab: int = 10, pad_id: int 
     return target
 
 
-def shuffled(draw: Draw, items: list) -> list:
-    """Return the items in a random order that isn't the given one."""
-    return [items[index] for index in draw.order(len(items))]
-
-
 # --- shift_target ----------------------------------------------------------------------------------------------------
 
 
-def one_target(draw: Draw) -> dict:
-    return {"target": padded_targets(draw, [draw.integer(4, 6)])}
-
-
 def three_targets(draw: Draw) -> dict:
-    lengths = shuffled(draw, [draw.integer(3, 4), 5, draw.integer(6, 7)])
+    lengths = draw.shuffled([draw.integer(3, 4), 5, draw.integer(6, 7)])
     return {"target": padded_targets(draw, lengths)}
 
 
@@ -50,7 +41,7 @@ def an_empty_target(draw: Draw) -> dict:
 
 
 def targets_with_another_pad_id(draw: Draw) -> dict:
-    lengths = shuffled(draw, [3, draw.integer(5, 6)])
+    lengths = draw.shuffled([3, draw.integer(5, 6)])
     return {"target": padded_targets(draw, lengths, pad_id=draw.integer(4, 9))}
 
 
@@ -76,7 +67,7 @@ SHIFT_TARGET = Exercise(
     returns=("decoder_input", "labels"),
     axes={"target": "batch length", "decoder_input": "batch length", "labels": "batch length"},
     probes=[
-        Probe("one sentence", one_target),
+        Probe("one sentence", lambda draw: {"target": padded_targets(draw, [draw.integer(4, 6)])}),
         Probe("three sentences, the shorter ones padded", three_targets),
         Probe("an empty sentence next to another one", an_empty_target),
         Probe("padding with another id", targets_with_another_pad_id),
@@ -111,20 +102,7 @@ def loss_inputs(draw: Draw, lengths: list[int], smoothing: float, vocab: int = 5
     for row, length in zip(labels, lengths, strict=True):
         tokens = draw.integers(length, low=0, high=vocab - 2)
         row[:length] = tokens + (tokens >= pad_id).long()  # any id but that of padding
-    return {
-        "logits": draw.numbers(*labels.shape, vocab),
-        "labels": labels,
-        "smoothing": smoothing,
-        "pad_id": pad_id,
-    }
-
-
-def one_smoothed_token(draw: Draw) -> dict:
-    return loss_inputs(draw, [1], draw.integer(2, 4) / 10, vocab=4)
-
-
-def two_sentences(draw: Draw) -> dict:
-    return loss_inputs(draw, [draw.integer(3, 4), draw.integer(1, 2)], draw.integer(2, 4) / 10, vocab=6)
+    return {"logits": draw.numbers(*labels.shape, vocab), "labels": labels, "smoothing": smoothing, "pad_id": pad_id}
 
 
 def zero_is_a_word(draw: Draw) -> dict:
@@ -196,12 +174,15 @@ LABEL_SMOOTHING_LOSS = Exercise(
     points=3,
     minutes=25,
     returns=("loss",),
-    axes={"logits": "batch length vocab", "labels": "batch length", "gradient of logits": "batch length vocab"},
+    axes={"logits": "batch length vocab", "labels": "batch length"},
     banned=("torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
     probes=[
         Probe("one token, no smoothing", lambda draw: loss_inputs(draw, [1], 0.0, vocab=3, pad_id=2)),
-        Probe("one token, smoothed", one_smoothed_token),
-        Probe("sentences of different lengths", two_sentences),
+        Probe("one token, smoothed", lambda draw: loss_inputs(draw, [1], draw.integer(2, 4) / 10, vocab=4)),
+        Probe(
+            "sentences of different lengths",
+            lambda draw: loss_inputs(draw, [draw.integer(3, 4), draw.integer(1, 2)], draw.integer(2, 4) / 10, vocab=6),
+        ),
         Probe("padding that isn't 0", zero_is_a_word),
         Probe("very large logits", very_large_logits),
         Probe("the gradient of the logits", lambda draw: loss_inputs(draw, [2, 1], 0.3), loss_and_gradient),
@@ -251,22 +232,11 @@ def early_step(draw: Draw) -> dict:
     return {"step": draw.integer(2, 9), "d_model": 4 * draw.integer(4, 16), "warmup_steps": draw.integer(30, 60)}
 
 
-def step_before_the_peak(draw: Draw) -> dict:
+def step_around_the_peak(draw: Draw, sign: int, low: int, high: int) -> dict:
+    """Return a step that many steps after the peak, or before it with sign -1."""
     warmup_steps = draw.integer(20, 60)
-    return {
-        "step": warmup_steps - draw.integer(1, 4),
-        "d_model": 4 * draw.integer(4, 16),
-        "warmup_steps": warmup_steps,
-    }
-
-
-def late_step(draw: Draw) -> dict:
-    warmup_steps = draw.integer(20, 60)
-    return {
-        "step": warmup_steps + draw.integer(10, 90),
-        "d_model": 4 * draw.integer(4, 16),
-        "warmup_steps": warmup_steps,
-    }
+    step = warmup_steps + sign * draw.integer(low, high)
+    return {"step": step, "d_model": 4 * draw.integer(4, 16), "warmup_steps": warmup_steps}
 
 
 def step_after_a_short_warmup(draw: Draw) -> dict:
@@ -305,10 +275,6 @@ def peak_is_at_the_end_of_warmup(inputs, received):
     return None
 
 
-def early_and_late(draw: Draw) -> dict:
-    return {"steps": list(range(1, 30)), "d_model": 16, "warmup_steps": draw.integer(5, 9)}
-
-
 def four_times_as_late(draw: Draw) -> dict:
     warmup_steps = 4 * draw.integer(3, 9)
     return {"steps": [warmup_steps, 4 * warmup_steps, 16 * warmup_steps], "d_model": 8, "warmup_steps": warmup_steps}
@@ -328,8 +294,12 @@ WARMUP_RATE = Exercise(
     returns=("rate",),
     probes=[
         Probe("early in the warm-up", early_step, tolerance=RATE_TOLERANCE),
-        Probe("shortly before the warm-up ends", step_before_the_peak, tolerance=RATE_TOLERANCE),
-        Probe("after the warm-up", late_step, tolerance=RATE_TOLERANCE),
+        Probe(
+            "shortly before the warm-up ends",
+            lambda draw: step_around_the_peak(draw, -1, 1, 4),
+            tolerance=RATE_TOLERANCE,
+        ),
+        Probe("after the warm-up", lambda draw: step_around_the_peak(draw, 1, 10, 90), tolerance=RATE_TOLERANCE),
         Probe("long after a short warm-up", step_after_a_short_warmup, tolerance=RATE_TOLERANCE),
         Probe("at the peak", step_at_the_peak, tolerance=RATE_TOLERANCE),
         Probe("step 0 counts as step 1", step_zero, tolerance=RATE_TOLERANCE),
@@ -339,7 +309,7 @@ WARMUP_RATE = Exercise(
     properties=[
         Property(
             "the rate rises until the warm-up ends and falls from then on",
-            early_and_late,
+            lambda draw: {"steps": list(range(1, 30)), "d_model": 16, "warmup_steps": draw.integer(5, 9)},
             peak_is_at_the_end_of_warmup,
             rates_of_steps,
         ),
@@ -404,24 +374,11 @@ def surely_wrong(inputs: dict) -> dict:
 
 def learn(subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm):
     """Take one step for each batch: a token's logits depend on the token before it and on the mean of the source."""
-    from types import SimpleNamespace
-
-    from transformer_lab.data import Batch
-
-    model = nn.Module()
-    model.config = SimpleNamespace(pad_id=pad_id)
-    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
-    model.forward = lambda source, target: (
-        model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
-    )
+    model = two_tables(weights, pad_id)
     optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
     settings = [setting for setting in (smoothing, clip_norm) if setting is not None]
-    losses = []
-    for source, target in zip(sources, targets, strict=True):
-        batch = Batch(source, target, pad_id, list(range(len(source))))
-        losses.append(subject(model, batch, optimizer, *settings))
     return {
-        "loss": losses,
+        "loss": [subject(model, batch, optimizer, *settings) for batch in batches_of(sources, targets, pad_id)],
         "weights that read the target": model.target_table,
         "weights that read the source": model.source_table,
     }
@@ -431,25 +388,11 @@ def watch_learning(
     subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm, mode_before
 ):
     """Record what one step does besides learning."""
-    from types import SimpleNamespace
-
-    from transformer_lab.data import Batch
-
-    modes = []
-    model = nn.Module()
-    model.config = SimpleNamespace(pad_id=pad_id)
-    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
-
-    def forward(source, target):
-        modes.append("training" if model.training else "evaluation")
-        return model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
-
-    model.forward = forward
+    model = two_tables(weights, pad_id)
     optimizer = getattr(torch.optim, optimizer)(model.train(mode_before == "training").parameters(), lr=learning_rate)
-    batch = Batch(sources[0], targets[0], pad_id, list(range(len(sources[0]))))
-    loss = subject(model, batch, optimizer, smoothing, clip_norm)
+    loss = subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
     return {
-        "modes while learning": modes,
+        "modes while learning": ["training" if training else "evaluation" for training, _ in model.calls],
         "mode afterwards": "training" if model.training else "evaluation",
         "kind of loss": type(loss).__name__,
         "learning rate": optimizer.param_groups[0]["lr"],
@@ -458,19 +401,10 @@ def watch_learning(
 
 def learn_after_others(subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm):
     """Take a step with gradients that were left over from before, one for every weight that reads the target."""
-    from types import SimpleNamespace
-
-    from transformer_lab.data import Batch
-
-    model = nn.Module()
-    model.config = SimpleNamespace(pad_id=pad_id)
-    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
-    model.forward = lambda source, target: (
-        model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
-    )
+    model = two_tables(weights, pad_id)
     model.target_table.square().sum().backward()
     optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
-    subject(model, Batch(sources[0], targets[0], pad_id, [0]), optimizer, smoothing, clip_norm)
+    subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
     return {"weights that read the target": model.target_table}
 
 
@@ -524,31 +458,22 @@ TRAIN_STEP = Exercise(
     returns=("loss",),
     axes={"weights that read the target": "read next", "weights that read the source": "read next"},
     builds_on=("shift_target", "label_smoothing_loss"),
+    call=learn,
     probes=[
-        Probe("one sentence", lambda draw: step_inputs(draw, [draw.integer(4, 6)]), learn),
-        Probe("smoothed labels", lambda draw: step_inputs(draw, [5], smoothing=draw.integer(2, 4) / 10), learn),
+        Probe("one sentence", lambda draw: step_inputs(draw, [draw.integer(4, 6)])),
+        Probe("smoothed labels", lambda draw: step_inputs(draw, [5], smoothing=draw.integer(2, 4) / 10)),
         Probe(
             "sentences of different lengths, and padding that isn't 0",
-            lambda draw: step_inputs(draw, shuffled(draw, [3, 6, 4]), pad_id=draw.integer(3, 6)),
-            learn,
+            lambda draw: step_inputs(draw, draw.shuffled([3, 6, 4]), pad_id=draw.integer(3, 6)),
         ),
-        Probe(
-            "a gradient longer than `clip_norm`",
-            lambda draw: surely_wrong(step_inputs(draw, [3], clip_norm=0.05)),
-            learn,
-        ),
-        Probe("a gradient shorter than `clip_norm`", lambda draw: surely_wrong(step_inputs(draw, [3])), learn),
+        Probe("a gradient longer than `clip_norm`", lambda draw: surely_wrong(step_inputs(draw, [3], clip_norm=0.05))),
+        Probe("a gradient shorter than `clip_norm`", lambda draw: surely_wrong(step_inputs(draw, [3]))),
         Probe(
             "default smoothing of 0.1 and `clip_norm` of 1.0",
             lambda draw: surely_wrong(step_inputs(draw, [3], smoothing=None, clip_norm=None)),
-            learn,
         ),
-        Probe("three steps", lambda draw: step_inputs(draw, [4], [3, 5], [4, 3]), learn),
-        Probe(
-            "two steps of Adam",
-            lambda draw: step_inputs(draw, [4], [3, 5], optimizer="Adam", learning_rate=0.1),
-            learn,
-        ),
+        Probe("three steps", lambda draw: step_inputs(draw, [4], [3, 5], [4, 3])),
+        Probe("two steps of Adam", lambda draw: step_inputs(draw, [4], [3, 5], optimizer="Adam", learning_rate=0.1)),
     ],
     properties=[
         Property(
@@ -609,61 +534,32 @@ def evaluation_inputs(draw: Draw, *batches: list[int], pad_id: int = 0, **others
 
 def measure(subject, sources, targets, weights, pad_id, batches_are="a list"):
     """Evaluate a model that is in training mode, where it has different logits, as it would with dropout."""
-    from types import SimpleNamespace
-
-    from transformer_lab.data import Batch
-
-    model = nn.Module()
-    model.config = SimpleNamespace(pad_id=pad_id)
-    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
+    model = two_tables(weights, pad_id)
+    in_evaluation = model.forward
 
     def forward(source, target):
-        logits = model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
+        logits = in_evaluation(source, target)
         return logits * torch.linspace(0, 2, logits.size(-1)) if model.training else logits
 
     model.forward = forward
-    batches = [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
+    batches = batches_of(sources, targets, pad_id)
     return subject(model, iter(batches) if batches_are == "an iterator" else batches)
 
 
 def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
     """Record in which mode the model predicts, whether it records gradients, and in which mode it is left."""
-    from types import SimpleNamespace
-
-    from transformer_lab.data import Batch
-
-    seen = {"training": [], "recording": [], "modes afterwards": []}
-    model = nn.Module()
-    model.config = SimpleNamespace(pad_id=pad_id)
-    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
-
-    def forward(source, target):
-        seen["training"].append(model.training)
-        logits = model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
-        seen["recording"].append(logits.requires_grad)
-        return logits
-
-    model.forward = forward
-    batches = [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
+    model, batches, modes = two_tables(weights, pad_id), batches_of(sources, targets, pad_id), []
     for mode in modes_before:
         subject(model.train(mode == "training"), batches)
-        seen["modes afterwards"].append("training" if model.training else "evaluation")
-    return seen
+        modes.append("training" if model.training else "evaluation")
+    training, recording = map(list, zip(*model.calls, strict=True)) if model.calls else ([], [])
+    return {"training": training, "recording": recording, "modes afterwards": modes}
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
     """Return what happens without any batch, provided that a batch causes no problem."""
-    from types import SimpleNamespace
-
-    from transformer_lab.data import Batch
-
-    model = nn.Module()
-    model.config = SimpleNamespace(pad_id=pad_id)
-    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
-    model.forward = lambda source, target: (
-        model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
-    )
-    subject(model, [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)])
+    model = two_tables(weights, pad_id)
+    subject(model, batches_of(sources, targets, pad_id))
     try:
         return {"exception": "nothing", "result": subject(model, [])}
     except Exception as error:
@@ -711,23 +607,15 @@ EVALUATE = Exercise(
     minutes=15,
     returns=("loss", "perplexity"),
     builds_on=("shift_target", "label_smoothing_loss"),
+    call=measure,
     probes=[
-        Probe("one sentence", lambda draw: evaluation_inputs(draw, [draw.integer(3, 5)]), measure),
-        Probe("two batches of different sizes", lambda draw: evaluation_inputs(draw, [3], [7, 6, 4]), measure),
-        Probe(
-            "two batches with the same number of sentences",
-            lambda draw: evaluation_inputs(draw, [3, 3], [7, 4]),
-            measure,
-        ),
-        Probe(
-            "padding that isn't 0",
-            lambda draw: evaluation_inputs(draw, [3, 6], [4], pad_id=draw.integer(3, 6)),
-            measure,
-        ),
+        Probe("one sentence", lambda draw: evaluation_inputs(draw, [draw.integer(3, 5)])),
+        Probe("two batches of different sizes", lambda draw: evaluation_inputs(draw, [3], [7, 6, 4])),
+        Probe("two batches with the same number of sentences", lambda draw: evaluation_inputs(draw, [3, 3], [7, 4])),
+        Probe("padding that isn't 0", lambda draw: evaluation_inputs(draw, [3, 6], [4], pad_id=draw.integer(3, 6))),
         Probe(
             "batches from an iterator, which can be read only once",
             lambda draw: evaluation_inputs(draw, [5], [3, 6], batches_are="an iterator"),
-            measure,
         ),
     ],
     properties=[
@@ -750,10 +638,7 @@ EVALUATE = Exercise(
             watch_evaluation,
         ),
         Property(
-            "a call without any batch",
-            lambda draw: evaluation_inputs(draw, [3]),
-            nothing_is_refused,
-            evaluate_nothing,
+            "a call without any batch", lambda draw: evaluation_inputs(draw, [3]), nothing_is_refused, evaluate_nothing
         ),
     ],
     hints=[

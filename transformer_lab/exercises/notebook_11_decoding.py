@@ -6,10 +6,12 @@ from itertools import pairwise
 import torch
 
 from transformer_lab.decoding import CachedAttention, beam_search, greedy_decode, length_penalty
+from transformer_lab.decoding.table_model import TableModel
 from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import build, raised
+from transformer_lab.exercises.recipes import build, class_of_its_own, raised
+from transformer_lab.exercises.rules import equal_results, same_results
 from transformer_lab.model import MultiHeadAttention
 
 # --- models whose sentences are known ---------------------------------------------------------------------------------
@@ -84,14 +86,10 @@ def with_specials(draw: Draw) -> Rows:
 
 
 def decoded(subject, model, source, **search):
-    from transformer_lab.decoding.table_model import TableModel
-
     return subject(TableModel(**model), source, *search.values())
 
 
 def modes_afterwards(subject, model, source, **search):
-    from transformer_lab.decoding.table_model import TableModel
-
     result = {}
     for name, training in (("training", True), ("evaluation", False)):
         table_model = TableModel(**model).train(training)
@@ -107,8 +105,6 @@ def mode_is_restored(inputs, received):
 
 
 def work_done(subject, model, source, **search):
-    from transformer_lab.decoding.table_model import TableModel
-
     class WithHeads(TableModel):
         """Like a real model, it needs a mask that fits seven heads."""
 
@@ -162,8 +158,6 @@ def padding_stays_hidden(inputs, received):
 
 
 def steps_taken(subject, model, source, max_length):
-    from transformer_lab.decoding.table_model import TableModel
-
     steps = {}
     for name, some in (("one sentence", source[:1]), ("a batch", source)):
         table_model = TableModel(**model)
@@ -172,28 +166,27 @@ def steps_taken(subject, model, source, max_length):
     return steps
 
 
-def stops_in_time(inputs, received):
-    """Check it generously: decoding one sentence after the other takes more steps than decoding a batch."""
-    if not all(received.values()):
-        return NEVER_DECODES
-    for name, steps in received.items():
-        if steps >= inputs["max_length"]:
-            return f"with {name} it goes on to `max_length`, although everything ended long before"
-    return None
+def stops_in_time(never: str):
+    """Return a rule; `never` is what is said of code that takes no step at all.
+
+    It checks generously, because decoding one sentence after the other takes more steps than decoding a batch.
+    """
+
+    def holds(inputs, received):
+        if not all(received.values()):
+            return never
+        for name, steps in received.items():
+            if steps >= inputs["max_length"]:
+                return f"with {name} it goes on to `max_length`, although everything ended long before"
+        return None
+
+    return holds
 
 
 def batch_and_alone(subject, model, source, **search):
-    from transformer_lab.decoding.table_model import TableModel
-
     together = subject(TableModel(**model), source, *search.values())
     alone = [subject(TableModel(**model), source[row : row + 1], *search.values())[0] for row in range(len(source))]
     return {"in a batch": together, "each alone": alone}
-
-
-def batch_changes_nothing(inputs, received):
-    if received["in a batch"] != received["each alone"]:
-        return "a sentence gets a different translation in a batch than alone"
-    return None
 
 
 # --- greedy_decode ----------------------------------------------------------------------------------------------------
@@ -204,6 +197,10 @@ def three_sentences(draw: Draw) -> list[Rows]:
     middle, others = any_letters(draw, 2, 3), [any_letters(draw, 1, 1), any_letters(draw, 4, 5)]
     first = draw.integer(0, 1)
     return [sentence(draw, letters) for letters in (middle, others[first], others[1 - first])]
+
+
+def three_sentences_inputs(draw: Draw) -> dict:
+    return spoken_inputs(draw, three_sentences(draw), max_length=7)
 
 
 def one_sentence_inputs(draw: Draw, max_length: int = 7, **others) -> dict:
@@ -227,53 +224,38 @@ GREEDY_DECODE = Exercise(
     minutes=20,
     returns=("translations",),
     axes={"source": "batch source"},
+    call=decoded,
     probes=[
-        Probe("one sentence", one_sentence_inputs, decoded),
-        Probe(
-            "three sentences that end at different times",
-            lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=7),
-            decoded,
-        ),
+        Probe("one sentence", one_sentence_inputs),
+        Probe("three sentences that end at different times", three_sentences_inputs),
         Probe(
             "a sentence that never ends",
             lambda draw: spoken_inputs(draw, [{"": "b.9 a.1"}], default="a.6 c.4", max_length=draw.integer(3, 6)),
-            decoded,
         ),
         Probe(
             "a pad and a bos that the model predicts",
             lambda draw: spoken_inputs(draw, [with_specials(draw)], max_length=8),
-            decoded,
         ),
-        Probe("an empty translation next to a longer one", empty_and_longer_inputs, decoded),
-        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, 6, training=True), decoded),
-        Probe("other ids for pad, bos, and eos", other_ids_inputs, decoded),
+        Probe("an empty translation next to a longer one", empty_and_longer_inputs),
+        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, 6, training=True)),
+        Probe("other ids for pad, bos, and eos", other_ids_inputs),
     ],
     properties=[
         Property("the model stays in the mode it was in", one_sentence_inputs, mode_is_restored, modes_afterwards),
         Property("gradients are switched off", one_sentence_inputs, no_gradients, work_done),
-        Property(
-            "each sentence is encoded once",
-            lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=7),
-            encoded_once,
-            work_done,
-        ),
-        Property(
-            "the padding of the source stays hidden",
-            lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=7),
-            padding_stays_hidden,
-            work_done,
-        ),
+        Property("each sentence is encoded once", three_sentences_inputs, encoded_once, work_done),
+        Property("the padding of the source stays hidden", three_sentences_inputs, padding_stays_hidden, work_done),
         Property(
             "decoding stops once every sentence has its eos",
             lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=draw.integer(15, 20)),
-            stops_in_time,
+            stops_in_time(NEVER_DECODES),
             steps_taken,
             costs=0.5,
         ),
         Property(
             "a sentence gets the same translation in a batch as alone",
-            lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=7),
-            batch_changes_nothing,
+            three_sentences_inputs,
+            equal_results("a sentence gets a different translation in a batch than alone"),
             batch_and_alone,
         ),
     ],
@@ -324,10 +306,7 @@ LENGTH_PENALTY = Exercise(
     probes=[
         Probe("alpha 1", lambda draw: {"length": draw.integer(7, 150), "alpha": 1.0}),
         Probe("alpha 0.6, as in the paper", lambda draw: {"length": draw.integer(7, 150), "alpha": 0.6}),
-        Probe(
-            "alpha above 1",
-            lambda draw: {"length": draw.integer(7, 60), "alpha": draw.integer(11, 30) / 10},
-        ),
+        Probe("alpha above 1", lambda draw: {"length": draw.integer(7, 60), "alpha": draw.integer(11, 30) / 10}),
         Probe(
             "two alphas below 1",
             lambda draw: {
@@ -420,8 +399,6 @@ def beam_inputs(draw: Draw, *sentences: Rows, beam_size: int = 2, alpha: float =
 
 
 def with_alphas(subject, model, source, beam_size, alphas, max_length):
-    from transformer_lab.decoding.table_model import TableModel
-
     return {
         f"translations with alpha {alpha}": subject(TableModel(**model), source, beam_size, alpha, max_length)
         for alpha in alphas
@@ -433,8 +410,12 @@ def three_lengths_inputs(draw: Draw) -> dict:
     return spoken_inputs(draw, [rows], beam_size=3, alphas=[0.0, 1.0, 3.0], max_length=6)
 
 
-def short_and_long(draw: Draw) -> list[Rows]:
-    return [sentence(draw, any_letters(draw, 1, 1)), sentence(draw, any_letters(draw, 3, 4))]
+def one_short_sentence(draw: Draw) -> dict:
+    return beam_inputs(draw, sentence(draw, any_letters(draw, 1, 2)))
+
+
+def short_and_long(draw: Draw) -> dict:
+    return beam_inputs(draw, sentence(draw, any_letters(draw, 1, 1)), sentence(draw, any_letters(draw, 3, 4)))
 
 
 BEAM_SEARCH = Exercise(
@@ -444,137 +425,92 @@ BEAM_SEARCH = Exercise(
     returns=("translations",),
     axes={"source": "batch source"},
     builds_on=("length_penalty",),
+    call=decoded,
     probes=[
         Probe(
-            "the likeliest first word doesn't start the likeliest sentence",
-            lambda draw: beam_inputs(draw, GARDEN_PATH),
-            decoded,
+            "the likeliest first word doesn't start the likeliest sentence", lambda draw: beam_inputs(draw, GARDEN_PATH)
         ),
-        Probe(
-            "probabilities multiply, they don't add up",
-            lambda draw: beam_inputs(draw, NEARLY_EQUAL),
-            decoded,
-        ),
-        Probe("a beam of one is greedy decoding", lambda draw: beam_inputs(draw, GARDEN_PATH, beam_size=1), decoded),
-        Probe(
-            "a beam of three keeps three",
-            lambda draw: beam_inputs(draw, THIRD_WORD, beam_size=3, max_length=2),
-            decoded,
-        ),
-        Probe("the best two may start alike", lambda draw: beam_inputs(draw, SAME_FIRST_WORD), decoded),
+        Probe("probabilities multiply, they don't add up", lambda draw: beam_inputs(draw, NEARLY_EQUAL)),
+        Probe("a beam of one is greedy decoding", lambda draw: beam_inputs(draw, GARDEN_PATH, beam_size=1)),
+        Probe("a beam of three keeps three", lambda draw: beam_inputs(draw, THIRD_WORD, beam_size=3, max_length=2)),
+        Probe("the best two may start alike", lambda draw: beam_inputs(draw, SAME_FIRST_WORD)),
         Probe(
             "a finished hypothesis stays as it is",
             lambda draw: beam_inputs(draw, led_in(draw, SHORT_OR_LONG, draw.integer(1, 2)), max_length=8),
-            decoded,
         ),
         Probe(
             "a finished hypothesis keeps its place in the beam",
             lambda draw: beam_inputs(draw, led_in(draw, PLACE_TAKEN, 1), alpha=2.0),
-            decoded,
         ),
         Probe(
             "a finished hypothesis can lose its place to better ones",
             lambda draw: beam_inputs(draw, led_in(draw, PUSHED_OUT, 1)),
-            decoded,
         ),
         Probe(
-            "a longer sentence can be the more probable one",
-            lambda draw: beam_inputs(draw, LONG_IS_BETTER, alpha=1.5),
-            decoded,
+            "a longer sentence can be the more probable one", lambda draw: beam_inputs(draw, LONG_IS_BETTER, alpha=1.5)
         ),
         Probe(
-            "the length penalty puts a longer sentence first",
-            lambda draw: beam_inputs(draw, SHORT_OR_LONG, alpha=1.5),
-            decoded,
+            "the length penalty puts a longer sentence first", lambda draw: beam_inputs(draw, SHORT_OR_LONG, alpha=1.5)
         ),
         Probe("the larger alpha is, the longer the translation", three_lengths_inputs, with_alphas),
         Probe(
             "eos counts toward the length",
             lambda draw: beam_inputs(draw, nearly_tied(draw, -1), alpha=1.0, max_length=8),
-            decoded,
         ),
         Probe(
             "bos doesn't count toward the length",
             lambda draw: beam_inputs(draw, nearly_tied(draw, +1), alpha=1.0, max_length=8),
-            decoded,
         ),
         Probe(
             "the beam is chosen without the length penalty",
             lambda draw: beam_inputs(draw, led_in(draw, LOST_BY_LENGTH, 1), default=GOES_ON, alpha=3.0, max_length=6),
-            decoded,
         ),
-        Probe(
-            "the length penalty is applied once, at the end",
-            lambda draw: beam_inputs(draw, LATE_DOUBT, alpha=1.0),
-            decoded,
-        ),
+        Probe("the length penalty is applied once, at the end", lambda draw: beam_inputs(draw, LATE_DOUBT, alpha=1.0)),
         Probe(
             "an unfinished hypothesis can win",
             lambda draw: beam_inputs(
                 draw, CUT_OFF, NO_END, default=LONG_WINDED, alpha=0.6, max_length=draw.integer(3, 5)
             ),
-            decoded,
         ),
         Probe(
             "a batch",
             lambda draw: beam_inputs(
                 draw, GARDEN_PATH, sentence(draw, any_letters(draw, 1, 3)), SHORT_OR_LONG, beam_size=3, alpha=0.6
             ),
-            decoded,
         ),
         Probe(
             "a beam wider than the vocabulary",
             lambda draw: beam_inputs(
                 draw, GARDEN_PATH, vocab=10, beam_size=draw.integer(11, 13), alpha=0.6, max_length=3
             ),
-            decoded,
         ),
         Probe(
             "a longer sentence can be far more probable",
             lambda draw: beam_inputs(draw, *LONG_IS_MUCH_BETTER, alpha=1.5),
-            decoded,
         ),
         Probe(
-            "a pad and a bos that the model predicts",
-            lambda draw: beam_inputs(draw, with_specials(draw), max_length=8),
-            decoded,
+            "a pad and a bos that the model predicts", lambda draw: beam_inputs(draw, with_specials(draw), max_length=8)
         ),
-        Probe("a model in training mode", lambda draw: beam_inputs(draw, GARDEN_PATH, training=True), decoded),
+        Probe("a model in training mode", lambda draw: beam_inputs(draw, GARDEN_PATH, training=True)),
         Probe(
             "other ids for pad, bos, and eos",
             lambda draw: beam_inputs(draw, GARDEN_PATH, sentence(draw, any_letters(draw, 1, 3)), other_ids=True),
-            decoded,
         ),
     ],
     properties=[
-        Property(
-            "the model stays in the mode it was in",
-            lambda draw: beam_inputs(draw, sentence(draw, any_letters(draw, 1, 2))),
-            mode_is_restored,
-            modes_afterwards,
-        ),
-        Property(
-            "gradients are switched off",
-            lambda draw: beam_inputs(draw, sentence(draw, any_letters(draw, 1, 2))),
-            no_gradients,
-            work_done,
-        ),
+        Property("the model stays in the mode it was in", one_short_sentence, mode_is_restored, modes_afterwards),
+        Property("gradients are switched off", one_short_sentence, no_gradients, work_done),
         Property(
             "each sentence is encoded once",
             lambda draw: beam_inputs(draw, SHORT_OR_LONG, sentence(draw, any_letters(draw, 3, 4))),
             encoded_once,
             work_done,
         ),
-        Property(
-            "the padding of the source stays hidden",
-            lambda draw: beam_inputs(draw, *short_and_long(draw)),
-            padding_stays_hidden,
-            work_done,
-        ),
+        Property("the padding of the source stays hidden", short_and_long, padding_stays_hidden, work_done),
         Property(
             "a sentence gets the same translation in a batch as alone",
             lambda draw: beam_inputs(draw, SHORT_OR_LONG, GARDEN_PATH, alpha=0.6),
-            batch_changes_nothing,
+            equal_results("a sentence gets a different translation in a batch than alone"),
             batch_and_alone,
         ),
     ],
@@ -601,8 +537,13 @@ WORDS = [
 
 def some_words(draw: Draw, *counts: int) -> list[list[str]]:
     """Return lists of different words in random order, as long as `counts` says. No word is in two of them."""
-    words = [WORDS[i] for i in draw.order(len(WORDS))]
+    words = draw.shuffled(WORDS)
     return [[words.pop() for _ in range(count)] for count in counts]
+
+
+def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dict:
+    """Return a corpus of one sentence."""
+    return {"hypotheses": [hypothesis], "references": [reference]} | others
 
 
 def one_pair_inputs(draw: Draw, n: int) -> dict:
@@ -610,35 +551,27 @@ def one_pair_inputs(draw: Draw, n: int) -> dict:
     before, after = draw.integer(1, 2), draw.integer(1, 4)
     first = before + after + draw.integer(1, 2)  # so that the last right words are where the hypothesis has ended
     right, *wrong, others, last = some_words(draw, draw.integer(4, 9), before, after, first, draw.integer(1, 2))
-    return {"hypotheses": [[*wrong[0], *right, *wrong[1]]], "references": [[*others, *right, *last]], "n": n}
+    return pair_of([*wrong[0], *right, *wrong[1]], [*others, *right, *last], n=n)
 
 
 def repeated_word_inputs(draw: Draw) -> dict:
     """Return a hypothesis that repeats a word more often than its reference does."""
     times = draw.integer(2, 4)
     (word,), right, wrong = some_words(draw, 1, draw.integer(3, 10), draw.integer(1, 3))
-    return {
-        "hypotheses": [[word] * (times + draw.integer(2, 6)) + right + wrong],
-        "references": [[*right, *[word] * times]],
-        "n": 1,
-    }
+    return pair_of([word] * (times + draw.integer(2, 6)) + right + wrong, [*right, *[word] * times], n=1)
 
 
 def spared_word_inputs(draw: Draw) -> dict:
     """Return a hypothesis that has a word once or twice, and its reference more often."""
     times = draw.integer(1, 2)
     (word,), right, wrong = some_words(draw, 1, draw.integer(3, 10), draw.integer(3, 8))
-    return {
-        "hypotheses": [[word] * times + right + wrong],
-        "references": [[*right, *[word] * (times + draw.integer(1, 2))]],
-        "n": 1,
-    }
+    return pair_of([word] * times + right + wrong, [*right, *[word] * (times + draw.integer(1, 2))], n=1)
 
 
 def turned_round_inputs(draw: Draw) -> dict:
     """Return a hypothesis that starts with two words the wrong way around."""
     pair, right, wrong = some_words(draw, 2, draw.integer(5, 14), draw.integer(1, 6))
-    return {"hypotheses": [[*pair, *right, *wrong]], "references": [[*pair[::-1], *right]], "n": 2}
+    return pair_of([*pair, *right, *wrong], [*pair[::-1], *right], n=2)
 
 
 def long_and_short_inputs(draw: Draw) -> dict:
@@ -686,16 +619,12 @@ def same_characters_inputs(draw: Draw) -> dict:
 
 def capital_inputs(draw: Draw) -> dict:
     capitals, others = some_words(draw, draw.integer(1, 5), draw.integer(1, 7))
-    return {
-        "hypotheses": [[word.capitalize() for word in capitals] + others],
-        "references": [capitals + others],
-        "n": 1,
-    }
+    return pair_of([word.capitalize() for word in capitals] + others, capitals + others, n=1)
 
 
-def permuted_sentences(subject, hypotheses, references, n, order):
-    again = subject([hypotheses[i] for i in order], [references[i] for i in order], n)
-    return {"as they are": subject(hypotheses, references, n), "in another order": again}
+def permuted_sentences(subject, hypotheses, references, order, **n):
+    again = subject([hypotheses[i] for i in order], [references[i] for i in order], *n.values())
+    return {"as they are": subject(hypotheses, references, *n.values()), "in another order": again}
 
 
 def order_does_not_matter(inputs, received):
@@ -826,15 +755,16 @@ BREVITY_PENALTY = Exercise(
     points=1,
     minutes=10,
     returns=("factors",),
+    call=factors,
     probes=[
-        Probe("slightly too short, and equally long", nearly_equal_lengths, factors),
-        Probe("about half as long, and slightly longer", half_and_longer_lengths, factors),
-        Probe("far too short, and far too long", extreme_lengths, factors),
-        Probe("no tokens at all", empty_lengths, factors),
+        Probe("slightly too short, and equally long", nearly_equal_lengths),
+        Probe("about half as long, and slightly longer", half_and_longer_lengths),
+        Probe("far too short, and far too long", extreme_lengths),
+        Probe("no tokens at all", empty_lengths),
     ],
     properties=[
-        Property("it is between 0 and 1", ascending_lengths, never_above_one, factors),
-        Property("more tokens never lower it", ascending_lengths, longer_is_no_worse, factors),
+        Property("it is between 0 and 1", ascending_lengths, never_above_one),
+        Property("more tokens never lower it", ascending_lengths, longer_is_no_worse),
     ],
     hints=[
         "There are two cases: at least as long as the references, and shorter. In a third one, you would divide by "
@@ -852,17 +782,17 @@ def wrong_end_inputs(draw: Draw) -> dict:
     """Return one hypothesis whose last words are wrong."""
     count = draw.integer(1, 5)
     right, wrong, missing = some_words(draw, draw.integer(7, 18), count, count)
-    return {"hypotheses": [right + wrong], "references": [right + missing]}
+    return pair_of(right + wrong, right + missing)
 
 
 def too_short_inputs(draw: Draw) -> dict:
     (words,) = some_words(draw, draw.integer(9, 20))
-    return {"hypotheses": [words[: draw.integer(5, len(words) - 2)]], "references": [words]}
+    return pair_of(words[: draw.integer(5, len(words) - 2)], words)
 
 
 def too_long_inputs(draw: Draw) -> dict:
     before, right, after = some_words(draw, draw.integer(1, 3), draw.integer(5, 12), draw.integer(1, 4))
-    return {"hypotheses": [before + right + after], "references": [right]}
+    return pair_of(before + right + after, right)
 
 
 def two_sentences_inputs(draw: Draw) -> dict:
@@ -877,15 +807,12 @@ def two_sentences_inputs(draw: Draw) -> dict:
 def short_and_long_inputs(draw: Draw) -> dict:
     """Return a hypothesis longer than its reference and one that is shorter, with fewer than four words."""
     before, right, after, others = some_words(draw, draw.integer(1, 2), draw.integer(5, 12), 1, draw.integer(7, 12))
-    return {
-        "hypotheses": [before + right + after, others[: draw.integer(1, 3)]],
-        "references": [right, others],
-    }
+    return {"hypotheses": [before + right + after, others[: draw.integer(1, 3)]], "references": [right, others]}
 
 
 def repeated_inputs(draw: Draw) -> dict:
     right, missing = some_words(draw, draw.integer(5, 10), 2)
-    return {"hypotheses": [right + right[:1] * draw.integer(2, 5)], "references": [right + missing]}
+    return pair_of(right + right[:1] * draw.integer(2, 5), right + missing)
 
 
 def as_it_is_and_without_a_4gram(subject, hypotheses, references):
@@ -899,11 +826,6 @@ def score_of_references(subject, references):
 
 def the_same_is_100(inputs, received):
     return None if all(abs(score - 100) < 1e-6 for score in received) else "the references don't score 100 themselves"
-
-
-def scores_both_ways(subject, hypotheses, references, order):
-    again = subject([hypotheses[i] for i in order], [references[i] for i in order])
-    return {"as they are": subject(hypotheses, references), "in another order": again}
 
 
 def scores_of_unequal_numbers(subject, hypotheses, references):
@@ -955,13 +877,10 @@ BLEU = Exercise(
             "the order of the sentences does not matter",
             lambda draw: two_sentences_inputs(draw) | {"order": [1, 0]},
             order_does_not_matter,
-            scores_both_ways,
+            permuted_sentences,
         ),
         Property(
-            "a reference for each hypothesis",
-            two_sentences_inputs,
-            never_silently_wrong,
-            scores_of_unequal_numbers,
+            "a reference for each hypothesis", two_sentences_inputs, never_silently_wrong, scores_of_unequal_numbers
         ),
     ],
     hints=[
@@ -986,14 +905,7 @@ def cache_inputs(draw: Draw, batch: int, length: int, d_model: int, n_heads: int
 
 
 def step_by_step(subject, arguments, weights, x, visible=None):
-    import copy
-
-    from transformer_lab.model import MultiHeadAttention
-
-    if isinstance(subject, type):  # whatever it keeps in the class isn't carried over from one check to the next
-        own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-        subject = type(subject)(subject.__name__, (subject,), own)
-    cached = subject(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
+    cached = class_of_its_own(subject)(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
     outputs = []
     for t in range(x.size(1)):
         mask = None if visible is None else visible[:, None, None, : t + 1]  # (batch, 1, 1, length)
@@ -1002,28 +914,14 @@ def step_by_step(subject, arguments, weights, x, visible=None):
 
 
 def two_at_once(subject, arguments, weights, x, mask):
-    import copy
-
-    from transformer_lab.model import MultiHeadAttention
-
-    if isinstance(subject, type):  # whatever it keeps in the class isn't carried over from one check to the next
-        own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-        subject = type(subject)(subject.__name__, (subject,), own)
-    cached = subject(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
+    cached = class_of_its_own(subject)(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
     first = cached.step(x[:, :2].clone(), mask[None, None, :2, :2])
     return torch.cat([first, cached.step(x[:, 2:].clone(), mask[None, None, 2:])], dim=1)
 
 
 def with_rows_moved(subject, arguments, weights, x, orders, rows):
     """Take two steps with `rows` rows, and one after each reordering."""
-    import copy
-
-    from transformer_lab.model import MultiHeadAttention
-
-    if isinstance(subject, type):  # whatever it keeps in the class isn't carried over from one check to the next
-        own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-        subject = type(subject)(subject.__name__, (subject,), own)
-    cached = subject(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
+    cached = class_of_its_own(subject)(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
     cached.step(x[:rows, 0:1].clone())
     cached.step(x[:rows, 1:2].clone())
     outputs = {}
@@ -1035,19 +933,12 @@ def with_rows_moved(subject, arguments, weights, x, orders, rows):
 
 
 def positions_projected(subject, arguments, weights, x):
-    import copy
-
-    from transformer_lab.model import MultiHeadAttention
-
-    if isinstance(subject, type):  # whatever it keeps in the class isn't carried over from one check to the next
-        own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-        subject = type(subject)(subject.__name__, (subject,), own)
     attention = build(MultiHeadAttention, arguments, weights)
     counts = {name: [] for name in ("w_q", "w_k", "w_v", "w_o")}
     for name, count in counts.items():
         projection = getattr(attention, name)
         projection.register_forward_hook(lambda _, inputs, __, count=count: count.append(inputs[0].size(1)))
-    cached = subject(attention, arguments["n_heads"])
+    cached = class_of_its_own(subject)(attention, arguments["n_heads"])
     for t in range(x.size(1)):
         cached.step(x[:, t : t + 1].clone())
     return counts
@@ -1061,52 +952,20 @@ def newest_alone_is_projected(inputs, received):
 
 
 def two_caches(subject, arguments, weights, x):
-    import copy
-
-    from transformer_lab.model import MultiHeadAttention
-
-    def class_of_its_own():
-        if not isinstance(subject, type):
-            return subject
-        own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-        return type(subject)(subject.__name__, (subject,), own)
-
-    attention, one = build(MultiHeadAttention, arguments, weights), class_of_its_own()
+    attention, one = build(MultiHeadAttention, arguments, weights), class_of_its_own(subject)
     first, second = one(attention, arguments["n_heads"]), one(attention, arguments["n_heads"])
     first.step(x[:, 0:1].clone())
-    alone = class_of_its_own()(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
+    alone = class_of_its_own(subject)(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
     return {"next to another": second.step(x[:, 1:2].clone()), "alone": alone.step(x[:, 1:2].clone())}
 
 
-def caches_are_separate(inputs, received):
-    if not torch.allclose(received["next to another"], received["alone"], atol=1e-8):
-        return "a new cache contains what another one was given"
-    return None
-
-
 def in_both_modes(subject, arguments, weights, x):
-    import copy
-
-    from transformer_lab.model import MultiHeadAttention
-
-    def class_of_its_own():
-        if not isinstance(subject, type):
-            return subject
-        own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
-        return type(subject)(subject.__name__, (subject,), own)
-
     outputs = {}
     for mode in ("training", "evaluation"):
         attention = build(MultiHeadAttention, arguments, weights).train(mode == "training")
-        cached = class_of_its_own()(attention, arguments["n_heads"])
+        cached = class_of_its_own(subject)(attention, arguments["n_heads"])
         outputs[mode] = torch.cat([cached.step(x[:, t : t + 1].clone()) for t in range(x.size(1))], dim=1)
     return outputs
-
-
-def no_dropout_in_either(inputs, received):
-    if not torch.allclose(received["training"], received["evaluation"], atol=1e-8):
-        return "dropout acts in training mode, so the same sentence would be translated differently every time"
-    return None
 
 
 def several_heads_inputs(draw: Draw) -> dict:
@@ -1151,11 +1010,12 @@ CACHED_ATTENTION = Exercise(
     minutes=30,
     axes={"x": "batch length d_model", "output": "batch length d_model"},
     builds_on=("split_heads", "combine_heads", "scaled_dot_product_attention"),
+    call=step_by_step,
     probes=[
-        Probe("the first token", lambda draw: cache_inputs(draw, 1, 1, 2, 1), step_by_step),
-        Probe("three tokens, one after the other", lambda draw: cache_inputs(draw, 1, 3, 2, 1), step_by_step),
-        Probe("several heads and a batch", several_heads_inputs, step_by_step),
-        Probe("a mask hides a token in the cache", masked_cache_inputs, step_by_step),
+        Probe("the first token", lambda draw: cache_inputs(draw, 1, 1, 2, 1)),
+        Probe("three tokens, one after the other", lambda draw: cache_inputs(draw, 1, 3, 2, 1)),
+        Probe("several heads and a batch", several_heads_inputs),
+        Probe("a mask hides a token in the cache", masked_cache_inputs),
         Probe("two tokens in one step", siblings_inputs, two_at_once),
         Probe(
             "two rows are swapped",
@@ -1178,12 +1038,17 @@ CACHED_ATTENTION = Exercise(
             positions_projected,
         ),
         Property(
-            "two caches share nothing", lambda draw: cache_inputs(draw, 1, 2, 4, 2), caches_are_separate, two_caches
+            "two caches share nothing",
+            lambda draw: cache_inputs(draw, 1, 2, 4, 2),
+            same_results("a new cache contains what another one was given"),
+            two_caches,
         ),
         Property(
             "the mode makes no difference",
             lambda draw: cache_inputs(draw, 1, 4, 8, 2, dropout=0.5),
-            no_dropout_in_either,
+            same_results(
+                "dropout acts in training mode, so the same sentence would be translated differently every time"
+            ),
             in_both_modes,
         ),
     ],

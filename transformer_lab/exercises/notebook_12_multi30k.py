@@ -5,6 +5,7 @@ import torch
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.recipes import raised
+from transformer_lab.exercises.rules import REFUSED, raises
 from transformer_lab.training import average_checkpoints
 
 # Each input holds one tensor from all checkpoints, stacked along the first axis with the oldest first.
@@ -122,13 +123,14 @@ def checkpoints_are_unchanged(inputs, received):
 def different_models_are_refused(inputs, received):
     """Remark on checkpoints that don't belong together, and on an empty list, unless they raise a `ValueError`."""
     for given, error in received.items():
-        if error not in ("ValueError", "InputError"):
-            raises = "raises nothing" if error == "nothing" else f"raises `{error}`"
+        if error not in REFUSED:
             if given.startswith("no"):
-                return Remark(f"An empty list of checkpoints {raises}. Raise a `ValueError` that says there are none.")
+                return Remark(
+                    f"An empty list of checkpoints {raises(error)}. Raise a `ValueError` that says there are none."
+                )
             return Remark(
-                f"{given.capitalize()} {raises}. Checkpoints with different names belong to different models, so "
-                "compare their `keys()`, and raise a `ValueError` that says which names differ."
+                f"{given.capitalize()} {raises(error)}. Checkpoints with different names belong to different models, "
+                "so compare their `keys()`, and raise a `ValueError` that says which names differ."
             )
     return None
 
@@ -138,33 +140,25 @@ AVERAGE_CHECKPOINTS = Exercise(
     points=2,
     minutes=15,
     returns=("averaged",),
-    axes={
-        "weight": "checkpoint feature",
-        "bias": "checkpoint feature",
-        "steps": "checkpoint",
-        "left": "checkpoint",
-        "mask": "checkpoint feature",
-        "scale": "checkpoint feature",
-    },
+    axes=dict.fromkeys(("weight", "bias", "mask", "scale"), "checkpoint feature")
+    | dict.fromkeys(("steps", "left"), "checkpoint"),
     banned=("torch.optim.swa_utils.AveragedModel",),
+    call=average_of_rows,
     probes=[
-        Probe("two checkpoints of one tensor", lambda draw: {"weight": draw.numbers(2, 2)}, average_of_rows),
+        Probe("two checkpoints of one tensor", lambda draw: {"weight": draw.numbers(2, 2)}),
         Probe(
             "three checkpoints of two tensors",
             lambda draw: {"weight": draw.numbers(3, 2, 3), "bias": draw.numbers(3, 2)},
-            average_of_rows,
         ),
         Probe(
-            "six to eight checkpoints in float32",
-            lambda draw: {"weight": draw.numbers(draw.integer(6, 8), 3).float()},
-            average_of_rows,
+            "six to eight checkpoints in float32", lambda draw: {"weight": draw.numbers(draw.integer(6, 8), 3).float()}
         ),
-        Probe("integers and booleans come from the last checkpoint", with_counters, average_of_rows),
-        Probe("half precision: small numbers aren't lost in the sum", in_half_precision, average_of_rows),
-        Probe("float32: small numbers aren't lost in the sum", that_cancel, average_of_rows),
+        Probe("integers and booleans come from the last checkpoint", with_counters),
+        Probe("half precision: small numbers aren't lost in the sum", in_half_precision),
+        Probe("float32: small numbers aren't lost in the sum", that_cancel),
     ],
     properties=[
-        Property("every tensor keeps its dtype", in_three_precisions, same_dtypes, average_of_rows),
+        Property("every tensor keeps its dtype", in_three_precisions, same_dtypes),
         Property(
             "reversing the order of the checkpoints doesn't change the mean",
             lambda draw: {"weight": draw.numbers(4, 3)},

@@ -7,6 +7,7 @@ from transformer_lab.evaluation import alignment_error_rate, attention_rollout
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.recipes import raised
+from transformer_lab.exercises.rules import REFUSED, raises
 
 # --- attention_rollout -----------------------------------------------------------------------------------------------
 
@@ -188,11 +189,11 @@ def exceptions_of_other_shapes(subject, weights, gold):
 def other_shapes_are_refused(inputs, received):
     shape, other = tuple(inputs["weights"].shape), tuple(inputs["gold"].shape)
     for given, error in zip((shape[::-1], other), received, strict=True):
-        if error not in ("ValueError", "InputError"):
-            raises = "raise nothing" if error == "nothing" else f"raise `{error}`"
+        if error not in REFUSED:
             return Remark(
-                f"Weights of shape {shape} and gold links of shape {given} {raises}. Such a pair means that someone "
-                "has mixed up rows and columns, or two sentences, so raise a `ValueError` that names both shapes."
+                f"Weights of shape {shape} and gold links of shape {given} {raises(error, 'raise')}. Such a pair means "
+                "that someone has mixed up rows and columns, or two sentences, so raise a `ValueError` that names both "
+                "shapes."
             )
     return None
 

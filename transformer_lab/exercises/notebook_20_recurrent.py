@@ -9,6 +9,7 @@ from transformer_lab.electives.recurrent import (
     RecurrentEncoder,
     recurrent_greedy_decode,
 )
+from transformer_lab.electives.scripted_model import ScriptedModel
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.notebook_01_attention import (
@@ -17,7 +18,9 @@ from transformer_lab.exercises.notebook_01_attention import (
     remark_on_uniform_weights,
 )
 from transformer_lab.exercises.notebook_06_encoder import has_parameters_of, parameters_and_shared
-from transformer_lab.exercises.recipes import build, gradients, raised
+from transformer_lab.exercises.notebook_11_decoding import encoded_once, mode_is_restored, stops_in_time
+from transformer_lab.exercises.recipes import build, build_with_zeros, extremes, gradients, gradients_of_module, raised
+from transformer_lab.exercises.rules import REFUSED, raises, same_results
 
 # --- AdditiveAttention -----------------------------------------------------------------------------------------------
 
@@ -63,22 +66,12 @@ def nothing_allowed_inputs(draw: Draw) -> dict:
 
 
 def additive_call(subject, arguments, weights, **inputs):
-    """Call the module with all its other parameters at 0, so that an extra bias alone does not change the results."""
-    module = build(subject, arguments, weights)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name not in weights:
-                parameter.zero_()
-    return module(*inputs.values())
+    return build_with_zeros(subject, arguments, weights)(*inputs.values())
 
 
 def additive_gradients(subject, arguments, weights, query, memory):
-    module = build(subject, arguments, weights)
+    module = build_with_zeros(subject, arguments, weights)
     own = {name: parameter for name, parameter in module.named_parameters() if name in weights}
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name not in own:
-                parameter.zero_()
     inputs = {"query": query.requires_grad_(), "memory": memory.requires_grad_()}
     return gradients(module(query, memory)[0], inputs | own)
 
@@ -96,11 +89,9 @@ def additive_of_other_hidden_memory(subject, arguments, weights, query, memory, 
     return {"context": module(query, memory, mask)[0], "with other hidden words": module(query, changed, mask)[0]}
 
 
-def hidden_words_do_not_matter(inputs, received):
-    result, other = received.values()
-    if torch.allclose(result, other, atol=1e-8):
-        return None
-    return "the result changes when the source words that the mask hides are different ones"
+hidden_words_do_not_matter = same_results(
+    "the result changes when the source words that the mask hides are different ones"
+)
 
 
 def nothing_allowed_is_no_nan(inputs, received):
@@ -116,8 +107,6 @@ ADDITIVE_AXES = {
     "mask": "batch query key",
     "context": "batch query d_memory",
     "weights": "batch query key",
-    "gradient of query": "batch query d_query",
-    "gradient of memory": "batch key d_memory",
 }
 
 ADDITIVE_ATTENTION = Exercise(
@@ -188,11 +177,6 @@ def encoder_inputs(draw: Draw, lengths: tuple[int, ...] = (3,), padded_to: int =
     return {"arguments": arguments, "weights": weights, "source": source}
 
 
-def encoder_weights(draw: Draw) -> dict:
-    inputs = encoder_inputs(draw)
-    return {name: inputs[name] for name in ("arguments", "weights")}
-
-
 def encoder_gradient_inputs(draw: Draw) -> dict:
     """Pad with another token than 0, and let 0 be a word, so that its embedding must get a gradient."""
     inputs = encoder_inputs(draw, (2, 3), pad_id=draw.integer(1, 8))
@@ -218,11 +202,7 @@ def encoder_dropout_inputs(draw: Draw, n_layers: int) -> dict:
 
 def states_of_words(subject, arguments, weights, source):
     """Return the memory, with zeros at padded positions. Parameters that do not belong to the module are 0."""
-    module = build(subject, arguments, weights).eval()
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name not in weights:
-                parameter.zero_()
+    module = build_with_zeros(subject, arguments, weights).eval()
     memory = module(source)
     if isinstance(memory, torch.Tensor) and memory.shape[:2] == source.shape:
         memory = memory * (source != arguments["pad_id"])[..., None]
@@ -230,11 +210,7 @@ def states_of_words(subject, arguments, weights, source):
 
 
 def encoder_gradients(subject, arguments, weights, source):
-    module = build(subject, arguments, weights).eval()
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name not in weights:
-                parameter.zero_()
+    module = build_with_zeros(subject, arguments, weights).eval()
     memory = module(source) * (source != arguments["pad_id"])[..., None]
     return gradients(memory, {name: parameter for name, parameter in module.named_parameters() if name in weights})
 
@@ -268,12 +244,11 @@ def exception_of_odd_width(subject, d_model):
 
 
 def odd_width_is_refused(inputs, received):
-    if received in ("ValueError", "InputError"):
+    if received in REFUSED:
         return None
-    raises = "raises nothing" if received == "nothing" else f"raises `{received}`"
     return Remark(
-        f"A `d_model` of {inputs['d_model']} {raises}. Each direction gets half of it, so an odd number can't work. A "
-        "`ValueError` that says so tells the caller right away what's wrong."
+        f"A `d_model` of {inputs['d_model']} {raises(received)}. Each direction gets half of it, so an odd number "
+        "can't work. A `ValueError` that says so tells the caller right away what's wrong."
     )
 
 
@@ -321,15 +296,7 @@ def lengths_are_on_the_cpu(inputs, received):
 
 
 def encoder_dropout(subject, arguments, weights, source):
-    module = build(subject, arguments, weights).train()
-    drawn = module(source.repeat(600, 1))  # 600 draws in one call
-    evaluated = module.eval()(source.repeat(20, 1))
-    return {
-        "largest of 600 results in training": drawn.max(dim=0).values,
-        "smallest of 600 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
+    return extremes(build(subject, arguments, weights).train(), source, samples=600, evaluated=20)
 
 
 RECURRENT_ENCODER = Exercise(
@@ -340,26 +307,13 @@ RECURRENT_ENCODER = Exercise(
     returns=("memory",),
     axes={"source": "batch source", "memory": "batch source d_model"},
     builds_on=("TokenEmbedding",),
+    call=states_of_words,
     probes=[
-        Probe("one sentence", encoder_inputs, states_of_words),
-        Probe(
-            "sentences of different lengths, not sorted by length",
-            lambda draw: encoder_inputs(draw, (2, 4, 3)),
-            states_of_words,
-        ),
-        Probe(
-            "a batch padded beyond its longest sentence",
-            lambda draw: encoder_inputs(draw, (2, 3), padded_to=5),
-            states_of_words,
-        ),
-        Probe(
-            "several layers", lambda draw: encoder_inputs(draw, (3, 2), n_layers=draw.integer(2, 3)), states_of_words
-        ),
-        Probe(
-            "a pad_id other than 0",
-            lambda draw: encoder_inputs(draw, (2, 4), pad_id=draw.integer(1, 8)),
-            states_of_words,
-        ),
+        Probe("one sentence", encoder_inputs),
+        Probe("sentences of different lengths, not sorted by length", lambda draw: encoder_inputs(draw, (2, 4, 3))),
+        Probe("a batch padded beyond its longest sentence", lambda draw: encoder_inputs(draw, (2, 3), padded_to=5)),
+        Probe("several layers", lambda draw: encoder_inputs(draw, (3, 2), n_layers=draw.integer(2, 3))),
+        Probe("a pad_id other than 0", lambda draw: encoder_inputs(draw, (2, 4), pad_id=draw.integer(1, 8))),
         Probe("gradients reach the embedding and both directions", encoder_gradient_inputs, encoder_gradients),
         Probe(
             "dropout acts on embeddings and memory, in training only",
@@ -401,7 +355,7 @@ RECURRENT_ENCODER = Exercise(
         ),
         Property(
             "`gru` takes tensors with the batch first, as the notebook's next cell assumes",
-            encoder_weights,
+            lambda draw: {name: part for name, part in encoder_inputs(draw).items() if name != "source"},
             batch_comes_first,
             order_of_axes,
             costs=0.5,
@@ -461,23 +415,16 @@ def decoder_mask_inputs(draw: Draw) -> dict:
     return decoder_inputs(draw, 2, 3, 5) | {"mask": mask}
 
 
-def one_step_inputs(draw: Draw) -> dict:
-    inputs = decoder_inputs(draw)
-    inputs["target"] = inputs["target"][:, 0]
-    inputs = {"token" if name == "target" else name: value for name, value in inputs.items()}
-    return inputs | {"state": draw.numbers(1, 4, low=-0.9, high=0.9)}
+def token_and_state(draw: Draw, inputs: dict) -> dict:
+    """Return the inputs of one step: the first token of each target, and a state after the memory."""
+    first = {"arguments": inputs["arguments"], "weights": inputs["weights"], "token": inputs["target"][:, 0]}
+    state = draw.numbers(len(first["token"]), 4, low=-0.9, high=0.9)
+    mask = {"mask": inputs["mask"]} if "mask" in inputs else {}
+    return first | {"memory": inputs["memory"], "state": state} | mask
 
 
 def one_masked_step_inputs(draw: Draw) -> dict:
-    inputs = decoder_mask_inputs(draw)
-    return {
-        "arguments": inputs["arguments"],
-        "weights": inputs["weights"],
-        "token": inputs["target"][:, 0],
-        "memory": inputs["memory"],
-        "state": draw.numbers(2, 4, low=-0.9, high=0.9),
-        "mask": inputs["mask"],
-    }
+    return token_and_state(draw, decoder_mask_inputs(draw))
 
 
 def decoder_dropout_inputs(draw: Draw) -> dict:
@@ -541,12 +488,6 @@ def keys_change_nothing(inputs, received):
     return None
 
 
-def decoder_gradients(subject, arguments, weights, target, memory):
-    module = build(subject, arguments, weights)
-    output = module(target, memory.requires_grad_())
-    return gradients(output, {"memory": memory} | dict(module.named_parameters()))
-
-
 def decoder_with_other_last_token(subject, arguments, weights, target, memory):
     module = build(subject, arguments, weights)
     changed = target.clone()
@@ -569,15 +510,7 @@ def decoder_with_other_hidden_memory(subject, arguments, weights, target, memory
 
 
 def decoder_dropout(subject, arguments, weights, target, memory):
-    module = build(subject, arguments, weights).train()
-    drawn = module(target.repeat(400, 1), memory.repeat(400, 1, 1))  # 400 draws in one call
-    evaluated = module.eval()(target.repeat(20, 1), memory.repeat(20, 1, 1))
-    return {
-        "largest of 400 results in training": drawn.max(dim=0).values,
-        "smallest of 400 results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": evaluated.max(dim=0).values,
-        "smallest result in evaluation": evaluated.min(dim=0).values,
-    }
+    return extremes(build(subject, arguments, weights).train(), target, memory, samples=400, evaluated=20)
 
 
 ATTENTION_DECODER = Exercise(
@@ -595,12 +528,14 @@ ATTENTION_DECODER = Exercise(
     },
     builds_on=("TokenEmbedding", "AdditiveAttention"),
     probes=[
-        Probe("the output of one step", one_step_inputs, output_of_one_step),
-        Probe("the state after one step", one_step_inputs, state_after_one_step),
+        Probe("the output of one step", lambda draw: token_and_state(draw, decoder_inputs(draw)), output_of_one_step),
+        Probe(
+            "the state after one step", lambda draw: token_and_state(draw, decoder_inputs(draw)), state_after_one_step
+        ),
         Probe("one step of a batch, with a mask", one_masked_step_inputs, one_step),
         Probe("three tokens, one after the other", decoder_inputs),
         Probe("a batch with a mask that hides the padding of the source", decoder_mask_inputs),
-        Probe("gradients reach the memory and all weights", decoder_inputs, decoder_gradients),
+        Probe("gradients reach the memory and all weights", decoder_inputs, gradients_of_module),
         Probe(
             "dropout acts on the embedding and on the output, in training only", decoder_dropout_inputs, decoder_dropout
         ),
@@ -643,8 +578,7 @@ def scripted_inputs(draw: Draw, lengths: tuple[int, ...], other_ids: bool = Fals
     if other_ids:  # then the usual ones belong to words of the first translation
         ids = dict(zip(ids, [3 + index for index in draw.order(5)], strict=False))
         usual = draw.order(3)
-    free = [token for token in range(16) if token not in [*ids.values(), *usual]]
-    free = [free[index] for index in draw.order(len(free))]
+    free = draw.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]
     scripts = {}
@@ -680,14 +614,10 @@ def empty_translation_inputs(draw: Draw) -> dict:
 
 
 def scripted(subject, model, source, max_length):
-    from transformer_lab.electives.scripted_model import ScriptedModel
-
     return subject(ScriptedModel(**model), source, max_length)
 
 
 def modes_afterwards(subject, model, source, max_length):
-    from transformer_lab.electives.scripted_model import ScriptedModel
-
     result = {}
     for name, training in (("training", True), ("evaluation", False)):
         scripted_model = ScriptedModel(**model).train(training)
@@ -697,28 +627,18 @@ def modes_afterwards(subject, model, source, max_length):
 
 
 def work_done(subject, model, source, max_length):
-    from transformer_lab.electives.scripted_model import ScriptedModel
-
     scripted_model = ScriptedModel(**model)
     subject(scripted_model, source, max_length)
     return scripted_model.record
 
 
 def steps_taken(subject, model, source, max_length):
-    from transformer_lab.electives.scripted_model import ScriptedModel
-
     steps = {}
     for name, some in (("one sentence", source[:1]), ("a batch", source)):
         scripted_model = ScriptedModel(**model)
         subject(scripted_model, some, max_length)
         steps[name] = scripted_model.record["steps"]
     return steps
-
-
-def mode_is_restored(inputs, received):
-    if received["training"] is not True:
-        return "a model in training mode comes back in evaluation mode, so the rest of a training run has no dropout"
-    return "a model in evaluation mode comes back in training mode" if received["evaluation"] else None
 
 
 NEVER_STEPS = "the model's decoder never takes a step"
@@ -735,24 +655,6 @@ def fed_once(inputs, received):
     return None
 
 
-def stops_in_time(inputs, received):
-    """Check it generously: decoding one sentence after the other takes more steps than decoding a batch."""
-    if not all(received.values()):
-        return NEVER_STEPS
-    for name, steps in received.items():
-        if steps >= inputs["max_length"]:
-            return f"with {name} it goes on to `max_length`, although everything ended long before"
-    return None
-
-
-def encoded_once(inputs, received):
-    if not received["sentences encoded"]:
-        return "it never calls `model.encode`"
-    if received["sentences encoded"] > len(inputs["source"]):
-        return "a sentence is encoded more than once, although its memory doesn't change while the translation grows"
-    return None
-
-
 def no_gradients(inputs, received):
     if received["with gradients"]:
         return "the model runs with gradients switched on, which takes memory for every token and is never used"
@@ -766,25 +668,20 @@ RECURRENT_GREEDY_DECODE = Exercise(
     returns=("translations",),
     axes={"source": "batch source"},
     builds_on=("greedy_decode", "RecurrentEncoder", "AttentionDecoder"),
+    call=scripted,
     probes=[
-        Probe("one sentence", one_sentence_inputs, scripted),
-        Probe("four sentences that end at different times", four_sentences_inputs, scripted),
-        Probe("an empty translation next to a longer one", empty_translation_inputs, scripted),
+        Probe("one sentence", one_sentence_inputs),
+        Probe("four sentences that end at different times", four_sentences_inputs),
+        Probe("an empty translation next to a longer one", empty_translation_inputs),
         Probe(
             "a sentence that never ends",
             lambda draw: scripted_inputs(draw, (8,), endless=True, max_length=draw.integer(3, 6)),
-            scripted,
         ),
-        Probe(
-            "a pad and a bos that the model predicts",
-            lambda draw: one_sentence_inputs(draw, 3, 4, specials=True),
-            scripted,
-        ),
-        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, training=True), scripted),
+        Probe("a pad and a bos that the model predicts", lambda draw: one_sentence_inputs(draw, 3, 4, specials=True)),
+        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, training=True)),
         Probe(
             "other ids for pad, bos, and eos",
             lambda draw: scripted_inputs(draw, (draw.integer(4, 5), draw.integer(2, 3)), other_ids=True),
-            scripted,
         ),
     ],
     properties=[
@@ -793,7 +690,7 @@ RECURRENT_GREEDY_DECODE = Exercise(
         Property(
             "decoding stops once every sentence has its eos",
             lambda draw: four_sentences_inputs(draw, max_length=draw.integer(18, 22)),
-            stops_in_time,
+            stops_in_time(NEVER_STEPS),
             steps_taken,
             costs=0.5,
             needs=("four sentences that end at different times", "each token is fed once"),

@@ -1,6 +1,7 @@
 """Notebook 22, a search: how good the best of n runs is by luck alone, and how certain a correlation is."""
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -56,18 +57,10 @@ def highest_last(draw: Draw, count: int, n: int) -> dict:
     return {"values": [*scores[1:-1], scores[0], scores[-1]], "n": n}
 
 
-def a_few_runs(draw: Draw) -> dict:
-    return highest_last(draw, draw.integer(3, 4), draw.integer(2, 3))
-
-
-def more_runs_to_choose_from(draw: Draw) -> dict:
-    return highest_last(draw, draw.integer(6, 8), draw.integer(3, 5))
-
-
 def with_equal_scores(draw: Draw) -> dict:
     low, middle, high = different_scores(draw, 3)
     values = [middle, middle, low, middle, high, high] + [low] * draw.integer(0, 2)
-    return {"values": [values[place] for place in draw.order(len(values))], "n": draw.integer(2, 4)}
+    return {"values": draw.shuffled(values), "n": draw.integer(2, 4)}
 
 
 def around_zero(draw: Draw) -> dict:
@@ -90,9 +83,7 @@ def best_asked_twice(subject, values, n):
             return "refused"
         raise
     numbers = [one for one in (first, *again) if isinstance(one, float | int) and one == one]
-    if len(set(numbers)) > 1:
-        return "another number each time"
-    return first
+    return "another number each time" if len(set(numbers)) > 1 else first
 
 
 def best_agrees(inputs, expected, received):
@@ -107,6 +98,9 @@ def best_agrees(inputs, expected, received):
         return differences[0].says
     wanted, got = short_and_apart(expected, received)
     return f"`best`: expected {wanted}, received {got}"
+
+
+best_probe = partial(Probe, call=best_asked_twice, agrees=best_agrees)
 
 
 def best_in_two_orders(subject, values, n, order):
@@ -139,8 +133,7 @@ def order_afterwards(subject, values, n):
     return {"rearranged": own != values}
 
 
-def list_is_left_alone(inputs, received):
-    return "your function rearranges the list that the caller passed in" if received["rearranged"] else None
+REARRANGED = "your function rearranges the list that the caller passed in"
 
 
 def between_the_worst_and_the_best(inputs, received):
@@ -163,17 +156,12 @@ EXPECTED_BEST = Exercise(
     returns=("best",),
     axes={"values": "run"},
     probes=[
-        Probe("a few runs", a_few_runs, best_asked_twice, agrees=best_agrees),
-        Probe(
-            "the best of one run",
-            lambda draw: highest_last(draw, draw.integer(4, 6), 1),
-            best_asked_twice,
-            agrees=best_agrees,
-        ),
-        Probe("more runs to choose from", more_runs_to_choose_from, best_asked_twice, agrees=best_agrees),
-        Probe("runs with equal scores", with_equal_scores, best_asked_twice, agrees=best_agrees),
-        Probe("scores around zero", around_zero, best_asked_twice, agrees=best_agrees),
-        Probe("the best of more runs than were measured", more_than_measured, best_asked_twice, agrees=best_agrees),
+        best_probe("a few runs", lambda draw: highest_last(draw, draw.integer(3, 4), draw.integer(2, 3))),
+        best_probe("the best of one run", lambda draw: highest_last(draw, draw.integer(4, 6), 1)),
+        best_probe("more runs to choose from", lambda draw: highest_last(draw, draw.integer(6, 8), draw.integer(3, 5))),
+        best_probe("runs with equal scores", with_equal_scores),
+        best_probe("scores around zero", around_zero),
+        best_probe("the best of more runs than were measured", more_than_measured),
     ],
     properties=[
         Property(
@@ -184,17 +172,14 @@ EXPECTED_BEST = Exercise(
         ),
         Property(
             "the best of more runs is never worse, and never better than the best measured",
-            lambda draw: {
-                "values": highest_last(draw, 4, 1)["values"],
-                "numbers_of_runs": [1, 2, 3, 5, 10, 40],
-            },
+            lambda draw: {"values": highest_last(draw, 4, 1)["values"], "numbers_of_runs": [1, 2, 3, 5, 10, 40]},
             between_the_worst_and_the_best,
             best_of_more_and_more,
         ),
         Property(
             "the caller's list isn't rearranged",
             lambda draw: highest_last(draw, 5, 2),
-            list_is_left_alone,
+            lambda inputs, received: REARRANGED if received["rearranged"] else None,
             order_afterwards,
             costs=0,  # as a change of the input, it costs points anyway
         ),

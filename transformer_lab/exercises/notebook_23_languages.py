@@ -3,7 +3,8 @@
 from transformer_lab.electives.other_languages import chinese_bleu, split_chinese
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import raised
+from transformer_lab.exercises.notebook_11_decoding import pair_of, scores_of_unequal_numbers
+from transformer_lab.exercises.rules import equal_results
 
 CHARACTERS = "我你他她们今天明学校老师朋友喜欢吃买看书水果红花苹面包米饭去来说话中国人大小多少"
 NAMES = ("Tom", "Mary", "Python", "Berlin", "Linux", "Alice")
@@ -12,18 +13,14 @@ ACCENTED = ("José", "Zoë", "Müller", "Renée", "Jürgen", "Chloé")
 
 def some_characters(draw: Draw, count: int) -> list[str]:
     """Return `count` Chinese characters, all different."""
-    return [CHARACTERS[index] for index in draw.order(len(CHARACTERS))[:count]]
+    return draw.shuffled(CHARACTERS)[:count]
 
 
 def some_names(draw: Draw, count: int, names: tuple[str, ...] = NAMES) -> list[str]:
-    return [names[index] for index in draw.order(len(names))[:count]]
+    return draw.shuffled(names)[:count]
 
 
 # --- split_chinese ----------------------------------------------------------------------------------------------------
-
-
-def characters_inputs(draw: Draw) -> dict:
-    return {"text": "".join(some_characters(draw, draw.integer(3, 6)))}
 
 
 def latin_words_inputs(draw: Draw) -> dict:
@@ -52,18 +49,10 @@ def figure_next_to_stop_inputs(draw: Draw) -> dict:
     return {"text": f"{one}{draw.integer(2, 9)}.{other},{draw.integer(2, 9)}{third}"}
 
 
-def ends_in_latin_inputs(draw: Draw) -> dict:
-    return {"text": "".join(some_characters(draw, draw.integer(2, 4))) + " ".join(some_names(draw, 2))}
-
-
 def ascii_punctuation_inputs(draw: Draw) -> dict:
     one, other = some_names(draw, 2)
     first, second = some_characters(draw, 2)
     return {"text": f"{first}{second}({one}), {other}!"}
-
-
-def capitals_inputs(draw: Draw) -> dict:
-    return {"text": some_names(draw, 1)[0].upper() + "".join(some_characters(draw, draw.integer(2, 4)))}
 
 
 def accents_inputs(draw: Draw) -> dict:
@@ -90,10 +79,9 @@ def split_both_ways(subject, text, spaced):
     return {"without spaces": subject(text), "with spaces": subject(spaced)}
 
 
-def same_tokens(inputs, received):
-    if received["without spaces"] != received["with spaces"]:
-        return "a space between two Chinese characters changes the tokens, although Chinese is written without spaces"
-    return None
+same_tokens = equal_results(
+    "a space between two Chinese characters changes the tokens, although Chinese is written without spaces"
+)
 
 
 def nothing_is_lost(inputs, received):
@@ -113,14 +101,23 @@ SPLIT_CHINESE = Exercise(
     returns=("tokens",),
     banned=("sacrebleu.", "jieba.", "nltk."),
     probes=[
-        Probe("a sentence of Chinese characters", characters_inputs),
+        Probe(
+            "a sentence of Chinese characters",
+            lambda draw: {"text": "".join(some_characters(draw, draw.integer(3, 6)))},
+        ),
         Probe("two Latin words between Chinese characters", latin_words_inputs),
         Probe("full-width punctuation next to a Latin word", full_width_inputs),
         Probe("a year and a price", figures_inputs),
         Probe("an ASCII stop between a digit and a Chinese character", figure_next_to_stop_inputs),
-        Probe("a Latin word at the end", ends_in_latin_inputs),
+        Probe(
+            "a Latin word at the end",
+            lambda draw: {"text": "".join(some_characters(draw, draw.integer(2, 4))) + " ".join(some_names(draw, 2))},
+        ),
         Probe("brackets and punctuation in ASCII", ascii_punctuation_inputs),
-        Probe("a word in uppercase", capitals_inputs),
+        Probe(
+            "a word in uppercase",
+            lambda draw: {"text": some_names(draw, 1)[0].upper() + "".join(some_characters(draw, draw.integer(2, 4)))},
+        ),
         Probe("words with accented letters stay whole", accents_inputs),
     ],
     properties=[
@@ -153,7 +150,7 @@ def spoiled(draw: Draw, characters: list[str], others: list[str], kept: int = 4)
 def replaced_inputs(draw: Draw) -> dict:
     characters = some_characters(draw, draw.integer(14, 20))
     others, reference = characters[:4], characters[4:]
-    return {"hypotheses": [spoiled(draw, reference, others)], "references": ["".join(reference)]}
+    return pair_of(spoiled(draw, reference, others), "".join(reference))
 
 
 def wrong_letter_inputs(draw: Draw) -> dict:
@@ -161,10 +158,10 @@ def wrong_letter_inputs(draw: Draw) -> dict:
     name, *words = some_names(draw, 3)
     characters = some_characters(draw, draw.integer(14, 21))
     others, before, after = characters[:4], "".join(characters[4:8]), characters[8:]
-    return {
-        "hypotheses": [f"{before}{name[:-1]}q，{spoiled(draw, after, others, 0)}{' '.join(words)}"],
-        "references": [f"{before}{name}，{''.join(after)}{' '.join(words)}"],
-    }
+    return pair_of(
+        f"{before}{name[:-1]}q，{spoiled(draw, after, others, 0)}{' '.join(words)}",
+        f"{before}{name}，{''.join(after)}{' '.join(words)}",
+    )
 
 
 def missing_name_inputs(draw: Draw) -> dict:
@@ -173,7 +170,7 @@ def missing_name_inputs(draw: Draw) -> dict:
     others, characters = characters[:4], characters[4:]
     place = draw.integer(4, len(characters))
     reference = "".join([*characters[:place], name, *characters[place:]])
-    return {"hypotheses": [spoiled(draw, characters, others) + "。"], "references": [f"{reference}。"]}
+    return pair_of(spoiled(draw, characters, others) + "。", f"{reference}。")
 
 
 def two_sentences_inputs(draw: Draw) -> dict:
@@ -195,7 +192,7 @@ def too_long_inputs(draw: Draw) -> dict:
     others, before, after = characters[:4], characters[4 : draw.integer(5, 7)], characters[7 : draw.integer(9, 11)]
     reference = characters[11 : draw.integer(19, 25)]
     hypothesis = "".join(before) + spoiled(draw, reference, others) + "".join(after)
-    return {"hypotheses": [hypothesis], "references": ["".join(reference)]}
+    return pair_of(hypothesis, "".join(reference))
 
 
 def segmented_inputs(draw: Draw) -> dict:
@@ -205,7 +202,7 @@ def segmented_inputs(draw: Draw) -> dict:
     hypothesis = spoiled(draw, reference[: -draw.integer(1, 3)], others)
     places = [draw.integer(1, 2), draw.integer(3, 4), len(hypothesis)]
     pieces = [hypothesis[one:other] for one, other in zip([0, *places], places, strict=False)]
-    return {"hypotheses": [" ".join([*pieces, "。"])], "references": ["".join([*reference, "。"])]}
+    return pair_of(" ".join([*pieces, "。"]), "".join([*reference, "。"]))
 
 
 def lowercase_name_inputs(draw: Draw) -> dict:
@@ -213,10 +210,7 @@ def lowercase_name_inputs(draw: Draw) -> dict:
     name = some_names(draw, 1)[0]
     characters = some_characters(draw, draw.integer(14, 20))
     others, before, after = characters[:4], "".join(characters[4:9]), characters[9:]
-    return {
-        "hypotheses": [f"{before}{name.lower()}{spoiled(draw, after, others, 0)}"],
-        "references": [f"{before}{name}{''.join(after)}"],
-    }
+    return pair_of(f"{before}{name.lower()}{spoiled(draw, after, others, 0)}", f"{before}{name}{''.join(after)}")
 
 
 def nothing_said_inputs(draw: Draw) -> dict:
@@ -224,7 +218,7 @@ def nothing_said_inputs(draw: Draw) -> dict:
     characters = some_characters(draw, draw.integer(20, 25))
     others, untranslated, reference = characters[:4], "".join(characters[4:7]), characters[7:]
     pairs = [(spoiled(draw, reference, others), "".join(reference)), ("", untranslated)]
-    hypotheses, references = zip(*[pairs[index] for index in draw.order(2)], strict=True)
+    hypotheses, references = zip(*draw.shuffled(pairs), strict=True)
     return {"hypotheses": list(hypotheses), "references": list(references)}
 
 
@@ -234,10 +228,7 @@ def bracket_inputs(draw: Draw) -> dict:
     characters = some_characters(draw, draw.integer(16, 22))
     others, before, after = characters[:4], characters[4 : draw.integer(6, 10)], characters[10:]
     start = "".join(before) + " " + " ".join(words)
-    return {
-        "hypotheses": [f"{start} {last}!{spoiled(draw, after, others, 0)}"],
-        "references": [f"{start} ({last})!{''.join(after)}"],
-    }
+    return pair_of(f"{start} {last}!{spoiled(draw, after, others, 0)}", f"{start} ({last})!{''.join(after)}")
 
 
 def no_four_in_a_row_inputs(draw: Draw) -> dict:
@@ -248,10 +239,9 @@ def no_four_in_a_row_inputs(draw: Draw) -> dict:
     characters = some_characters(draw, 11)
     one, other, wrong, *rest = some_names(draw, 5)
     hypothesis = [*characters[:3], characters[9], *characters[4:7], characters[10]]
-    return {
-        "hypotheses": [" ".join(["".join(hypothesis), one, wrong, *rest])],
-        "references": [" ".join(["".join(characters[:8]), one, other, *rest])],
-    }
+    return pair_of(
+        " ".join(["".join(hypothesis), one, wrong, *rest]), " ".join(["".join(characters[:8]), one, other, *rest])
+    )
 
 
 def not_smoothed(inputs, received):
@@ -275,10 +265,6 @@ def scores_both_ways(subject, hypotheses, references):
 def order_does_not_matter(inputs, received):
     same = abs(received["as they are"] - received["reversed"]) < 1e-6
     return None if same else "the score changes with the order of the sentences"
-
-
-def exceptions_of_unequal_numbers(subject, hypotheses, references):
-    return [raised(subject, hypotheses, references[:-1]), raised(subject, hypotheses[:-1], references)]
 
 
 def never_silently_wrong(inputs, received):
@@ -326,7 +312,7 @@ CHINESE_BLEU = Exercise(
             "unequal numbers of sentences don't get a score",
             two_sentences_inputs,
             never_silently_wrong,
-            exceptions_of_unequal_numbers,
+            scores_of_unequal_numbers,
         ),
     ],
     hints=[

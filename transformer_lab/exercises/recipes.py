@@ -1,16 +1,20 @@
 """How a probe uses the student's object.
 
 A recipe is a function `(subject, **inputs) -> data`. It may run in another process than the one that judges, so it is
-self-contained: it knows its arguments, the names in `RECIPE_NAMES`, and what it imports in its own body.
+self-contained: it knows its arguments, the names in `RECIPE_NAMES` and `CLASSES`, and what it imports in its own body.
 """
 
 import __future__
 
+import copy
 import functools
+import importlib
 import inspect
 import math
+import re
 import textwrap
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,10 +36,58 @@ def call_module(subject: type[nn.Module], arguments: dict, weights: dict[str, Te
     return build(subject, arguments, weights)(*inputs.values())
 
 
+def call_in_evaluation(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
+    """The recipe of a module without its dropout, so that a wrong rate doesn't hide a wrong formula."""
+    return build(subject, arguments, weights).eval()(*inputs.values())
+
+
+def call_new_module(subject: type[nn.Module], arguments: dict, **inputs: Any) -> Any:
+    """The recipe of a module whose weights stay as they are initialized."""
+    return subject(*arguments.values())(*inputs.values())
+
+
+def gradients_of_module(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
+    """The recipe of gradients: those of every parameter, and of each input that isn't made of tokens."""
+    module = build(subject, arguments, weights)
+    numbers = {name: value.requires_grad_() for name, value in inputs.items() if value.is_floating_point()}
+    return gradients(module(*inputs.values()), numbers | dict(module.named_parameters()))
+
+
+def gradients_of_weights(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
+    """The recipe of gradients, of every parameter alone."""
+    module = build(subject, arguments, weights)
+    return gradients(module(*inputs.values()), dict(module.named_parameters()))
+
+
+def names_and_shapes(subject: type[nn.Module], arguments: dict) -> dict[str, list[int]]:
+    """The recipe of parameters: the shape of each, by name."""
+    return {name: list(parameter.shape) for name, parameter in subject(*arguments.values()).named_parameters()}
+
+
+def exception_of_call(subject: Callable, **inputs: Any) -> str:
+    """The recipe of an exception: its name, or "nothing"."""
+    return raised(subject, *inputs.values())
+
+
+def exception_of_construction(subject: type[nn.Module], arguments: dict) -> str:
+    """The recipe of an exception that constructing a module raises: its name, or "nothing"."""
+    return raised(subject, *arguments.values())
+
+
 def build(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
     """An object of the student's class: constructed from `arguments` in their order, `weights` loaded by name."""
     module = subject(*arguments.values())
     load_weights(module, weights)
+    return module
+
+
+def build_with_zeros(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
+    """What `build` returns, with all other parameters at 0, so that an extra bias alone doesn't change the results."""
+    module = build(subject, arguments, weights)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name not in weights:
+                parameter.zero_()
     return module
 
 
@@ -72,6 +124,85 @@ def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | N
     return dict(zip(names, torch.autograd.grad(total, list(inputs.values()), allow_unused=True), strict=True))
 
 
+def extremes(
+    module: nn.Module, *inputs: Tensor, samples: int, evaluated: int, others: Sequence[Callable] = ()
+) -> dict[str, Tensor]:
+    """What `samples` calls in training and `evaluated` calls in evaluation give at most and at least.
+
+    All of them are rows of one batch; `others` are arguments that aren't repeated. With few outcomes, many samples meet
+    them all, so that these don't depend on chance.
+    """
+
+    def results(count: int) -> Tensor:
+        return module(*[x.repeat(count, *[1] * (x.dim() - 1)) for x in inputs], *others)
+
+    drawn = results(samples)
+    module.eval()
+    constant = results(evaluated)
+    return {
+        f"largest of {samples} results in training": drawn.max(dim=0).values,
+        f"smallest of {samples} results in training": drawn.min(dim=0).values,
+        "largest result in evaluation": constant.max(dim=0).values,
+        "smallest result in evaluation": constant.min(dim=0).values,
+    }
+
+
+def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
+    """What `tie_embeddings` uses of a `Transformer`: its configuration, two embeddings and the output layer."""
+    from transformer_lab.model import TransformerConfig
+
+    model = nn.Module()
+    model.config = TransformerConfig(source_vocab, target_vocab, d_model=d_model, n_heads=1, tie=True)
+    model.source_embedding, model.target_embedding = nn.Module(), nn.Module()
+    model.source_embedding.embedding = nn.Embedding(source_vocab, d_model)
+    model.target_embedding.embedding = nn.Embedding(target_vocab, d_model)
+    model.output = nn.Linear(d_model, target_vocab)
+    return model
+
+
+def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
+    """Return a model to train: a token's logits depend on the token before it and on the mean of the source.
+
+    `calls` says of each call whether the model was in training mode, and whether gradients were recorded.
+    """
+    model = nn.Module()
+    model.config = types.SimpleNamespace(pad_id=pad_id)
+    model.source_table, model.target_table = (nn.Parameter(table.clone()) for table in weights.values())
+    model.calls = []
+
+    def forward(source: Tensor, target: Tensor) -> Tensor:
+        logits = model.target_table[target] + model.source_table[source].mean(dim=1, keepdim=True)
+        model.calls.append((model.training, logits.requires_grad))
+        return logits
+
+    model.forward = forward
+    return model
+
+
+def batches_of(sources: list[Tensor], targets: list[Tensor], pad_id: int) -> list:
+    """The `Batch`es of these sources and targets."""
+    from transformer_lab.data import Batch
+
+    return [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
+
+
+def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -> nn.Module:
+    """A language model in which a few tokens have these logits, whatever was written before, and all others have 0."""
+    from transformer_lab.electives.table_language_model import TableLanguageModel
+
+    logits = torch.zeros(vocab)
+    logits[likeliest] = torch.tensor(their_logits)
+    return TableLanguageModel(logits.repeat(vocab, 1), max_length=64)
+
+
+def class_of_its_own(subject: Any) -> Any:
+    """Return a class like `subject`, so that nothing that it keeps is carried over from one check to the next."""
+    if not isinstance(subject, type):
+        return subject
+    own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
+    return type(subject)(subject.__name__, (subject,), own)
+
+
 def raised(function: Callable, *arguments: Any) -> str:
     """The name of the exception that `function(*arguments)` raises, or "nothing"."""
     try:
@@ -95,14 +226,32 @@ def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
 
 
 RECIPE_NAMES = {
+    "bare_transformer": bare_transformer,
+    "batches_of": batches_of,
     "build": build,
+    "build_with_zeros": build_with_zeros,
+    "class_of_its_own": class_of_its_own,
+    "extremes": extremes,
     "gradients": gradients,
+    "likely_tokens": likely_tokens,
     "load_weights": load_weights,
     "math": math,
     "nn": nn,
     "np": np,
     "raised": raised,
     "torch": torch,
+    "two_tables": two_tables,
+}
+
+# Classes of the package that recipes may use. They are imported only for a recipe whose text names them.
+CLASSES = {
+    "CountingLanguageModel": "transformer_lab.electives.table_language_model",
+    "LanguageModel": "transformer_lab.electives.language_model",
+    "MultiHeadAttention": "transformer_lab.model",
+    "ScriptedModel": "transformer_lab.electives.scripted_model",
+    "TableLanguageModel": "transformer_lab.electives.table_language_model",
+    "TableModel": "transformer_lab.decoding.table_model",
+    "TransformerConfig": "transformer_lab.model",
 }
 
 
@@ -114,7 +263,8 @@ def recipe_source(recipe: Callable) -> str:
 
 def recipe_from_source(source: str) -> Callable:
     """The recipe again, from its text alone."""
-    names = dict(RECIPE_NAMES)
+    used = {name for name in CLASSES if re.search(rf"\b{name}\b", source)}
+    names = RECIPE_NAMES | {name: getattr(importlib.import_module(CLASSES[name]), name) for name in used}
     before = set(names)
     flags = __future__.annotations.compiler_flag  # annotations may name what a recipe does not know
     exec(compile(source, "<recipe>", "exec", flags, dont_inherit=True), names)
