@@ -26,7 +26,7 @@ def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
     report = notebook.run("check-softmax").inner_text()
     screenshot(notebook.page, "named_mistake")
     assert "failed" in report
-    assert "The whole array shares one maximum and one sum" in report
+    assert "All rows share one sum" in report
 
     notebook.write("exercise-softmax", RIGHT)
     notebook.run("exercise-softmax")
