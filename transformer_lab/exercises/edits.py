@@ -156,10 +156,14 @@ class Wrong:
         return None
 
     def _followed_by(self, other: "Wrong") -> str:
-        """Return the source with the edits of `other` made after these, or "" if a fragment isn't there any more."""
+        """Return the source with the edits of `other` made after these, or "" if a fragment isn't there any more.
+
+        A fragment that the answer has twice could be found in the wrong place, so it doesn't count as there.
+        """
         answer, source = bare_source(self.exercise.answer), self.source
         for edit in other.edits:
             try:
+                find(answer, answer[edit.start : edit.end])
                 ((start, end),) = find(source, answer[edit.start : edit.end])
             except EditError:
                 return ""
