@@ -162,9 +162,10 @@ class Wrong:
         """
         answer, source = bare_source(self.exercise.answer), self.source
         for edit in other.edits:
+            fragment = answer[edit.start : edit.end]
             try:
-                find(answer, answer[edit.start : edit.end])
-                ((start, end),) = find(source, answer[edit.start : edit.end])
+                find(answer, fragment)
+                ((start, end),) = find(source, fragment)
             except EditError:
                 return ""
             source = edited(source, [Edit(start, end, edit.new)])

@@ -65,7 +65,7 @@ def judge(
     """The report on a student's object from what was observed of it.
 
     Args:
-        exercise: Probes, properties and misconceptions.
+        exercise: Its checks, and the answer that the known mistakes are edits of.
         observations: By name of check, made with the inputs that `exercise.inputs(check, seed)` gives. A check that is
             missing is "not checked".
         seed: As it was when the observations were made.
