@@ -121,7 +121,7 @@ def test_a_field_that_changes_nothing_is_refused(name, values, message):
 
 
 def test_the_included_model_carries_its_record():
-    """Notebook 12 shows how the model was trained, also where the package is installed without the folder `results`."""
+    """Notebook 13 shows how the model was trained, also where the package is installed without the folder `results`."""
     from transformer_lab.decoding.translator import PRETRAINED
 
     results = Path(__file__).resolve().parents[2] / "results"

@@ -3,7 +3,7 @@
 from transformer_lab.electives.other_languages import chinese_bleu, split_chinese
 from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.notebook_11_decoding import pair_of, scores_of_unequal_numbers
+from transformer_lab.exercises.notebook_12_bleu import pair_of, scores_of_unequal_numbers
 from transformer_lab.exercises.rules import equal_results
 
 CHARACTERS = "我你他她们今天明学校老师朋友喜欢吃买看书水果红花苹面包米饭去来说话中国人大小多少"
@@ -316,7 +316,7 @@ CHINESE_BLEU = Exercise(
         ),
     ],
     hints=[
-        "The `bleu` of notebook 11 takes lists of tokens, one per sentence. You've just written the function that "
+        "The `bleu` of notebook 12 takes lists of tokens, one per sentence. You've just written the function that "
         "makes them.",
         "Split every hypothesis and every reference with `split_chinese`, and pass both lists to `bleu`.",
         "`bleu([split_chinese(text) for text in hypotheses], [split_chinese(text) for text in references])`.",

@@ -1,4 +1,4 @@
-"""Notebook 13, attention heat maps: what the weights of a trained model say, and how to score it."""
+"""Notebook 14, attention heat maps: what the weights of a trained model say, and how to score it."""
 
 import torch
 from torch import Tensor

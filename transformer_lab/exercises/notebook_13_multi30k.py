@@ -1,4 +1,4 @@
-"""Notebook 12, Multi30k: the weights of several checkpoints become those of one model (section 6.1)."""
+"""Notebook 13, Multi30k: the weights of several checkpoints become those of one model (section 6.1)."""
 
 import torch
 
