@@ -7,10 +7,10 @@ import torch
 
 from transformer_lab.decoding import CachedAttention, beam_search, greedy_decode, length_penalty
 from transformer_lab.decoding.table_model import TableModel
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.recipes import build, class_of_its_own
+from transformer_lab.exercises.harnesses import build, class_of_its_own
 from transformer_lab.exercises.rules import equal_results, same_results
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import MultiHeadAttention
 
 # --- models whose sentences are known ---------------------------------------------------------------------------------
@@ -19,17 +19,24 @@ Rows = dict[str, str]  # prefix to next tokens, as letters and probabilities: {"
 LETTERS = "abcde"
 
 
-def spoken_inputs(draw: Draw, sentences: list[Rows], default: str = "$1", vocab: int = 12, other_ids: bool = False,
-                  training: bool = False, **search) -> dict:  # fmt: skip
+def spoken_inputs(
+    sampler: InputSampler,
+    sentences: list[Rows],
+    default: str = "$1",
+    vocab: int = 12,
+    other_ids: bool = False,
+    training: bool = False,
+    **search,
+) -> dict:
     """Return a `TableModel` as data, with one table per source sentence. Every seed gives the words other ids."""
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     first_words = []
     if other_ids:  # and the usual ones belong to words
-        ids = dict(zip(ids, [3 + i for i in draw.order(5)], strict=False))
-        first_words = draw.order(3)
+        ids = dict(zip(ids, [3 + i for i in sampler.order(5)], strict=False))
+        first_words = sampler.order(3)
     taken = {*ids.values(), *first_words}
     free = [token for token in range(vocab) if token not in taken]
-    words = dict(zip(LETTERS, [*first_words, *(free[i] for i in draw.order(len(free)))], strict=False))
+    words = dict(zip(LETTERS, [*first_words, *(free[i] for i in sampler.order(len(free)))], strict=False))
     words |= {"_": ids["pad_id"], "^": ids["bos_id"], "$": ids["eos_id"]}
 
     def chances(text: str) -> dict[int, float]:
@@ -52,34 +59,34 @@ def spoken_inputs(draw: Draw, sentences: list[Rows], default: str = "$1", vocab:
     return {"model": model, "source": source} | search
 
 
-def sentence(draw: Draw, letters: str) -> Rows:
+def sentence(sampler: InputSampler, letters: str) -> Rows:
     """Return the rows of a model whose most probable tokens are `letters` and then eos, in greedy decoding at least."""
     rows = {}
     for end, letter in enumerate(letters + "$"):
         others = [other for other in LETTERS + "$" * (end > 0) if other != letter]
-        tenths = draw.integer(6, 9)
-        rows[letters[:end]] = f"{letter}.{tenths} {others[draw.integer(0, len(others) - 1)]}.{10 - tenths}"
+        tenths = sampler.integer(6, 9)
+        rows[letters[:end]] = f"{letter}.{tenths} {others[sampler.integer(0, len(others) - 1)]}.{10 - tenths}"
     return rows
 
 
-def led_in(draw: Draw, rows: Rows, words: int) -> Rows:
+def led_in(sampler: InputSampler, rows: Rows, words: int) -> Rows:
     """Return the same rows after that many words that are almost certain."""
-    letters = any_letters(draw, words, words)
+    letters = any_letters(sampler, words, words)
     lead = {letters[:end]: f"{letter}.999 $.001" for end, letter in enumerate(letters)}
     return lead | {letters + prefix: chances for prefix, chances in rows.items()}
 
 
-def any_letters(draw: Draw, low: int, high: int) -> str:
+def any_letters(sampler: InputSampler, low: int, high: int) -> str:
     """Return from `low` to `high` letters; some may occur twice."""
-    return "".join(LETTERS[draw.integer(0, len(LETTERS) - 1)] for _ in range(draw.integer(low, high)))
+    return "".join(LETTERS[sampler.integer(0, len(LETTERS) - 1)] for _ in range(sampler.integer(low, high)))
 
 
-def with_specials(draw: Draw) -> Rows:
+def with_specials(sampler: InputSampler) -> Rows:
     """Return a sentence of three or four words with a predicted pad and a predicted bos before one of them."""
-    letters = any_letters(draw, 3, 4)
+    letters = any_letters(sampler, 3, 4)
     other = next(letter for letter in LETTERS if letter not in letters)
-    for special in "_^" if draw.integer(0, 1) else "^_":
-        place = draw.integer(0, len(letters) - 1)
+    for special in "_^" if sampler.integer(0, 1) else "^_":
+        place = sampler.integer(0, len(letters) - 1)
         letters = letters[:place] + special + letters[place:]
     return {letters[:end]: f"{letter}.95 {other}.05" for end, letter in enumerate(letters + "$")}
 
@@ -171,7 +178,7 @@ def stops_in_time(never: str):
     It checks generously, because decoding one sentence after the other takes more steps than decoding a batch.
     """
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         if not all(received.values()):
             return never
         for name, steps in received.items():
@@ -179,7 +186,7 @@ def stops_in_time(never: str):
                 return f"with {name} it goes on to `max_length`, although everything ended long before"
         return None
 
-    return holds
+    return rule
 
 
 def batch_and_alone(subject, model, source, **search):
@@ -191,30 +198,30 @@ def batch_and_alone(subject, model, source, **search):
 # --- greedy_decode ----------------------------------------------------------------------------------------------------
 
 
-def three_sentences(draw: Draw) -> list[Rows]:
+def three_sentences(sampler: InputSampler) -> list[Rows]:
     """Return a sentence of middle length, and then a short one and a long one in any order."""
-    middle, others = any_letters(draw, 2, 3), [any_letters(draw, 1, 1), any_letters(draw, 4, 5)]
-    first = draw.integer(0, 1)
-    return [sentence(draw, letters) for letters in (middle, others[first], others[1 - first])]
+    middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 4, 5)]
+    first = sampler.integer(0, 1)
+    return [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
 
 
-def three_sentences_inputs(draw: Draw) -> dict:
-    return spoken_inputs(draw, three_sentences(draw), max_length=7)
+def three_sentences_inputs(sampler: InputSampler) -> dict:
+    return spoken_inputs(sampler, three_sentences(sampler), max_length=7)
 
 
-def one_sentence_inputs(draw: Draw, max_length: int = 7, **others) -> dict:
-    return spoken_inputs(draw, [sentence(draw, any_letters(draw, 2, 4))], max_length=max_length, **others)
+def one_sentence_inputs(sampler: InputSampler, max_length: int = 7, **others) -> dict:
+    return spoken_inputs(sampler, [sentence(sampler, any_letters(sampler, 2, 4))], max_length=max_length, **others)
 
 
-def empty_and_longer_inputs(draw: Draw) -> dict:
-    return spoken_inputs(draw, [sentence(draw, ""), sentence(draw, any_letters(draw, 3, 4))], max_length=6)
+def empty_and_longer_inputs(sampler: InputSampler) -> dict:
+    return spoken_inputs(sampler, [sentence(sampler, ""), sentence(sampler, any_letters(sampler, 3, 4))], max_length=6)
 
 
-def other_ids_inputs(draw: Draw) -> dict:
+def other_ids_inputs(sampler: InputSampler) -> dict:
     """Return inputs in which the words of the first translation have the ids that pad, bos, and eos usually have."""
-    letters = "".join(LETTERS[i] for i in draw.order(3))
-    sentences = [sentence(draw, letters + any_letters(draw, 1, 2)), sentence(draw, any_letters(draw, 1, 2))]
-    return spoken_inputs(draw, sentences, other_ids=True, max_length=7)
+    letters = "".join(LETTERS[i] for i in sampler.order(3))
+    sentences = [sentence(sampler, letters + any_letters(sampler, 1, 2)), sentence(sampler, any_letters(sampler, 1, 2))]
+    return spoken_inputs(sampler, sentences, other_ids=True, max_length=7)
 
 
 GREEDY_DECODE = Exercise(
@@ -229,14 +236,16 @@ GREEDY_DECODE = Exercise(
         Probe("three sentences that end at different times", three_sentences_inputs),
         Probe(
             "a sentence that never ends",
-            lambda draw: spoken_inputs(draw, [{"": "b.9 a.1"}], default="a.6 c.4", max_length=draw.integer(3, 6)),
+            lambda sampler: spoken_inputs(
+                sampler, [{"": "b.9 a.1"}], default="a.6 c.4", max_length=sampler.integer(3, 6)
+            ),
         ),
         Probe(
             "a pad and a bos that the model predicts",
-            lambda draw: spoken_inputs(draw, [with_specials(draw)], max_length=8),
+            lambda sampler: spoken_inputs(sampler, [with_specials(sampler)], max_length=8),
         ),
         Probe("an empty translation next to a longer one", empty_and_longer_inputs),
-        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, 6, training=True)),
+        Probe("a model in training mode", lambda sampler: one_sentence_inputs(sampler, 6, training=True)),
         Probe("other ids for pad, bos, and eos", other_ids_inputs),
     ],
     properties=[
@@ -246,10 +255,10 @@ GREEDY_DECODE = Exercise(
         Property("the padding of the source stays hidden", three_sentences_inputs, padding_stays_hidden, work_done),
         Property(
             "decoding stops once every sentence has its eos",
-            lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=draw.integer(15, 20)),
+            lambda sampler: spoken_inputs(sampler, three_sentences(sampler), max_length=sampler.integer(15, 20)),
             stops_in_time(NEVER_DECODES),
             steps_taken,
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "a sentence gets the same translation in a batch as alone",
@@ -303,14 +312,16 @@ LENGTH_PENALTY = Exercise(
     minutes=5,
     returns=("penalty",),
     probes=[
-        Probe("alpha 1", lambda draw: {"length": draw.integer(7, 150), "alpha": 1.0}),
-        Probe("alpha 0.6, as in the paper", lambda draw: {"length": draw.integer(7, 150), "alpha": 0.6}),
-        Probe("alpha above 1", lambda draw: {"length": draw.integer(7, 60), "alpha": draw.integer(11, 30) / 10}),
+        Probe("alpha 1", lambda sampler: {"length": sampler.integer(7, 150), "alpha": 1.0}),
+        Probe("alpha 0.6, as in the paper", lambda sampler: {"length": sampler.integer(7, 150), "alpha": 0.6}),
+        Probe(
+            "alpha above 1", lambda sampler: {"length": sampler.integer(7, 60), "alpha": sampler.integer(11, 30) / 10}
+        ),
         Probe(
             "two alphas below 1",
-            lambda draw: {
-                "length": draw.integer(30, 150),
-                "alphas": [draw.integer(1, 5) / 10, draw.integer(7, 9) / 10],
+            lambda sampler: {
+                "length": sampler.integer(30, 150),
+                "alphas": [sampler.integer(1, 5) / 10, sampler.integer(7, 9) / 10],
             },
             penalties,
         ),
@@ -318,13 +329,13 @@ LENGTH_PENALTY = Exercise(
     properties=[
         Property(
             "alpha 0 and a single token give 1",
-            lambda draw: {"length": draw.integer(8, 20), "alpha": draw.integer(7, 15) / 10},
+            lambda sampler: {"length": sampler.integer(8, 20), "alpha": sampler.integer(7, 15) / 10},
             one_without_effect,
             penalty_without_effect,
         ),
         Property(
             "it grows with the length",
-            lambda draw: {"length": draw.integer(2, 9), "alpha": draw.integer(7, 15) / 10},
+            lambda sampler: {"length": sampler.integer(2, 9), "alpha": sampler.integer(7, 15) / 10},
             grows_with_length,
             growing_penalties,
         ),
@@ -376,9 +387,9 @@ GOES_ON = "a.22 b.21 c.2 d.19 e.18"
 THREE_LENGTHS = {"": "$.37 a.36 b.27", "a": "$.97 c.03", "b": "c.68 d.2 e.12"}
 
 
-def nearly_tied(draw: Draw, miscounted: int) -> Rows:
+def nearly_tied(sampler: InputSampler, miscounted: int) -> Rows:
     """Return a short and a longer sentence. With alpha 1, the wrong one wins if lengths are off by `miscounted`."""
-    words = draw.integer(1, 2)  # at the beginning of both
+    words = sampler.integer(1, 2)  # at the beginning of both
     lead, short = (words + 1) * math.log(0.999), math.log(0.4)
 
     def tie(extra: int) -> float:
@@ -389,12 +400,14 @@ def nearly_tied(draw: Draw, miscounted: int) -> Rows:
     chance = round(math.sqrt((tie(0) + tie(miscounted)) / 2 / 0.6), 4)
     rest = round(1 - chance, 4)
     rows = {"": "a.999 b.001", "a": "c.6 $.4", "ac": f"d{chance} e{rest}", "acd": f"e{chance} b{rest}"}
-    return led_in(draw, rows, words)
+    return led_in(sampler, rows, words)
 
 
-def beam_inputs(draw: Draw, *sentences: Rows, beam_size: int = 2, alpha: float = 0.0, max_length: int = 7, **others):
+def beam_inputs(
+    sampler: InputSampler, *sentences: Rows, beam_size: int = 2, alpha: float = 0.0, max_length: int = 7, **others
+):
     search = {"beam_size": beam_size, "alpha": alpha, "max_length": max_length}
-    return spoken_inputs(draw, list(sentences), **others, **search)
+    return spoken_inputs(sampler, list(sentences), **others, **search)
 
 
 def with_alphas(subject, model, source, beam_size, alphas, max_length):
@@ -404,17 +417,19 @@ def with_alphas(subject, model, source, beam_size, alphas, max_length):
     }
 
 
-def three_lengths_inputs(draw: Draw) -> dict:
+def three_lengths_inputs(sampler: InputSampler) -> dict:
     rows = THREE_LENGTHS | {"bc": "d.99 a.01", "bcd": "$.99 a.01"}
-    return spoken_inputs(draw, [rows], beam_size=3, alphas=[0.0, 1.0, 3.0], max_length=6)
+    return spoken_inputs(sampler, [rows], beam_size=3, alphas=[0.0, 1.0, 3.0], max_length=6)
 
 
-def one_short_sentence(draw: Draw) -> dict:
-    return beam_inputs(draw, sentence(draw, any_letters(draw, 1, 2)))
+def one_short_sentence(sampler: InputSampler) -> dict:
+    return beam_inputs(sampler, sentence(sampler, any_letters(sampler, 1, 2)))
 
 
-def short_and_long(draw: Draw) -> dict:
-    return beam_inputs(draw, sentence(draw, any_letters(draw, 1, 1)), sentence(draw, any_letters(draw, 3, 4)))
+def short_and_long(sampler: InputSampler) -> dict:
+    return beam_inputs(
+        sampler, sentence(sampler, any_letters(sampler, 1, 1)), sentence(sampler, any_letters(sampler, 3, 4))
+    )
 
 
 BEAM_SEARCH = Exercise(
@@ -427,73 +442,91 @@ BEAM_SEARCH = Exercise(
     call=decoded,
     probes=[
         Probe(
-            "the likeliest first word doesn't start the likeliest sentence", lambda draw: beam_inputs(draw, GARDEN_PATH)
+            "the likeliest first word doesn't start the likeliest sentence",
+            lambda sampler: beam_inputs(sampler, GARDEN_PATH),
         ),
-        Probe("probabilities multiply, they don't add up", lambda draw: beam_inputs(draw, NEARLY_EQUAL)),
-        Probe("a beam of one is greedy decoding", lambda draw: beam_inputs(draw, GARDEN_PATH, beam_size=1)),
-        Probe("a beam of three keeps three", lambda draw: beam_inputs(draw, THIRD_WORD, beam_size=3, max_length=2)),
-        Probe("the best two may start alike", lambda draw: beam_inputs(draw, SAME_FIRST_WORD)),
+        Probe("probabilities multiply, they don't add up", lambda sampler: beam_inputs(sampler, NEARLY_EQUAL)),
+        Probe("a beam of one is greedy decoding", lambda sampler: beam_inputs(sampler, GARDEN_PATH, beam_size=1)),
+        Probe(
+            "a beam of three keeps three", lambda sampler: beam_inputs(sampler, THIRD_WORD, beam_size=3, max_length=2)
+        ),
+        Probe("the best two may start alike", lambda sampler: beam_inputs(sampler, SAME_FIRST_WORD)),
         Probe(
             "a finished hypothesis stays as it is",
-            lambda draw: beam_inputs(draw, led_in(draw, SHORT_OR_LONG, draw.integer(1, 2)), max_length=8),
+            lambda sampler: beam_inputs(sampler, led_in(sampler, SHORT_OR_LONG, sampler.integer(1, 2)), max_length=8),
         ),
         Probe(
             "a finished hypothesis keeps its place in the beam",
-            lambda draw: beam_inputs(draw, led_in(draw, PLACE_TAKEN, 1), alpha=2.0),
+            lambda sampler: beam_inputs(sampler, led_in(sampler, PLACE_TAKEN, 1), alpha=2.0),
         ),
         Probe(
             "a finished hypothesis can lose its place to better ones",
-            lambda draw: beam_inputs(draw, led_in(draw, PUSHED_OUT, 1)),
+            lambda sampler: beam_inputs(sampler, led_in(sampler, PUSHED_OUT, 1)),
         ),
         Probe(
-            "a longer sentence can be the more probable one", lambda draw: beam_inputs(draw, LONG_IS_BETTER, alpha=1.5)
+            "a longer sentence can be the more probable one",
+            lambda sampler: beam_inputs(sampler, LONG_IS_BETTER, alpha=1.5),
         ),
         Probe(
-            "the length penalty puts a longer sentence first", lambda draw: beam_inputs(draw, SHORT_OR_LONG, alpha=1.5)
+            "the length penalty puts a longer sentence first",
+            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, alpha=1.5),
         ),
         Probe("the larger alpha is, the longer the translation", three_lengths_inputs, with_alphas),
         Probe(
             "eos counts toward the length",
-            lambda draw: beam_inputs(draw, nearly_tied(draw, -1), alpha=1.0, max_length=8),
+            lambda sampler: beam_inputs(sampler, nearly_tied(sampler, -1), alpha=1.0, max_length=8),
         ),
         Probe(
             "bos doesn't count toward the length",
-            lambda draw: beam_inputs(draw, nearly_tied(draw, +1), alpha=1.0, max_length=8),
+            lambda sampler: beam_inputs(sampler, nearly_tied(sampler, +1), alpha=1.0, max_length=8),
         ),
         Probe(
             "the beam is chosen without the length penalty",
-            lambda draw: beam_inputs(draw, led_in(draw, LOST_BY_LENGTH, 1), default=GOES_ON, alpha=3.0, max_length=6),
+            lambda sampler: beam_inputs(
+                sampler, led_in(sampler, LOST_BY_LENGTH, 1), default=GOES_ON, alpha=3.0, max_length=6
+            ),
         ),
-        Probe("the length penalty is applied once, at the end", lambda draw: beam_inputs(draw, LATE_DOUBT, alpha=1.0)),
+        Probe(
+            "the length penalty is applied once, at the end",
+            lambda sampler: beam_inputs(sampler, LATE_DOUBT, alpha=1.0),
+        ),
         Probe(
             "an unfinished hypothesis can win",
-            lambda draw: beam_inputs(
-                draw, CUT_OFF, NO_END, default=LONG_WINDED, alpha=0.6, max_length=draw.integer(3, 5)
+            lambda sampler: beam_inputs(
+                sampler, CUT_OFF, NO_END, default=LONG_WINDED, alpha=0.6, max_length=sampler.integer(3, 5)
             ),
         ),
         Probe(
             "a batch",
-            lambda draw: beam_inputs(
-                draw, GARDEN_PATH, sentence(draw, any_letters(draw, 1, 3)), SHORT_OR_LONG, beam_size=3, alpha=0.6
+            lambda sampler: beam_inputs(
+                sampler,
+                GARDEN_PATH,
+                sentence(sampler, any_letters(sampler, 1, 3)),
+                SHORT_OR_LONG,
+                beam_size=3,
+                alpha=0.6,
             ),
         ),
         Probe(
             "a beam wider than the vocabulary",
-            lambda draw: beam_inputs(
-                draw, GARDEN_PATH, vocab=10, beam_size=draw.integer(11, 13), alpha=0.6, max_length=3
+            lambda sampler: beam_inputs(
+                sampler, GARDEN_PATH, vocab=10, beam_size=sampler.integer(11, 13), alpha=0.6, max_length=3
             ),
         ),
         Probe(
             "a longer sentence can be far more probable",
-            lambda draw: beam_inputs(draw, *LONG_IS_MUCH_BETTER, alpha=1.5),
+            lambda sampler: beam_inputs(sampler, *LONG_IS_MUCH_BETTER, alpha=1.5),
         ),
         Probe(
-            "a pad and a bos that the model predicts", lambda draw: beam_inputs(draw, with_specials(draw), max_length=8)
+            "a pad and a bos that the model predicts",
+            lambda sampler: beam_inputs(sampler, with_specials(sampler), max_length=8),
         ),
-        Probe("a model in training mode", lambda draw: beam_inputs(draw, GARDEN_PATH, training=True)),
+        Probe("a model in training mode", lambda sampler: beam_inputs(sampler, GARDEN_PATH, training=True)),
         Probe(
             "other ids for pad, bos, and eos",
-            lambda draw: beam_inputs(draw, GARDEN_PATH, sentence(draw, any_letters(draw, 1, 3)), other_ids=True),
+            lambda sampler: beam_inputs(
+                sampler, GARDEN_PATH, sentence(sampler, any_letters(sampler, 1, 3)), other_ids=True
+            ),
         ),
     ],
     properties=[
@@ -501,14 +534,14 @@ BEAM_SEARCH = Exercise(
         Property("gradients are switched off", one_short_sentence, no_gradients, work_done),
         Property(
             "each sentence is encoded once",
-            lambda draw: beam_inputs(draw, SHORT_OR_LONG, sentence(draw, any_letters(draw, 3, 4))),
+            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, sentence(sampler, any_letters(sampler, 3, 4))),
             encoded_once,
             work_done,
         ),
         Property("the padding of the source stays hidden", short_and_long, padding_stays_hidden, work_done),
         Property(
             "a sentence gets the same translation in a batch as alone",
-            lambda draw: beam_inputs(draw, SHORT_OR_LONG, GARDEN_PATH, alpha=0.6),
+            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, GARDEN_PATH, alpha=0.6),
             equal_results("a sentence gets a different translation in a batch than alone"),
             batch_and_alone,
         ),
@@ -529,11 +562,13 @@ BEAM_SEARCH = Exercise(
 # --- CachedAttention --------------------------------------------------------------------------------------------------
 
 
-def cache_inputs(draw: Draw, batch: int, length: int, d_model: int, n_heads: int, dropout: float = 0.0) -> dict:
+def cache_inputs(
+    sampler: InputSampler, batch: int, length: int, d_model: int, n_heads: int, dropout: float = 0.0
+) -> dict:
     arguments = {"d_model": d_model, "n_heads": n_heads}
-    weights = draw.weights(MultiHeadAttention(d_model, n_heads), scale=1.0)
+    weights = sampler.weights(MultiHeadAttention(d_model, n_heads), scale=1.0)
     arguments |= {"dropout": dropout} if dropout else {}
-    return {"arguments": arguments, "weights": weights, "x": draw.numbers(batch, length, d_model)}
+    return {"arguments": arguments, "weights": weights, "x": sampler.numbers(batch, length, d_model)}
 
 
 def step_by_step(subject, arguments, weights, x, visible=None):
@@ -600,39 +635,39 @@ def in_both_modes(subject, arguments, weights, x):
     return outputs
 
 
-def several_heads_inputs(draw: Draw) -> dict:
-    n_heads = draw.integer(2, 3)
-    return cache_inputs(draw, 2, draw.integer(3, 5), 2 * n_heads, n_heads)
+def several_heads_inputs(sampler: InputSampler) -> dict:
+    n_heads = sampler.integer(2, 3)
+    return cache_inputs(sampler, 2, sampler.integer(3, 5), 2 * n_heads, n_heads)
 
 
-def masked_cache_inputs(draw: Draw) -> dict:
+def masked_cache_inputs(sampler: InputSampler) -> dict:
     """Return two sentences with another of their four tokens hidden in each, but never the first one."""
-    hidden = draw.integer(1, 2)
+    hidden = sampler.integer(1, 2)
     visible = torch.ones(2, 4, dtype=torch.bool)
     visible[0, hidden] = visible[1, 3 - hidden] = False
-    return cache_inputs(draw, 2, 4, 4, 2) | {"visible": visible}
+    return cache_inputs(sampler, 2, 4, 4, 2) | {"visible": visible}
 
 
-def siblings_inputs(draw: Draw) -> dict:
+def siblings_inputs(sampler: InputSampler) -> dict:
     """Return two tokens in a step that do not see each other, and two more that see one of them and themselves."""
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
-    return cache_inputs(draw, 1, 4, 6, 2) | {"mask": mask}
+    return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 
 
-def repeated_rows_inputs(draw: Draw) -> dict:
+def repeated_rows_inputs(sampler: InputSampler) -> dict:
     """Return three rows. First one of them is repeated and another dropped; then two are swapped."""
-    repeated, other = [(2, 0), (2, 1), (1, 2)][draw.integer(0, 2)]
-    return cache_inputs(draw, 3, 4, 4, 2) | {"orders": [[repeated, other, repeated], [1, 0]], "rows": 3}
+    repeated, other = [(2, 0), (2, 1), (1, 2)][sampler.integer(0, 2)]
+    return cache_inputs(sampler, 3, 4, 4, 2) | {"orders": [[repeated, other, repeated], [1, 0]], "rows": 3}
 
 
-def more_rows_inputs(draw: Draw) -> dict:
+def more_rows_inputs(sampler: InputSampler) -> dict:
     """Return one row that becomes three, which are then rearranged."""
-    return cache_inputs(draw, 3, 4, 4, 2) | {"orders": [[0, 0, 0], cycle(draw)], "rows": 1}
+    return cache_inputs(sampler, 3, 4, 4, 2) | {"orders": [[0, 0, 0], cycle(sampler)], "rows": 1}
 
 
-def cycle(draw: Draw) -> list[int]:
+def cycle(sampler: InputSampler) -> list[int]:
     """Return an order of three in which none stays in its place; it is not its own inverse."""
-    return [[1, 2, 0], [2, 0, 1]][draw.integer(0, 1)]
+    return [[1, 2, 0], [2, 0, 1]][sampler.integer(0, 1)]
 
 
 CACHED_ATTENTION = Exercise(
@@ -644,20 +679,20 @@ CACHED_ATTENTION = Exercise(
     builds_on=("split_heads", "combine_heads", "scaled_dot_product_attention"),
     call=step_by_step,
     probes=[
-        Probe("the first token", lambda draw: cache_inputs(draw, 1, 1, 2, 1)),
-        Probe("three tokens, one after the other", lambda draw: cache_inputs(draw, 1, 3, 2, 1)),
+        Probe("the first token", lambda sampler: cache_inputs(sampler, 1, 1, 2, 1)),
+        Probe("three tokens, one after the other", lambda sampler: cache_inputs(sampler, 1, 3, 2, 1)),
         Probe("several heads and a batch", several_heads_inputs),
         Probe("a mask hides a token in the cache", masked_cache_inputs),
         Probe("two tokens in one step", siblings_inputs, two_at_once),
         Probe(
             "two rows are swapped",
-            lambda draw: cache_inputs(draw, 2, 3, 4, 2) | {"orders": [[1, 0]], "rows": 2},
+            lambda sampler: cache_inputs(sampler, 2, 3, 4, 2) | {"orders": [[1, 0]], "rows": 2},
             with_rows_moved,
         ),
         Probe("rows are swapped, repeated, or dropped", repeated_rows_inputs, with_rows_moved),
         Probe(
             "all rows are rearranged",
-            lambda draw: cache_inputs(draw, 3, 3, 4, 2) | {"orders": [cycle(draw)], "rows": 3},
+            lambda sampler: cache_inputs(sampler, 3, 3, 4, 2) | {"orders": [cycle(sampler)], "rows": 3},
             with_rows_moved,
         ),
         Probe("one row becomes three", more_rows_inputs, with_rows_moved),
@@ -665,19 +700,19 @@ CACHED_ATTENTION = Exercise(
     properties=[
         Property(
             "no earlier token is projected again",
-            lambda draw: cache_inputs(draw, 2, 3, 4, 2),
+            lambda sampler: cache_inputs(sampler, 2, 3, 4, 2),
             newest_alone_is_projected,
             positions_projected,
         ),
         Property(
             "two caches share nothing",
-            lambda draw: cache_inputs(draw, 1, 2, 4, 2),
+            lambda sampler: cache_inputs(sampler, 1, 2, 4, 2),
             same_results("a new cache contains what another one was given"),
             two_caches,
         ),
         Property(
             "the mode makes no difference",
-            lambda draw: cache_inputs(draw, 1, 4, 8, 2, dropout=0.5),
+            lambda sampler: cache_inputs(sampler, 1, 4, 8, 2, dropout=0.5),
             same_results(
                 "dropout acts in training mode, so the same sentence would be translated differently every time"
             ),

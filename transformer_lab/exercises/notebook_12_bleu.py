@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import raised
+from transformer_lab.exercises.harnesses import raised
+from transformer_lab.exercises.sampling import InputSampler
 
 # --- ngram_precision --------------------------------------------------------------------------------------------------
 
@@ -15,9 +15,9 @@ WORDS = [
 ]
 
 
-def some_words(draw: Draw, *counts: int) -> list[list[str]]:
+def some_words(sampler: InputSampler, *counts: int) -> list[list[str]]:
     """Return lists of different words in random order, as long as `counts` says. No word is in two of them."""
-    words = draw.shuffled(WORDS)
+    words = sampler.shuffled(WORDS)
     return [[words.pop() for _ in range(count)] for count in counts]
 
 
@@ -26,70 +26,72 @@ def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dic
     return {"hypotheses": [hypothesis], "references": [reference]} | others
 
 
-def one_pair_inputs(draw: Draw, n: int) -> dict:
+def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
     """Return a hypothesis with wrong words around the right ones, which are further back in a longer reference."""
-    before, after = draw.integer(1, 2), draw.integer(1, 4)
-    first = before + after + draw.integer(1, 2)  # so that the last right words are where the hypothesis has ended
-    right, *wrong, others, last = some_words(draw, draw.integer(4, 9), before, after, first, draw.integer(1, 2))
+    before, after = sampler.integer(1, 2), sampler.integer(1, 4)
+    first = before + after + sampler.integer(1, 2)  # so that the last right words are where the hypothesis has ended
+    right, *wrong, others, last = some_words(
+        sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
+    )
     return pair_of([*wrong[0], *right, *wrong[1]], [*others, *right, *last], n=n)
 
 
-def repeated_word_inputs(draw: Draw) -> dict:
+def repeated_word_inputs(sampler: InputSampler) -> dict:
     """Return a hypothesis that repeats a word more often than its reference does."""
-    times = draw.integer(2, 4)
-    (word,), right, wrong = some_words(draw, 1, draw.integer(3, 10), draw.integer(1, 3))
-    return pair_of([word] * (times + draw.integer(2, 6)) + right + wrong, [*right, *[word] * times], n=1)
+    times = sampler.integer(2, 4)
+    (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(1, 3))
+    return pair_of([word] * (times + sampler.integer(2, 6)) + right + wrong, [*right, *[word] * times], n=1)
 
 
-def spared_word_inputs(draw: Draw) -> dict:
+def spared_word_inputs(sampler: InputSampler) -> dict:
     """Return a hypothesis that has a word once or twice, and its reference more often."""
-    times = draw.integer(1, 2)
-    (word,), right, wrong = some_words(draw, 1, draw.integer(3, 10), draw.integer(3, 8))
-    return pair_of([word] * times + right + wrong, [*right, *[word] * (times + draw.integer(1, 2))], n=1)
+    times = sampler.integer(1, 2)
+    (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(3, 8))
+    return pair_of([word] * times + right + wrong, [*right, *[word] * (times + sampler.integer(1, 2))], n=1)
 
 
-def turned_round_inputs(draw: Draw) -> dict:
+def turned_round_inputs(sampler: InputSampler) -> dict:
     """Return a hypothesis that starts with two words the wrong way around."""
-    pair, right, wrong = some_words(draw, 2, draw.integer(5, 14), draw.integer(1, 6))
+    pair, right, wrong = some_words(sampler, 2, sampler.integer(5, 14), sampler.integer(1, 6))
     return pair_of([*pair, *right, *wrong], [*pair[::-1], *right], n=2)
 
 
-def long_and_short_inputs(draw: Draw) -> dict:
+def long_and_short_inputs(sampler: InputSampler) -> dict:
     """Return a long hypothesis that is mostly right and a short one that is wrong, in any order."""
     right, wrong, missing, short, other = some_words(
-        draw, draw.integer(3, 12), draw.integer(1, 3), 4, draw.integer(1, 2), 3
+        sampler, sampler.integer(3, 12), sampler.integer(1, 3), 4, sampler.integer(1, 2), 3
     )
-    pairs = [([*right, *wrong], [*right, *missing]), (short, other)][:: draw.integer(0, 1) * 2 - 1]
+    pairs = [([*right, *wrong], [*right, *missing]), (short, other)][:: sampler.integer(0, 1) * 2 - 1]
     return {"hypotheses": [one for one, _ in pairs], "references": [other for _, other in pairs], "n": 1}
 
 
-def swapped_words_inputs(draw: Draw) -> dict:
+def swapped_words_inputs(sampler: InputSampler) -> dict:
     """Return two hypotheses, some of whose words are only in the other one's reference."""
-    first, second, mine, yours = some_words(draw, *(draw.integer(1, most) for most in (5, 5, 3, 3)))
+    first, second, mine, yours = some_words(sampler, *(sampler.integer(1, most) for most in (5, 5, 3, 3)))
     return {"hypotheses": [first + yours, second + mine], "references": [first + mine, second + yours], "n": 1}
 
 
-def short_sentence_inputs(draw: Draw) -> dict:
-    n = draw.integer(3, 4)
-    wrong = draw.integer(1, 4)
+def short_sentence_inputs(sampler: InputSampler) -> dict:
+    n = sampler.integer(3, 4)
+    wrong = sampler.integer(1, 4)
     short, right, wrongs, others = some_words(
-        draw, draw.integer(1, n - 2), n + wrong + draw.integer(0, 7), wrong, wrong
+        sampler, sampler.integer(1, n - 2), n + wrong + sampler.integer(0, 7), wrong, wrong
     )
     return {"hypotheses": [short, wrongs + right], "references": [short, others + right], "n": n}
 
 
-def short_reference_inputs(draw: Draw) -> dict:
+def short_reference_inputs(sampler: InputSampler) -> dict:
     """Return a long hypothesis with a reference of fewer than n words, and one that is mostly right."""
-    n = draw.integer(2, 4)
+    n = sampler.integer(2, 4)
     alone, short, right, wrong = some_words(
-        draw, draw.integer(n, n + 3), n - 1, draw.integer(6, 10), draw.integer(1, 4)
+        sampler, sampler.integer(n, n + 3), n - 1, sampler.integer(6, 10), sampler.integer(1, 4)
     )
     return {"hypotheses": [alone, right + wrong], "references": [short, right], "n": n}
 
 
-def same_characters_inputs(draw: Draw) -> dict:
+def same_characters_inputs(sampler: InputSampler) -> dict:
     """Return a pair of sentences that differ only in where their words end, and one that is mostly right."""
-    (first, second), right, wrong = some_words(draw, 2, draw.integer(3, 14), draw.integer(1, 6))
+    (first, second), right, wrong = some_words(sampler, 2, sampler.integer(3, 14), sampler.integer(1, 6))
     return {
         "hypotheses": [[first + "x", second, first], right + wrong],
         "references": [[first, "x" + second, first], [*right, first]],
@@ -97,8 +99,8 @@ def same_characters_inputs(draw: Draw) -> dict:
     }
 
 
-def capital_inputs(draw: Draw) -> dict:
-    capitals, others = some_words(draw, draw.integer(1, 5), draw.integer(1, 7))
+def capital_inputs(sampler: InputSampler) -> dict:
+    capitals, others = some_words(sampler, sampler.integer(1, 5), sampler.integer(1, 7))
     return pair_of([word.capitalize() for word in capitals] + others, capitals + others, n=1)
 
 
@@ -144,8 +146,8 @@ NGRAM_PRECISION = Exercise(
     returns=("precision",),
     banned=("nltk.", "sacrebleu.", "torchtext.data."),
     probes=[
-        Probe("the words of one sentence", lambda draw: one_pair_inputs(draw, 1)),
-        Probe("two or three words in a row", lambda draw: one_pair_inputs(draw, draw.integer(2, 3))),
+        Probe("the words of one sentence", lambda sampler: one_pair_inputs(sampler, 1)),
+        Probe("two or three words in a row", lambda sampler: one_pair_inputs(sampler, sampler.integer(2, 3))),
         Probe("a word repeated too often", repeated_word_inputs),
         Probe("a word that the reference repeats", spared_word_inputs),
         Probe("two words the wrong way around", turned_round_inputs),
@@ -159,19 +161,23 @@ NGRAM_PRECISION = Exercise(
     properties=[
         Property(
             "without any n-gram it is 0.0",
-            lambda draw: {"hypotheses": [*some_words(draw, 2), []], "references": some_words(draw, 4, 4), "n": 3},
+            lambda sampler: {
+                "hypotheses": [*some_words(sampler, 2), []],
+                "references": some_words(sampler, 4, 4),
+                "n": 3,
+            },
             zero_without_ngrams,
             without_ngrams,
         ),
         Property(
             "the order of the sentences does not matter",
-            lambda draw: long_and_short_inputs(draw) | {"order": [1, 0]},
+            lambda sampler: long_and_short_inputs(sampler) | {"order": [1, 0]},
             order_does_not_matter,
             permuted_sentences,
         ),
         Property(
             "unequal numbers of hypotheses and references",
-            lambda draw: {"hypotheses": some_words(draw, 2, 2), "references": some_words(draw, 2, 2)},
+            lambda sampler: {"hypotheses": some_words(sampler, 2, 2), "references": some_words(sampler, 2, 2)},
             unequal_numbers_are_an_error,
             unequal_numbers,
         ),
@@ -205,29 +211,31 @@ def longer_is_no_worse(inputs, received):
     return None
 
 
-def ascending_lengths(draw: Draw) -> dict:
-    reference = draw.integer(10, 60)
+def ascending_lengths(sampler: InputSampler) -> dict:
+    reference = sampler.integer(10, 60)
     return {"lengths": [[length, reference] for length in (1, reference // 2, reference, reference + 4, 3 * reference)]}
 
 
-def nearly_equal_lengths(draw: Draw) -> dict:
-    reference, same = draw.integer(30, 200), draw.integer(10, 200)
-    return {"lengths": [[reference - draw.integer(1, 9), reference], [same, same]]}
+def nearly_equal_lengths(sampler: InputSampler) -> dict:
+    reference, same = sampler.integer(30, 200), sampler.integer(10, 200)
+    return {"lengths": [[reference - sampler.integer(1, 9), reference], [same, same]]}
 
 
-def half_and_longer_lengths(draw: Draw) -> dict:
-    half, reference = draw.integer(10, 100), draw.integer(10, 100)
-    return {"lengths": [[half, 2 * half + draw.integer(-3, 3)], [reference + draw.integer(1, 9), reference]]}
+def half_and_longer_lengths(sampler: InputSampler) -> dict:
+    half, reference = sampler.integer(10, 100), sampler.integer(10, 100)
+    return {"lengths": [[half, 2 * half + sampler.integer(-3, 3)], [reference + sampler.integer(1, 9), reference]]}
 
 
-def extreme_lengths(draw: Draw) -> dict:
-    reference = draw.integer(10, 30)
-    return {"lengths": [[draw.integer(10, 20), draw.integer(50, 90)], [reference * draw.integer(3, 5), reference]]}
+def extreme_lengths(sampler: InputSampler) -> dict:
+    reference = sampler.integer(10, 30)
+    return {
+        "lengths": [[sampler.integer(10, 20), sampler.integer(50, 90)], [reference * sampler.integer(3, 5), reference]]
+    }
 
 
-def empty_lengths(draw: Draw) -> dict:
-    reference = draw.integer(20, 90)
-    return {"lengths": [[0, draw.integer(5, 9)], [reference - draw.integer(1, 9), reference], [0, 0]]}
+def empty_lengths(sampler: InputSampler) -> dict:
+    reference = sampler.integer(20, 90)
+    return {"lengths": [[0, sampler.integer(5, 9)], [reference - sampler.integer(1, 9), reference], [0, 0]]}
 
 
 BREVITY_PENALTY = Exercise(
@@ -258,41 +266,43 @@ BREVITY_PENALTY = Exercise(
 # --- bleu -------------------------------------------------------------------------------------------------------------
 
 
-def wrong_end_inputs(draw: Draw) -> dict:
+def wrong_end_inputs(sampler: InputSampler) -> dict:
     """Return one hypothesis whose last words are wrong."""
-    count = draw.integer(1, 5)
-    right, wrong, missing = some_words(draw, draw.integer(7, 18), count, count)
+    count = sampler.integer(1, 5)
+    right, wrong, missing = some_words(sampler, sampler.integer(7, 18), count, count)
     return pair_of(right + wrong, right + missing)
 
 
-def too_short_inputs(draw: Draw) -> dict:
-    (words,) = some_words(draw, draw.integer(9, 20))
-    return pair_of(words[: draw.integer(5, len(words) - 2)], words)
+def too_short_inputs(sampler: InputSampler) -> dict:
+    (words,) = some_words(sampler, sampler.integer(9, 20))
+    return pair_of(words[: sampler.integer(5, len(words) - 2)], words)
 
 
-def too_long_inputs(draw: Draw) -> dict:
-    before, right, after = some_words(draw, draw.integer(1, 3), draw.integer(5, 12), draw.integer(1, 4))
+def too_long_inputs(sampler: InputSampler) -> dict:
+    before, right, after = some_words(sampler, sampler.integer(1, 3), sampler.integer(5, 12), sampler.integer(1, 4))
     return pair_of(before + right + after, right)
 
 
-def two_sentences_inputs(draw: Draw) -> dict:
+def two_sentences_inputs(sampler: InputSampler) -> dict:
     """Return a long hypothesis that is only a little too short, and one whose last words are in the wrong order."""
-    words, right, mixed = some_words(draw, draw.integer(8, 14), draw.integer(4, 7), draw.integer(3, 5))
+    words, right, mixed = some_words(sampler, sampler.integer(8, 14), sampler.integer(4, 7), sampler.integer(3, 5))
     return {
-        "hypotheses": [words[: len(words) - draw.integer(1, 3)], right + mixed[::-1]],
+        "hypotheses": [words[: len(words) - sampler.integer(1, 3)], right + mixed[::-1]],
         "references": [words, right + mixed],
     }
 
 
-def short_and_long_inputs(draw: Draw) -> dict:
+def short_and_long_inputs(sampler: InputSampler) -> dict:
     """Return a hypothesis longer than its reference and one that is shorter, with fewer than four words."""
-    before, right, after, others = some_words(draw, draw.integer(1, 2), draw.integer(5, 12), 1, draw.integer(7, 12))
-    return {"hypotheses": [before + right + after, others[: draw.integer(1, 3)]], "references": [right, others]}
+    before, right, after, others = some_words(
+        sampler, sampler.integer(1, 2), sampler.integer(5, 12), 1, sampler.integer(7, 12)
+    )
+    return {"hypotheses": [before + right + after, others[: sampler.integer(1, 3)]], "references": [right, others]}
 
 
-def repeated_inputs(draw: Draw) -> dict:
-    right, missing = some_words(draw, draw.integer(5, 10), 2)
-    return pair_of(right + right[:1] * draw.integer(2, 5), right + missing)
+def repeated_inputs(sampler: InputSampler) -> dict:
+    right, missing = some_words(sampler, sampler.integer(5, 10), 2)
+    return pair_of(right + right[:1] * sampler.integer(2, 5), right + missing)
 
 
 def as_it_is_and_without_a_4gram(subject, hypotheses, references):
@@ -348,14 +358,14 @@ BLEU = Exercise(
     properties=[
         Property(
             "the references themselves score 100",
-            lambda draw: {"references": some_words(draw, draw.integer(5, 7), draw.integer(8, 10))},
+            lambda sampler: {"references": some_words(sampler, sampler.integer(5, 7), sampler.integer(8, 10))},
             the_same_is_100,
             score_of_references,
         ),
         Property("one precision of 0 makes the score 0", wrong_end_inputs, a_zero_stays, zero_for_a_zero),
         Property(
             "the order of the sentences does not matter",
-            lambda draw: two_sentences_inputs(draw) | {"order": [1, 0]},
+            lambda sampler: two_sentences_inputs(sampler) | {"order": [1, 0]},
             order_does_not_matter,
             permuted_sentences,
         ),
