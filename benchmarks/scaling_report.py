@@ -434,7 +434,7 @@ The same T(n). The parameters were counted, and the operations too; assumed are
 - {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for the
   optimizer, and {BYTES_OF_COPIES} for the copies of the gradients;
 - {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
-- that nothing overlaps: `Processes.sum_gradients` begins when the last gradient is there.
+- that nothing overlaps: `WorkerGroup.sum_gradients` begins when the last gradient is there.
 
 {tables}
 Left out are the starts of many hundred kernels an update (`launches.json`), which each GPU makes however small its

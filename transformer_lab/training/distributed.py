@@ -16,7 +16,7 @@ from transformer_lab.errors import InputError
 
 
 @dataclass(frozen=True)
-class Processes:
+class WorkerGroup:
     """This process among those that train together. The first, rank 0, is the one that writes and speaks."""
 
     rank: int = 0
@@ -58,7 +58,7 @@ class Processes:
             dist.destroy_process_group()
 
 
-def join_processes(device: torch.device) -> Processes:
+def join_workers(device: torch.device) -> WorkerGroup:
     """Meet the other processes that torchrun started, if it did: over nccl between GPUs, else over gloo.
 
     Raises:
@@ -66,12 +66,12 @@ def join_processes(device: torch.device) -> Processes:
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
-        return Processes()
+        return WorkerGroup()
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise InputError(f"WORLD_SIZE is {count}, but {missing[0]} is not set: use torchrun, or unset WORLD_SIZE")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return Processes(dist.get_rank(), count)
+    return WorkerGroup(dist.get_rank(), count)
 
 
 def choose_device(name: str | None = None) -> torch.device:

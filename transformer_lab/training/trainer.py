@@ -4,8 +4,9 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,7 +31,7 @@ from transformer_lab.training.checkpoints import (
     save_tensors,
     save_training_state,
 )
-from transformer_lab.training.distributed import Processes, choose_device, join_processes
+from transformer_lab.training.distributed import WorkerGroup, choose_device, join_workers
 from transformer_lab.training.records import (
     Metrics,
     configuration,
@@ -40,6 +41,7 @@ from transformer_lab.training.records import (
     write_json,
 )
 from transformer_lab.training.steps import (
+    UpdateResult,
     build_optimizer,
     computing_precision,
     evaluate,
@@ -105,24 +107,24 @@ def train(
     # shapes of a batch hardly come again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
-    processes = join_processes(where)
+    workers = join_workers(where)
     try:
-        if processes.first:
-            look_at_folder(output, resume)  # before the corpus, which may be downloaded
+        if workers.first:
+            check_output_folder(output, resume)  # before the corpus, which may be downloaded
         corpus = load_corpus(preset.corpus, source, target, data_dir)
         if resume and is_finished(output):
             record, now = read_json(output / "training.json"), configuration_of(preset, corpus)
             compare_configurations(record.get("configuration"), now, output)
-            return record if processes.first else {}
-        run = Run(preset, corpus, output, resume, build_model, on_log, where, processes)
+            return record if workers.first else {}
+        run = TrainingRun(preset, corpus, output, resume, build_model, on_log, where, workers)
         for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
             run.train_epoch(epoch)
-        return run.finish() if processes.first else {}
+        return run.finish() if workers.first else {}
     finally:
-        processes.leave()
+        workers.leave()
 
 
-def look_at_folder(output: Path, resume: bool) -> None:
+def check_output_folder(output: Path, resume: bool) -> None:
     """See that a run can go on in the folder with `resume`, or start there without it.
 
     Raises:
@@ -230,7 +232,39 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: 
     )
 
 
-class Run:
+@dataclass
+class EpochTotals:
+    """Sums over the steps of an epoch that have been recorded."""
+
+    started: float = field(default_factory=time.perf_counter)
+    loss: float = 0.0  # over all target tokens
+    tokens: int = 0
+
+    def add(self, mean_loss: float, tokens: int) -> None:
+        self.loss += mean_loss * tokens
+        self.tokens += tokens
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / self.tokens
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / (time.perf_counter() - self.started)
+
+
+@dataclass
+class Step:
+    """An update that has been computed, or that a GPU is still computing."""
+
+    number: int
+    epoch: int
+    rate: float
+    batches: list[Batch]
+    result: UpdateResult
+
+
+class TrainingRun:
     """A training run between two epochs: everything that `train` works with."""
 
     def __init__(
@@ -242,60 +276,31 @@ class Run:
         build_model: Callable[[TransformerConfig], nn.Module],
         on_log: Callable[[dict[str, Any]], None] | None,
         device: torch.device,
-        processes: Processes,
+        workers: WorkerGroup,
     ) -> None:
-        started = time.perf_counter()
-        self.preset, self.output, self.device, self.processes = preset, output, device, processes
+        self.started = time.perf_counter()
+        self.preset, self.output, self.device, self.workers = preset, output, device, workers
         self.precision = computing_precision(preset, device)
-        train_pairs = corpus.train[: preset.train_limit]
-        if processes.first:
-            this_configuration = configuration_of(preset, corpus)
-            if resume:
-                compare_configurations(read_json(self.record).get("configuration"), this_configuration, output)
-            else:
-                self.make_tokenizer(corpus, train_pairs)
-        processes.wait_for_all()
-        self.tokenizer = load_tokenizer(output)
-        self.train_pairs = encode_pairs(self.tokenizer, train_pairs, "training", preset)
-        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # too long
-        self.validation_pairs = encode_pairs(self.tokenizer, corpus.validation, "validation", preset)
-        self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
-        if processes.first and self.left_out_of_validation:
-            print(
-                f"{self.left_out_of_validation} of {len(corpus.validation)} validation pairs have more than max_length "
-                f"({preset.max_length}) tokens and are not scored: compare the scores with no run that has them",
-                file=sys.stderr,
-            )
-        self.validation_batches = [
-            batch.to(device)
-            for batch in bucketed_batches(
-                self.validation_pairs.sources, self.validation_pairs.targets, preset.max_tokens, self.tokenizer.pad_id
-            )
-        ]
-        torch.manual_seed(preset.seed)  # every process starts from the same weights
-        try:
-            self.model = new_model(preset, self.tokenizer, build_model).to(device)
-            self.fast = prepare_gradients(self.model, preset, self.precision)
-        except ValueError as error:  # sizes that do not go together, or a model that `fast` cannot copy
-            raise InputError(str(error)) from None
-        except RuntimeError as error:
-            if "allocate" not in str(error):
-                raise
-            reason = str(error).splitlines()[0]
-            raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
-        self.optimizer = build_optimizer(self.model, preset)
+        # A GPU computes the next step while the numbers of this one are read, so that it never waits for the processor.
+        self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
+        run_configuration = configuration_of(preset, corpus)
+        if workers.first:
+            if resume:
+                compare_configurations(read_json(self.record).get("configuration"), run_configuration, output)
+            else:
+                self.make_tokenizer(corpus)
+        workers.wait_for_all()
+        self.tokenizer = load_tokenizer(output)
+        self.encode_corpus(corpus)
+        self.make_model(build_model)
         if resume and self.checkpoint.exists():
-            facts = load_training_state(self.checkpoint, self.model, self.optimizer)
-            self.progress = Progress.of(facts, self.checkpoint)
-            if self.fast:
-                self.fast.sync_weights()
-        self.started = started - self.progress.seconds
-        if processes.first and not resume:
-            # The record comes last: a folder that has one can be resumed, and what was refused has left none.
-            started_as = environment(preset, device, self.precision, processes.world_size)
-            write_json(self.record, {"configuration": this_configuration, "environment": started_as})
-        if processes.first:
+            self.load_checkpoint()
+        if workers.first:
+            if not resume:
+                # The record is written last. A folder that has one can be resumed; a run that was refused leaves none.
+                started_as = environment(preset, device, self.precision, workers.world_size)
+                write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
 
     @property
@@ -309,7 +314,7 @@ class Run:
     def weights_of_epoch(self, epoch: int) -> Path:
         return self.output / "checkpoints" / f"epoch_{epoch:03}.safetensors"
 
-    def make_tokenizer(self, corpus: Corpus, train_pairs: list[tuple[str, str]]) -> None:
+    def make_tokenizer(self, corpus: Corpus) -> None:
         """Train the tokenizer of this run and save it.
 
         Raises:
@@ -318,7 +323,7 @@ class Run:
         preset = self.preset
         train_tokenizer(
             preset.tokenizer,
-            train_pairs,
+            corpus.train[: preset.train_limit],
             corpus.source,
             corpus.target,
             vocab_size=preset.vocab_size,
@@ -326,76 +331,155 @@ class Run:
             chinese=preset.chinese,
         ).save(self.output)
 
+    def encode_corpus(self, corpus: Corpus) -> None:
+        """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored.
+
+        Raises:
+            InputError: as `encode_pairs`.
+        """
+        preset, tokenizer = self.preset, self.tokenizer
+        train_pairs = corpus.train[: preset.train_limit]
+        self.train_pairs = encode_pairs(tokenizer, train_pairs, "training", preset)
+        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # too long
+        self.validation_pairs = encode_pairs(tokenizer, corpus.validation, "validation", preset)
+        self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
+        if self.workers.first and self.left_out_of_validation:
+            print(
+                f"{self.left_out_of_validation} of {len(corpus.validation)} validation pairs have more than max_length "
+                f"({preset.max_length}) tokens and are not scored: don't compare these scores with those of a run that "
+                "scores them",
+                file=sys.stderr,
+            )
+        sources, targets = self.validation_pairs.sources, self.validation_pairs.targets
+        batches = bucketed_batches(sources, targets, preset.max_tokens, tokenizer.pad_id)
+        self.validation_batches = [batch.to(self.device) for batch in batches]
+
+    def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
+        """Make the model with its initial weights, what computes its gradients, and the optimizer.
+
+        Raises:
+            InputError: the sizes do not go together, or `fast` cannot copy the model.
+            DoesNotFitError: the model is larger than the memory.
+        """
+        torch.manual_seed(self.preset.seed)  # every process starts from the same weights
+        try:
+            self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
+            self.fast = prepare_gradients(self.model, self.preset, self.precision)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        except RuntimeError as error:
+            if "allocate" not in str(error):
+                raise
+            reason = str(error).splitlines()[0]
+            raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
+        self.optimizer = build_optimizer(self.model, self.preset)
+
+    def load_checkpoint(self) -> None:
+        """Continue from the last finished epoch.
+
+        Raises:
+            InputError: the checkpoint is damaged or of another model.
+        """
+        facts = load_training_state(self.checkpoint, self.model, self.optimizer)
+        self.progress = Progress.of(facts, self.checkpoint)
+        self.started -= self.progress.seconds
+        if self.fast:
+            self.fast.sync_weights()
+
     def train_epoch(self, epoch: int) -> None:
-        """Go through the training pairs once, in an order of this epoch's own, then validate and save.
+        """Train on every pair once, in an order that belongs to this epoch, then validate and save.
 
         Raises:
             InputError: a file cannot be written.
             DivergedError: a loss or a gradient is not finite.
         """
-        preset, progress = self.preset, self.progress
-        # Seeds of its own make the epoch the same whether or not the run was interrupted before it.
-        shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
-        torch.manual_seed(seed_of(preset.seed, epoch, 1 + self.processes.rank))  # dropout differs between processes
-        sources, targets = self.encode_epoch(epoch)
-        batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
-        groups = [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
-        total_steps = progress.step + len(groups) * (preset.epochs - epoch + 1)
-        if self.processes.first and epoch == 1 and preset.schedule == "paper" and total_steps < preset.warmup_steps:
-            print(
-                f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
-                "with more epochs or fewer warmup_steps the rate gets to its peak",
-                file=sys.stderr,
-            )
-        total_loss, total_tokens = 0.0, 0
-        epoch_start = time.perf_counter()
+        groups = self.batches_of_epoch(epoch)
+        total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
+        if epoch == 1:
+            self.warn_if_warm_up_is_longer_than(total_steps)
+        totals, unread = EpochTotals(), deque()
         with self.bar(epoch, total_steps) as bar:
-            for group in groups:
-                step = progress.step + 1
-                rate = learning_rate(preset, step, total_steps)
-                for parameters in self.optimizer.param_groups:
-                    parameters["lr"] = rate
-                losses, norm = self.update(group)
-                loss, tokens = sum(losses), sum(batch.target_tokens for batch in group)
-                if not (math.isfinite(loss) and math.isfinite(norm)):
-                    raise DivergedError(self.not_finite(epoch, step, group, losses, norm))
-                progress.step = step
-                total_loss += loss * tokens
-                total_tokens += tokens
-                speed = total_tokens / (time.perf_counter() - epoch_start)
-                if self.processes.first:
-                    self.metrics.write(
-                        kind="step",
-                        step=step,
-                        epoch=epoch,
-                        loss=loss,
-                        rate=rate,
-                        gradient_norm=norm,
-                        tokens_per_second=speed,
-                        seconds=self.seconds(),
-                    )
-                    bar.set_postfix_str(f"loss {loss:.3f}, rate {rate:.1e}, {speed:,.0f} tokens/s", refresh=False)
-                    bar.update()
-        progress.epoch = epoch
-        if self.processes.first:
-            self.validate(total_loss / total_tokens, speed)
+            for batches in groups:
+                unread.append(self.take_step(epoch, batches, total_steps))
+                if len(unread) > self.unread_steps:
+                    self.record_step(unread.popleft(), totals, bar)
+            for step in unread:
+                self.record_step(step, totals, bar)
+        self.progress.epoch = epoch
+        if self.workers.first:
+            self.validate(totals.mean_loss, totals.tokens_per_second)
             self.save()
 
-    def update(self, group: list[Batch]) -> tuple[list[float], float]:
-        """`update_weights` with what this run has.
+    def batches_of_epoch(self, epoch: int) -> list[list[Batch]]:
+        """Return the batches of each update, and seed dropout.
+
+        The seeds belong to the epoch, so that it is the same whether or not the run was interrupted before it.
+        """
+        preset = self.preset
+        shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
+        torch.manual_seed(seed_of(preset.seed, epoch, 1 + self.workers.rank))  # dropout differs between processes
+        sources, targets = self.encode_epoch(epoch)
+        batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
+        return [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
+
+    def warn_if_warm_up_is_longer_than(self, total_steps: int) -> None:
+        preset = self.preset
+        if self.workers.first and preset.schedule == "paper" and total_steps < preset.warmup_steps:
+            print(
+                f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
+                "with more epochs or fewer warmup_steps the learning rate reaches its peak",
+                file=sys.stderr,
+            )
+
+    def take_step(self, epoch: int, batches: list[Batch], total_steps: int) -> Step:
+        """Update the weights from some batches.
 
         Raises:
             InputError: the model was to be compiled, and cannot be.
         """
+        number = self.progress.step + 1
+        rate = learning_rate(self.preset, number, total_steps)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
         try:
-            return update_weights(
-                self.model, group, self.optimizer, self.preset, self.precision, self.processes, self.fast
+            result = update_weights(
+                self.model, batches, self.optimizer, self.preset, self.precision, self.workers, self.fast
             )
         except RuntimeError as error:
             if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 reason = " ".join(str(error).split("\n")[:2])  # the backend, and what it says
                 raise InputError(f"cannot compile the model ({reason}): train without compiled") from error
             raise
+        self.progress.step = number
+        return Step(number, epoch, rate, batches, result)
+
+    def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
+        """Read what an update has measured, waiting for it if need be, and log it.
+
+        Raises:
+            InputError: the metrics cannot be written.
+            DivergedError: the loss or the gradient is not finite.
+        """
+        losses, norm = step.result.read()
+        loss = sum(losses)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise DivergedError(self.not_finite(step, losses, norm))
+        totals.add(loss, sum(batch.target_tokens for batch in step.batches))
+        if not self.workers.first:
+            return
+        speed = totals.tokens_per_second
+        self.metrics.write(
+            kind="step",
+            step=step.number,
+            epoch=step.epoch,
+            loss=loss,
+            rate=step.rate,
+            gradient_norm=norm,
+            tokens_per_second=speed,
+            seconds=self.seconds(),
+        )
+        bar.set_postfix_str(f"loss {loss:.3f}, rate {step.rate:.1e}, {speed:,.0f} tokens/s", refresh=False)
+        bar.update()
 
     def encode_epoch(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
         """Token ids of both sides; with BPE-dropout, spelled as in no epoch before (Provilkov et al. 2020).
@@ -427,7 +511,7 @@ class Run:
             initial=self.progress.step,
             unit="step",
             file=sys.stderr,
-            disable=not self.processes.first,
+            disable=not self.workers.first,
             dynamic_ncols=True,
             leave=False,
             mininterval=0.5 if sys.stderr.isatty() else 30,
@@ -436,17 +520,18 @@ class Run:
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
-    def not_finite(self, epoch: int, step: int, group: list[Batch], losses: list[float], norm: float) -> str:
-        """The message for a step that has no number: which step, which sentence pairs, what is left."""
-        bad = [batch for batch, loss in zip(group, losses, strict=True) if not math.isfinite(loss)]
+    def not_finite(self, step: Step, losses: list[float], norm: float) -> str:
+        """The message for a step without finite numbers: which step, which sentence pairs, what is left."""
+        bad = [batch for batch, loss in zip(step.batches, losses, strict=True) if not math.isfinite(loss)]
         what = f"the loss is {sum(losses)}" if bad else f"the gradient's norm is {norm}"
-        numbers = [self.train_pairs.numbers[index] for batch in bad or group for index in batch.indices]
+        numbers = [self.train_pairs.numbers[index] for batch in bad or step.batches for index in batch.indices]
         shown = ", ".join(str(number) for number in numbers[:10])
         more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
+        epoch = step.epoch
         left = f"the checkpoint of epoch {epoch - 1} is intact" if epoch > 1 else "no epoch was finished yet"
         rate = "learning_rate_scale" if self.preset.schedule == "paper" else "peak_rate"
         return (
-            f"{what} at step {step} (epoch {epoch}), in the batch of the training pairs {shown}{more}: "
+            f"{what} at step {step.number} (epoch {epoch}), in the batch of the training pairs {shown}{more}: "
             f"lower {rate} or look at these pairs; {left}"
         )
 
