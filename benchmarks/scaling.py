@@ -12,9 +12,9 @@ Three measurements, each of which can be made alone:
 - `decoding`: one sentence of 10 to 500 tokens translated into as many, greedily and with beam 4, with the cache, and up
   to 100 tokens without.
 
-Everything goes into `results/DATE_scaling/`: `figures.json`, the picture `scaling.png`, and a README that
-`scaling_report.py` writes from these figures, with the plan for four and eight GPUs. A measurement that is made again
-replaces the one that is there. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
+The figures go into `results/DATE_scaling/figures.json`, where a measurement that is made again replaces the one that is
+there. `results/2026-11-22_scaling/scaling_report.py FOLDER` draws them and writes the README, with the plan for four
+and eight GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
 """
 
 import argparse
@@ -36,7 +36,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from machine import describe_machine, run_script
-from scaling_report import write_report
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -441,7 +440,7 @@ def main() -> None:
     figures["gpu_step_seconds"] = figures.get("gpu_step_seconds", {}) | dict(arguments.gpu_step)
     arguments.output.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print(write_report(figures, arguments.output))
+    print(f"written: {record}")
 
 
 if __name__ == "__main__":

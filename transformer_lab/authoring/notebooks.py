@@ -24,6 +24,7 @@ from nbformat import NotebookNode
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.errors import InputError
+from transformer_lab.plural import plural
 
 COMPARE_OUTPUT = "# NBVAL_CHECK_OUTPUT"
 CELL_TIMEOUT = 900  # seconds
@@ -58,7 +59,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
             _must_be_empty(cell, "exercise", name, path)
             headings.claim(f"exercise-{name}")
             waiting.append(name)
-            title = f"# Exercise: {_count(exercise.points, 'point')}, about {_count(exercise.minutes, 'minute')}\n"
+            title = f"# Exercise: {plural(exercise.points, 'point')}, about {plural(exercise.minutes, 'minute')}\n"
             for built, write in ((notebook, stub), (solution, marked_answer)):
                 source = title + write(exercise.answer, exercise.blank)
                 _add(built, cell, f"exercise-{name}", source, solution=True)
@@ -132,10 +133,6 @@ def _ascii(text: str) -> str:
     import unicodedata
 
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-
-
-def _count(number: float, unit: str) -> str:
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
 
 
 def _find(exercises: Mapping[str, Any], name: str, path: Path) -> Any:

@@ -18,6 +18,7 @@ from transformer_lab.classroom.review import MOST_FLAGS, interference, review
 from transformer_lab.classroom.submissions import Submission, cells_of, read_notebook
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.registry import notebook_of
+from transformer_lab.plural import plural
 
 MOST_CELLS = 2_000
 MOST_CHARACTERS = 400_000  # of all code cells together: to read so many takes seconds
@@ -151,7 +152,7 @@ def _raw_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> 
         remarks.append(f"The notebook has {len(found):,} cells; only {MOST_CELLS:,} were read, the course's own first.")
         cells = _most_important(cells, course)
     if damaged:
-        remarks.append(f"{_count(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
+        remarks.append(f"{plural(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
     if not any(cell["source"].strip() for cell in cells):
         raise NotGradable("the notebook is empty: there is no text in its cells")
     if sum(len(cell["source"]) for cell in cells if _is_code(cell)) > MOST_CHARACTERS:
@@ -164,7 +165,7 @@ def _raw_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> 
         repaired += bool(count)
     if repaired:
         remarks.append(
-            f"{_count(repaired, 'cell')} held characters that are no text (lone surrogates): they show as �."
+            f"{plural(repaired, 'cell')} held characters that are no text (lone surrogates): they show as �."
         )
     return cells
 
@@ -379,10 +380,10 @@ def _place_the_others(cells: list[_Cell], canonical: _Canonical, plan: _Plan) ->
             plan.before.setdefault(place, []).append(cell)
     edited = sum(cell.edited for cell, _, _ in own if id(cell) in brought)
     if len(brought) > edited:
-        plan.remarks.append(f"{_count(len(brought) - edited, 'added cell')} came along.")
+        plan.remarks.append(f"{plural(len(brought) - edited, 'added cell')} came along.")
     if edited:
         plan.remarks.append(
-            f"You changed {_count(edited, 'cell')} of the course that your code needs: your version was run as well."
+            f"You changed {plural(edited, 'cell')} of the course that your code needs: your version was run as well."
         )
 
 
@@ -413,12 +414,12 @@ def _remark_on_order(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> 
     missing = code - set(places) - exercises_missing - {canonical.place[name] for name in plan.counts}
     if missing:
         put_back = "it was" if len(missing) == 1 else "they were"
-        plan.remarks.append(f"{_count(len(missing), 'cell')} of the course had been taken out: {put_back} put back.")
+        plan.remarks.append(f"{plural(len(missing), 'cell')} of the course had been taken out: {put_back} put back.")
     repeated = len(places) - len(distinct)
     of_exercises = [cell.claims for cell in cells if cell.claims]
     repeated -= len(of_exercises) - len(set(of_exercises))
     if repeated > 0:
-        plan.remarks.append(f"{_count(repeated, 'cell')} of the course stood there twice.")
+        plan.remarks.append(f"{plural(repeated, 'cell')} of the course stood there twice.")
 
 
 # --- building --------------------------------------------------------------------------------------------------------
@@ -505,10 +506,6 @@ def _gives(source: str) -> frozenset[str]:
 
 def _about(cell: NotebookNode) -> dict[str, Any]:
     return cell.metadata.get("transformer_lab", {})
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _were(number: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
+from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ def _draw(
         for language, text in sentences.items():
             words = [_symbols_after(step, word, merges) for word in _words(language, text)]
             rows.append((language, words))
-            symbols, cut = _count(sum(map(len, words)), "symbol"), _count(len(words), "word")
-            spoken.append(f"after {_count(step, 'merge')} the {language} text has {symbols} for {cut}")
+            symbols, cut = plural(sum(map(len, words)), "symbol"), plural(len(words), "word")
+            spoken.append(f"after {plural(step, 'merge')} the {language} text has {symbols} for {cut}")
         blocks.append((step, rows))
 
     lines = sum(1 + sum(len(_wrapped(words)) for _, words in rows) for _, rows in blocks)
@@ -138,10 +139,6 @@ def _draw(
     _draw_text(text_axes, blocks, merges, lines)
     _draw_curves(curve_axes, curves, steps)
     return figure
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _words(language: str, text: str) -> list[str]:
@@ -194,7 +191,7 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
         made = "".join(merges[step - 1]) if step else None
         title = f"no merge yet: characters, and {SHOWN_END} for the end of a word"
         if step:
-            title = f"{_count(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
+            title = f"{plural(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
         axes.text(-LABEL_COLUMNS, line + 0.5, title, va="center", weight="bold", fontsize=10, parse_math=False)
         line += 1
         for language, words in rows:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,26 +198,3 @@ class LiveCurve:
             self._shown = display(picture, display_id=True)
         else:
             self._shown.update(picture)
-
-
-def explore_training(
-    run: Callable[[Callable[[Mapping[str, Any]], None]], Any],
-    sample: Callable[[], str] | None = None,
-    seconds: float = 2.0,
-) -> Any:
-    """Watch a training that runs beside the notebook, pause it, stop it.
-
-    Args:
-        run: Trains. It is given the function to call with every record, as `train(..., on_log=...)` calls it:
-            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
-        sample: Called after each epoch; what it returns is shown, a translation for example.
-        seconds: The least time between two drawings.
-
-    Returns:
-        The widget. A cell that ends in it shows it, and the next cells can be run while the training goes on. `result`
-        is what `run` has returned, once `state` is "finished". Stopping is to `run` what Ctrl-C is. `figure()` gives
-        the curves so far, to be kept as the output of a cell, and `wait()` waits for the end before.
-    """
-    from transformer_lab.plots.training_watch import TrainingWatch
-
-    return TrainingWatch(run, sample, seconds)

@@ -10,6 +10,7 @@ from transformer_lab.evaluation import score_translations, without_heads
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
 from transformer_lab.plots.text_shapes import token_fonts, write_shapes
+from transformer_lab.plural import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,10 +157,10 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
     scores = [measured.scores.get(heads) for heads in (every, off)]
     written = ["not measured yet" if score is None else f"{score:.1f}" for score in scores]
 
-    number = f"{len(off)} head{'' if len(off) == 1 else 's'}"
     named = ", ".join(f"{stack} layer {layer} head {head}" for stack, layer, head in sorted(off)) or "none"
+    without = f"without {plural(len(off), 'head')}"
     figure = new_picture(
-        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {written[0]}. Without {number}: {after!r}, "
+        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {written[0]}. {without.capitalize()}: {after!r}, "
         f"BLEU {written[1]}.",
         max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
         1.4 + ROW * config.n_layers,
@@ -177,15 +178,15 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
         ]
         _draw_switches(axes, STACKS[stack][0], is_on, 0.65 + number_of_stack * (each + 0.35), each - 0.35)
     left, high = width - 2.55, ROW * config.n_layers
-    sentences = f"BLEU of {measured.count} sentence{'' if measured.count == 1 else 's'}"
+    sentences = f"BLEU of {plural(measured.count, 'sentence')}"
     axes.text(left + BAR / 2, TOP - 0.1, sentences, fontsize=10, ha="center")
     places = [TOP + high * share for share in (0.27, 0.73)]
     axes.barh(places, BAR, left=left, height=0.3 * high, color="white", edgecolor="0.8")
     lengths = [BAR * (score or 0.0) / 100 for score in scores]
     axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, "#6baed6"])
-    for place, name in zip(places, ("all heads", f"without {number}"), strict=True):
+    for place, name in zip(places, ("all heads", without), strict=True):
         axes.text(left + 0.06, place, f"{name}: {written[name != 'all heads']}", va="center")
-    _write(axes, [sentence, before, after], ["", "all heads: ", f"without {number}: "], TOP + high + 0.28)
+    _write(axes, [sentence, before, after], ["", "all heads: ", f"{without}: "], TOP + high + 0.28)
     return figure
 
 

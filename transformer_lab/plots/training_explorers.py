@@ -1,7 +1,7 @@
-"""The learning rate and the softened labels of section 5, drawn, and drawn again as the reader moves a slider."""
+"""Explorers of section 5: the learning rate, the softened labels, and a training run while it goes on."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -201,3 +201,26 @@ def _explorer(draw: Callable[..., "Figure"], **controls: Any) -> "Explorer":
 def _tidy(axes: "Axes") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
+
+
+def explore_training(
+    run: Callable[[Callable[[Mapping[str, Any]], None]], Any],
+    sample: Callable[[], str] | None = None,
+    seconds: float = 2.0,
+) -> Any:
+    """Watch a training run that goes on while you use the notebook; pause it or stop it.
+
+    Args:
+        run: Trains. It gets the function to call with every record, as `train(..., on_log=...)` calls it:
+            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
+        sample: Called after each epoch; what it returns is shown, a translation for example.
+        seconds: The least time between two drawings.
+
+    Returns:
+        The widget. A cell that ends in it shows it, and you can run the next cells while the model trains. `result`
+        is what `run` returned, once `state` is "finished". Stopping raises KeyboardInterrupt in `run`, as Ctrl-C does.
+        `figure()` gives the curves so far, so that you can keep them as a cell's output; `wait()` waits for the end.
+    """
+    from transformer_lab.plots.training_watch import TrainingWatch
+
+    return TrainingWatch(run, sample, seconds)

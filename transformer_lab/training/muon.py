@@ -50,7 +50,10 @@ class Muon(torch.optim.AdamW):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         rate, weight_decay = (self.param_groups[1][name] for name in ("lr", "weight_decay"))
-        found_inf = getattr(self, "found_inf", None)
+        decay, skip = 1 - rate * weight_decay, None
+        if hasattr(self, "found_inf"):
+            skip = self.found_inf.bool()
+            decay = torch.where(skip, 1.0, decay)
         by_shape: dict[torch.Size, list[nn.Parameter]] = {}
         for matrix in self.param_groups[1]["params"]:
             if matrix.grad is not None:
@@ -65,10 +68,8 @@ class Muon(torch.optim.AdamW):
             torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
             ahead = torch._foreach_lerp(gradients, momenta, self.momentum)  # Nesterov: where the momentum leads
             directions = orthogonalize(torch.stack(ahead).to(self.precision)).to(matrices[0].dtype)
-            decay = 1 - rate * weight_decay
-            if found_inf is not None:
-                directions = directions.masked_fill(found_inf.bool(), 0.0)
-                decay = torch.where(found_inf.bool(), 1.0, decay)
+            if skip is not None:
+                directions = directions.masked_fill(skip, 0.0)
             torch._foreach_mul_(matrices, decay)
             torch._foreach_add_(matrices, directions.unbind(), alpha=-rate * 0.2 * max(shape) ** 0.5)
         super().step()

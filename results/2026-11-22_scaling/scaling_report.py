@@ -1,9 +1,14 @@
-"""The picture and the README of `scaling.py`: what its figures say, and what they lead one to expect of four and eight.
+"""Draw the figures of `benchmarks/scaling.py` and write the README: what they say, and what to expect of 4 and 8 GPUs.
 
-Nothing here is measured. What the plan for GPUs assumes is named in this file and again in the README.
+    python results/2026-11-22_scaling/scaling_report.py [FOLDER]
+
+Without a folder it rewrites the README and the picture next to this file. Nothing here is measured. What the plan for
+GPUs assumes is named in this file and again in the README.
 """
 
+import json
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -456,7 +461,8 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
     """
     text = draw(figures, folder / "scaling.png")
     sections = [
-        f"# {folder.name.replace('_', ': ')}\n\nWritten by `benchmarks/scaling.py` from `figures.json`.\n\n"
+        f"# {folder.name.replace('_', ': ')}\n\n"
+        "Measured by `benchmarks/scaling.py`; written by `scaling_report.py` from `figures.json`.\n\n"
         f"![{text}](scaling.png)\n"
     ]
     if "processes" in figures:
@@ -469,3 +475,8 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
     readme = wrapped("\n".join(sections)) + "\n"
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return readme
+
+
+if __name__ == "__main__":
+    report_folder = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).resolve().parent
+    print(write_report(json.loads((report_folder / "figures.json").read_text(encoding="utf-8")), report_folder))
