@@ -10,14 +10,14 @@ from transformer_lab.decoding.beam import length_penalty
 from transformer_lab.decoding.search_tree import SearchTree, search_tree
 from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, new_picture, page_axes
 from transformer_lab.plots.heatmaps import first_words
 from transformer_lab.plots.text_shapes import has_shape, token_fonts, write_shapes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = "#08519c", "#c6dbef", "0.95", "white", "#fdae6b"
+ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = DARK, "#c6dbef", "0.95", "white", "#fdae6b"
 ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
 TOKEN, NUMBER = 9, 7.5  # points: the font sizes of a token and of a score
 LONGEST_SEARCH = 60  # tokens
@@ -92,10 +92,7 @@ def draw_tree(
     width = max(left[-1] + widths[-1] + (1.85 if at_end else 0.25), 6.5)
     height = top + ROW * max(rows.values()) + 0.35
     figure = new_picture(_in_words(tree, names, alpha, step, at_end, greedy), width, height)
-    figure.set_layout_engine("none")  # one inch of the page is one unit
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.set_axis_off()
+    axes = page_axes(figure)
     title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
     axes.text(0.25, 0.2, title, fontsize=10, va="center")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
 from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = ("#deebf7", "#9ecae1")  # of neighbouring words
-DARK, ORANGE = "#08519c", "#d95f02"  # told apart in grey, and by those who do not see some colours
+SHADES = ("#deebf7", LIGHT)  # of neighbouring words
 SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
 
 COLUMNS = 96  # characters in a row, beside its label
@@ -225,7 +224,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
     axes.set_ylim(0, 1.1 * max(max(curve) for curve in curves.values()))
     axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 def explore_byte_pairs(

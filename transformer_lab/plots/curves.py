@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import as_html, new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, MIDDLE, ORANGE, as_html, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, LIGHT = "#08519c", "#9ecae1"
-LOOKS = [("black", "--", "s"), ("#d95f02", "-", "o"), (DARK, "-.", "^"), ("#6baed6", ":", "D")]  # of runs side by side
+LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # of runs side by side
 
 
 def plot_training(metrics_path: str | Path) -> "Figure":
@@ -75,10 +74,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
             xytext=(-4, 6),  # above the line that rises to it
             ha="right",
         )
-    for axes in (loss, rate, bleu):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.92")
-        axes.set_axisbelow(True)
+    tidy(loss, rate, bleu, grid="y")
     return figure
 
 
@@ -114,9 +110,7 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figur
         (minutes, "Validation loss", "minutes (logarithmic)"),
     ):
         axes.set(title=title, xlabel=label)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.92")
-        axes.set_axisbelow(True)
+        tidy(axes, grid="y")
         axes.set_ylim(bottom=0)
     for axes in (loss, bleu):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

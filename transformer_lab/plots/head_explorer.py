@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, page_axes
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
 from transformer_lab.plots.text_shapes import token_fonts, write_shapes
 from transformer_lab.plural import plural
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformer_lab.plots.interactive_figure import Explorer
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
-DARK, ORANGE, PALE = "#08519c", "#d95f02", "#c6dbef"
+PALE = "#c6dbef"
 TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: above the switches, a layer's, all of BLEU; points: a number
 LINE = 112  # characters of a translation in the picture
 
@@ -137,7 +137,7 @@ class _Measured:
         try:
             with without_heads(self.translator.model, heads):
                 return self.translator.translate(sentences, beam_size=1)
-        except ValueError as error:  # of `without_heads`: no module has the seam
+        except ValueError as error:  # of `without_heads`: no module has the hook
             raise InputError(str(error)) from error
 
 
@@ -165,12 +165,7 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
         max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
         1.4 + ROW * config.n_layers,
     )
-    # one inch of the page is one unit: four axes with their ticks take longer than a reader waits
-    figure.set_layout_engine("none")
-    width, height = figure.get_size_inches()
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.set_axis_off()
+    axes, width = page_axes(figure), figure.get_figwidth()
     each = (width - 4.0) / 3 + 0.1  # a stack's switches, with the names of its layers
     for number_of_stack, stack in enumerate(STACKS):
         is_on = [
@@ -183,7 +178,7 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
     places = [TOP + high * share for share in (0.27, 0.73)]
     axes.barh(places, BAR, left=left, height=0.3 * high, color="white", edgecolor="0.8")
     lengths = [BAR * (score or 0.0) / 100 for score in scores]
-    axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, "#6baed6"])
+    axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, MIDDLE])
     for place, name in zip(places, ("all heads", without), strict=True):
         axes.text(left + 0.06, place, f"{name}: {written[name != 'all heads']}", va="center")
     _write(axes, [sentence, before, after], ["", "all heads: ", f"{without}: "], TOP + high + 0.28)

@@ -9,12 +9,11 @@ from torch import Tensor
 from transformer_lab.electives.language_model import LanguageModel, sample, top_k_filter, top_p_filter
 from transformer_lab.electives.text_tokenizer import TextTokenizer
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, ORANGE = "#08519c", "#d95f02"
 SHOWN = 20  # tokens in the picture, likeliest first
 
 Filter = Callable[[Tensor, Any], Tensor]
@@ -79,7 +78,7 @@ def draw_next_token(
     axes.set(ylabel="probability", ylim=(0, 1.05 * max(float(drawn_from.max()), float(said.max())) + 0.02))
     axes.set_title(f"{settings}: {kept:,} of {len(names):,} tokens can come", fontsize=11)
     axes.legend(frameon=False, loc="upper right")
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,13 +50,12 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
         title="four of its waves" if len(chosen) == 4 else "its waves",
     )
     waves.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
-    alike.plot(similarity, color="#08519c")
+    alike.plot(similarity, color=DARK)
     alike.axvline(position, color="0.6", linestyle=":", linewidth=1)
     alike.set(xlabel="position", ylim=(-0.6, 1.1), yticks=(-0.5, 0, 0.5, 1), title=f"similarity to position {position}")
     for axes in (table, waves, alike):
         axes.locator_params(axis="x", nbins=5)
-    for axes in (waves, alike):
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(waves, alike)
     return figure
 
 

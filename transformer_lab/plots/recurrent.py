@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, MIDDLE, ORANGE = "#08519c", "#6baed6", "#d95f02"
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # colour, line, mark
 # A model looks the same in every picture, whatever else is in it and in which order.
 LOOK_OF = dict(
@@ -111,8 +110,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
     left.legend(frameon=False, fontsize=9)
     right.bar([f"{key:g}" for key in keys], bars, color=DARK)
     right.set(ylim=(0, 1), xlabel="key", title=f"query {query:g}")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(left, right)
     return figure
 
 
@@ -179,8 +177,7 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
         axes.plot(labels, [group["bleu"] for group in groups], line, marker=mark, color=colour,
                   label=f"{name}: {result['bleu']:.1f} on all")  # fmt: skip
     axes.set(xlabel="words of the German sentence (number of sentences)", ylabel="BLEU", ylim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.92")
+    tidy(axes, grid="y")
     axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
@@ -198,6 +195,6 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
     for (name, sizes), (colour, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
         axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=colour, markersize=4, label=name)
     axes.set(xlabel="places before", ylabel="gradient that arrives")
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     axes.legend(frameon=False)
     return figure

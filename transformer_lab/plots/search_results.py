@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from transformer_lab.electives.search import HYPER_PARAMETERS, Plan, importance
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from transformer_lab.plots.interactive_figure import Explorer
 
-DARK, ORANGE, PALE, GREY = "#08519c", "#d95f02", "#c6dbef", "0.6"
+GREY = "0.6"
 NAMES = {
     "n_heads": "heads",
     "n_layers": "layers",
@@ -108,7 +108,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
         10.5,
         5,
     )
-    colours = {"complete": DARK, "pruned": "#6baed6", "diverged": ORANGE}
+    colours = {"complete": DARK, "pruned": MIDDLE, "diverged": ORANGE}
     states = [state for state in MARKS if state in set(found["state"])]
     figure.get_layout_engine().set(wspace=0.06)  # or the last tick of one is read as the first of its neighbour
     for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
@@ -129,7 +129,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
         _scale(axes, found, name)
         axes.set(xlabel=NAMES[name], ylabel="BLEU")
         axes.set_ylim(bottom=-0.04 * max(found["bleu"].max(), 1))  # a mark at 0 is drawn whole
-        _tidy(axes)
+        tidy(axes, grid="y")
         if index == 2:
             axes.legend(frameon=False, fontsize=9, title=None)
     return figure
@@ -164,7 +164,7 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
     sns.barplot(table, x="importance", y="label", color=DARK, width=0.35, ax=axes, label="as measured")
     axes.set(xlabel="importance for being among the best quarter (PED-ANOVA)", ylabel="")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
-    _tidy(axes, "x")
+    tidy(axes, grid="x")
     return figure
 
 
@@ -203,7 +203,7 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     axes.set(
         xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(found)} trials, 95 % interval; grey: could be none"
     )
-    _tidy(axes, "x")
+    tidy(axes, grid="x")
     return figure
 
 
@@ -230,16 +230,16 @@ def draw_pruning(trials: "DataFrame") -> "Figure":
     for _, trial in begun.iterrows():
         stopped = trial["state"] == "pruned"
         epochs = range(1, len(trial["curve"]) + 1)
-        look = {"color": "#6baed6", "linestyle": ":"} if stopped else {"color": DARK, "linewidth": 1.2}
+        look = {"color": MIDDLE, "linestyle": ":"} if stopped else {"color": DARK, "linewidth": 1.2}
         axes.plot(epochs, trial["curve"], **look)
         axes.plot(epochs[-1], trial["curve"][-1], "v" if stopped else "o", color=look["color"], markersize=6)
     axes.plot([], [], "-o", color=DARK, label="to the end")
-    axes.plot([], [], ":v", color="#6baed6", label=f"pruned: {spared} epochs spared")
+    axes.plot([], [], ":v", color=MIDDLE, label=f"pruned: {spared} epochs spared")
     axes.set(xlabel="epoch", ylabel="validation BLEU")
     axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # a mark at 0 is drawn whole
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -282,7 +282,7 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
     axes.set_xticks([place + 0.08 for place in range(len(groups))], [f"trial {number}" for number in groups])
     axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
     axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # not among the marks
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -320,7 +320,7 @@ def draw_expected_best(
     axes.set(xlabel="n runs, of which the best is reported", ylabel="expected BLEU of the best")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, loc="upper left")
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -358,7 +358,7 @@ def draw_intervals(
     axes = figure.subplots()
     for place, (middle, low, high) in enumerate(found):
         holds = low <= correlation <= high
-        axes.plot([place, place], [low, high], color="#6baed6" if holds else ORANGE, linewidth=3 if holds else 4)
+        axes.plot([place, place], [low, high], color=MIDDLE if holds else ORANGE, linewidth=3 if holds else 4)
         axes.plot(place, middle, "o" if holds else "X", color=DARK if holds else "black", markersize=4 if holds else 7)
     axes.axhline(correlation, color="black", linewidth=1.2)
     axes.set(
@@ -368,7 +368,7 @@ def draw_intervals(
         ylabel="rank correlation",
         title=f"{missed} of {searches} intervals miss the truth (line)",
     )
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -415,9 +415,3 @@ def _scale(axes: "Axes", trials: "DataFrame", name: str) -> None:
         axes.set_xticks(sorted(trials[name].unique()))
     else:
         axes.xaxis.set_major_formatter("{x:g}")
-
-
-def _tidy(axes: "Axes", grid: str = "y") -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis=grid, color="0.92")
-    axes.set_axisbelow(True)
