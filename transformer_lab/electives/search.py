@@ -255,8 +255,8 @@ def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}}
         )
-        kept = {"storage": storage, "direction": "maximize", "load_if_exists": True}
-        return {name: optuna.create_study(study_name=name, pruner=pruner, **kept) for name, pruner in pruners.items()}
+        create = partial(optuna.create_study, storage=storage, direction="maximize", load_if_exists=True)
+        return {name: create(study_name=name, pruner=pruner) for name, pruner in pruners.items()}
     except DatabaseError as error:
         reason = " ".join(str(error.orig).split())
         raise InputError(f"{path} cannot be used ({reason}): mend or remove it, or give a new folder") from None
@@ -382,7 +382,7 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
         if name == "finalists":
             with only_one(folder):
                 line_up_finalists(studies, plan)
-        told = False
+        has_said_waiting = False
         while True:
             with only_one(folder):
                 taken = next_trial(study, plan, folder)
@@ -393,9 +393,9 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
                     ending = run_trial(trial, plan, folder, device)
                 say(f"{'trial' if name == 'trials' else 'finalist'} {trial.user_attrs['number']}: {ending}")
             elif others:  # one of them may die, and leave its trial to this process
-                if not told:
+                if not has_said_waiting:
                     say("waiting for other processes to end their trials")
-                told = True
+                has_said_waiting = True
                 time.sleep(0.5)
             else:
                 break

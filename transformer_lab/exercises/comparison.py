@@ -193,16 +193,18 @@ def _wrong_entries(expected: Tensor, received: Tensor, dtype: Any, tolerance: fl
 
 def _infinities_in_words(expected: Tensor, received: Tensor) -> str:
     """In how many places there is an infinity too many, too few, or of the other sign: what a mask has done wrong."""
-    found = {
+    places_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
         "has infinity of the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
         "is not NaN in {} where it should be": expected.isnan() & ~received.isnan(),
     }
-    said = [
-        what.format(f"{int(places.sum())} of {places.numel()} places") for what, places in found.items() if places.any()
+    clauses = [
+        wording.format(f"{int(places.sum())} of {places.numel()} places")
+        for wording, places in places_by_wording.items()
+        if places.any()
     ]
-    return " and ".join(said)
+    return " and ".join(clauses)
 
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:

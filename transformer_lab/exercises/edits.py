@@ -101,13 +101,13 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
         pattern = r"(?<!\w)" + pattern
     if re.match(r"\w", lexemes[-1]):
         pattern += r"(?!\w)"
-    found = [match.span() for match in re.finditer(pattern, source)]
-    if not found:
+    spans = [match.span() for match in re.finditer(pattern, source)]
+    if not spans:
         raise EditError("this fragment does not occur")
-    if len(found) != times:
+    if len(spans) != times:
         expected = "once" if times == 1 else f"{times} times"
-        raise EditError(f"this fragment occurs {_times(len(found))}, but the entry says {expected}")
-    return found
+        raise EditError(f"this fragment occurs {_times(len(spans))}, but the entry says {expected}")
+    return spans
 
 
 def _times(count: int) -> str:

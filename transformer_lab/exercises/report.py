@@ -119,8 +119,8 @@ def _text(report: Report) -> str:
 def counted(checks: tuple[CheckResult, ...]) -> str:
     """Return how many checks there are, and how they went: "10 checks: 7 passed, 3 failed"."""
     states = {state: sum(check.state == state for check in checks) for state in SIGNS}
-    said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    return f"{plural(len(checks), 'check')}: {said}"
+    outcomes = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    return f"{plural(len(checks), 'check')}: {outcomes}"
 
 
 def _cut(line: str) -> str:

@@ -157,16 +157,16 @@ class _Muffled(io.TextIOBase):
 @contextmanager
 def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
     """Keep what the thread prints, and no warnings."""
-    kept = io.StringIO()
+    printed_so_far = io.StringIO()
     streams = sys.stdout, sys.stderr
 
     def printed() -> str:
-        text = kept.getvalue()
+        text = printed_so_far.getvalue()
         return text if len(text) <= PRINTED_CHARACTERS else text[:PRINTED_CHARACTERS] + " …\n"
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sys.stdout, sys.stderr = (_Muffled(stream, thread, kept) for stream in streams)
+        sys.stdout, sys.stderr = (_Muffled(stream, thread, printed_so_far) for stream in streams)
         try:
             yield printed
         finally:

@@ -143,8 +143,8 @@ def explore_attention(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=8)
     def translate(text: str) -> str:
-        kept, remark = first_words(text)
-        return f"{remark} Translation: {translator.translate([kept])[0]}".strip()
+        readable, remark = first_words(text)
+        return f"{remark} Translation: {translator.translate([readable])[0]}".strip()
 
     config = translator.model.config
     numbers = [(str(head), head) for head in range(config.n_heads)]

@@ -77,17 +77,17 @@ def draw_tree(
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
     step = last if at_end else max(0, step)
-    kept = {place for beam in tree.beams[: step + 1] for place in beam}
+    in_beams = {place for beam in tree.beams[: step + 1] for place in beam}
     tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
     alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
     answer = {0, *tree.path(tree.best(alpha))} if at_end else set()
-    branches = [(tree, names, sorted(kept | tried))]
+    branches = [(tree, names, sorted(in_beams | tried))]
     if greedy:
         line, texts = greedy
         path = line.path(line.beams[-1][0])
         branches.append((line, texts, path if at_end else path[:step]))
     left, widths = _columns(branches)
-    rows = _rows(tree, kept | tried)
+    rows = _rows(tree, in_beams | tried)
     top = 0.55 + (1.5 * ROW if greedy else 0)
     width = max(left[-1] + widths[-1] + (1.85 if at_end else 0.25), 6.5)
     height = top + ROW * max(rows.values()) + 0.35
@@ -132,7 +132,7 @@ def draw_tree(
         elif place in alive:
             face = ALIVE
         else:
-            face = LEFT_BEHIND if place in kept else NEVER_KEPT
+            face = LEFT_BEHIND if place in in_beams else NEVER_KEPT
         parent_y = top + ROW * rows[max(0, tree.nodes[place].parent)]
         draw_branch(tree, names, place, top + ROW * rows[place], parent_y, face)
     for (line_colour, width), paths in lines.items():
@@ -252,14 +252,14 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     def draw(sentence: str, width: int, alpha: float, **_: Any) -> "Figure":
         translations.value = ""
-        kept, remark = first_words(sentence)
-        (line, texts), (tree, names) = (find(kept)[size - 1] for size in (1, width))
+        readable, remark = first_words(sentence)
+        (line, texts), (tree, names) = (find(readable)[size - 1] for size in (1, width))
         if shown != [tree]:  # a new search is shown to its end
             shown[:] = [tree]
             step.max = len(tree.beams) - 1
             step.value = step.max
-        found = words(tree, tree.best(alpha)), words(line, line.beams[-1][0])
-        lines = [remark, f"Beam search: {found[0]}", f"Greedy: {found[1]}"]
+        best_sentences = words(tree, tree.best(alpha)), words(line, line.beams[-1][0])
+        lines = [remark, f"Beam search: {best_sentences[0]}", f"Greedy: {best_sentences[1]}"]
         translations.value = "<br>".join(filter(None, lines))
         return draw_tree(tree, names, alpha, step.value, (line, texts))
 

@@ -43,15 +43,15 @@ def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
 @reimplements("apply_bpe")
 def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> list[tuple[int, list[str]]]:
     symbols = [*word, END_OF_WORD]
-    found = [(0, symbols)]
+    stages_so_far = [(0, symbols)]
     while True:
         # A merge that has had its turn does not come again, though a later one may have made a pair for it.
-        to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > found[-1][0]]
+        to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
-            return found
+            return stages_so_far
         step = min(to_come)
         symbols = merge_pair(symbols, tuple(merges[step - 1]))
-        found.append((step, symbols))
+        stages_so_far.append((step, symbols))
 
 
 def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[float]:

@@ -85,8 +85,8 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
 
     def draw(sentence: str, **on: bool) -> Any:
         off = frozenset(head for name, head in named.items() if not on[name])
-        kept, said.value = first_words(sentence)
-        figure = _draw(translator, kept, off, measured)
+        readable, remark.value = first_words(sentence)
+        figure = _draw(translator, readable, off, measured)
         return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
 
     all_on.on_click(switch_all_on)
@@ -100,9 +100,9 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
         ], layout=Layout(margin="0 2em 0 0"))
         for stack in STACKS
     ]  # fmt: skip
-    said = Label()
+    remark = Label()
     controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
-    return Explorer(controls, draw, rows=[field, said, HBox([*grids, VBox([explained, all_on])])])
+    return Explorer(controls, draw, rows=[field, remark, HBox([*grids, VBox([explained, all_on])])])
 
 
 class _Measured:

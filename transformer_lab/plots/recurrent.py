@@ -162,12 +162,12 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
         results: name of a model to what `train_and_measure` gives: `bleu` and `bleu_by_length`. At most four names
             that are none of the comparison's.
     """
-    said = "; ".join(
+    scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
         + ", ".join(f"{group['bleu']:.1f} on {group['words']} words" for group in result["bleu_by_length"])
         for name, result in results.items()
     )
-    figure = new_picture(f"BLEU by the length of the source. {said}.", 8.5, 3.3)
+    figure = new_picture(f"BLEU by the length of the source. {scores_in_words}.", 8.5, 3.3)
     axes = figure.subplots()
     others = iter(LOOKS)
     for name, result in results.items():
@@ -188,9 +188,11 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
     Args:
         reaches: name of a model to the size of the gradient at the distances 0, 1, 2, ….
     """
-    said = "; ".join(f"{name}: {sizes[1] / sizes[0]:.2g} one place before, {sizes[-1] / sizes[0]:.2g} "
-                     f"{len(sizes) - 1} places before" for name, sizes in reaches.items())  # fmt: skip
-    figure = new_picture(f"What is left of a gradient, as a share of that at the word itself. {said}.", 7.5, 3.0)
+    shares = "; ".join(
+        f"{name}: {sizes[1] / sizes[0]:.2g} one place before, {sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} places before"
+        for name, sizes in reaches.items()
+    )
+    figure = new_picture(f"What is left of a gradient, as a share of that at the word itself. {shares}.", 7.5, 3.0)
     axes = figure.subplots()
     for (name, sizes), (colour, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
         axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=colour, markersize=4, label=name)

@@ -36,8 +36,8 @@ class ByteDropout(nn.Dropout):
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         random_bytes = words.view(torch.uint8)[: x.numel()].view(x.shape)
         # Whole numbers up to 256 are exact in bfloat16: 0 where the byte is below the threshold, 1 elsewhere.
-        kept = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
-        return x * kept.mul_(256 / (256 - dropped_of_256))
+        keep_mask = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
+        return x * keep_mask.mul_(256 / (256 - dropped_of_256))
 
 
 class SummingEmbedding(nn.Embedding):

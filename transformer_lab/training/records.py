@@ -153,9 +153,9 @@ class Metrics:
     def __init__(self, path: Path, last_step: int, on_log: Callable[[dict[str, Any]], None] | None = None) -> None:
         self.path = path
         self.on_log = on_log
-        kept = [record for record in read_metrics(path) if record.get("step", math.inf) <= last_step]
+        earlier_records = [record for record in read_metrics(path) if record.get("step", math.inf) <= last_step]
         with replacing(path) as unfinished:
-            unfinished.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+            unfinished.write_text("".join(json.dumps(record) + "\n" for record in earlier_records), encoding="utf-8")
 
     def write(self, **record: Any) -> None:
         """Append a record. What JSON has no number for, such as an infinite perplexity, becomes null."""
