@@ -11,7 +11,6 @@ is killed or its machine stops, the next one resumes its trial after the last fi
 
 import gc
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -40,7 +39,7 @@ from transformer_lab.electives.search_tables import (
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
-from transformer_lab.training.records import command_line, commit, installed, read_json, write_json
+from transformer_lab.training.records import differing_values, read_json, software, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,10 +187,9 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
             free = {"trials": plan.trials, "finalists": plan.finalists, "seeds": plan.seeds}
             plans = (replace(begun, **free), plan)
             was, now = (asdict(each) | asdict(each.preset) | {"preset": None} for each in plans)
-            differing = [f"{name} was {value}, now {now[name]}" for name, value in was.items() if value != now[name]]
-            if differing:
+            if differing := differing_values(was, now):
                 raise InputError(
-                    f"{folder} holds a search of something else ({'; '.join(differing)}): give the same values to go "
+                    f"{folder} holds a search of something else ({differing}): give the same values to go "
                     "on with it, or another folder (on the command line: --output)"
                 )
         elif (folder / "search.db").exists() or (folder / "training.json").exists():
@@ -201,11 +199,7 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
         elif plan.preset.corpus != "captions" or {plan.source, plan.target} != {"de", "en"}:
             load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
         if plan != begun:
-            versions = {"python": platform.python_version(), "torch": torch.__version__}
-            versions |= {name: installed(name) for name in ("transformer-lab", "optuna")}
-            environment = {"command": command_line(), "commit": commit(), "versions": versions}
-            environment["threads"] = torch.get_num_threads()
-            write_json(folder / "search.json", {"plan": asdict(plan), "environment": environment})
+            write_json(folder / "search.json", {"plan": asdict(plan), "environment": software("optuna")})
 
 
 def read_plan(folder: Path) -> Plan:

@@ -35,6 +35,7 @@ from transformer_lab.training.distributed import WorkerGroup, choose_device, joi
 from transformer_lab.training.records import (
     Metrics,
     configuration,
+    differing_values,
     environment,
     peak_memory_mib,
     read_json,
@@ -655,22 +656,16 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
 
 
 def compare_configurations(earlier: Any, now: dict[str, Any], output: Path) -> None:
-    """Make sure that a run can go on with the configuration of now.
+    """Make sure that a run can be resumed with the configuration of now.
 
     Raises:
-        InputError: it was started with another, and the message names what differs; or `earlier` is none.
+        InputError: the run was started with another one, and the message names what differs; or `earlier` is damaged.
     """
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
-    # What the earlier run does not know is younger than it; a field of the preset had its default's effect.
+    # A field that the earlier run does not have is newer than the run, which was trained with its default.
     earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
-    now = now | now["preset"]
-    differing = "; ".join(
-        f"{name} was {earlier.get(name)}, now {value}"
-        for name, value in now.items()
-        if name != "preset" and earlier.get(name) != value
-    )
-    if differing:
+    if differing := differing_values(earlier | {"preset": None}, now | now["preset"] | {"preset": None}):
         raise InputError(
             f"{output} was started with another configuration ({differing}): "
             "give the same values, or a new folder with --output"
