@@ -1,7 +1,6 @@
 """From what was observed to a report. No code of a student runs here: a grader calls `judge` in its own process."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
@@ -45,13 +44,11 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
         for check in exercise.checks:
             reference.of_answer(check)
     with preserved_global_state():  # again, because a thread that is stopped may not come to put it back
-        ran = run_limited(_jobs(exercise, subject, seed))
+        ran = run_limited(
+            [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
+        )
     results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
-
-
-def _jobs(exercise: Exercise, subject: Any, seed: int) -> list[Callable[[], Observation]]:
-    return [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
 
 
 @known_settings()

@@ -158,7 +158,7 @@ def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precis
 
 
 def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
-    """What `update_weights` takes as `fast`. With `compiled`, what computes the gradients goes through torch.compile.
+    """Return the `fast` of `update_weights`. With `compiled`, the module that computes gradients is compiled.
 
     Raises:
         ValueError: as `FastGradients`.
@@ -171,7 +171,7 @@ def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) 
 
 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
-    """The type in which matrix products are computed: bfloat16 if it is asked for, or if the hardware has it."""
+    """Return the dtype of matrix products: bfloat16 if the preset says so, or with "auto" if the hardware has it."""
     if preset.precision == "auto":
         if device.type == "cuda":
             has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
@@ -183,9 +183,9 @@ def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
 
 
 def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
-    """Adam as in section 5.3, or Muon for the matrices between embeddings and output layer, and Adam for the rest.
+    """Build Adam as in section 5.3, or Muon for the matrices between embeddings and output layer and Adam for the rest.
 
-    A weight decay is AdamW's, apart from the gradient.
+    Weight decay is decoupled from the gradient, as in AdamW.
     """
     parameters = list(model.parameters())
     adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}

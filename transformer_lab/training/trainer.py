@@ -53,11 +53,11 @@ from transformer_lab.training.steps import (
 
 
 class DivergedError(InputError):
-    """A loss or a gradient was not finite. With other numbers, a lower rate above all, the training may go well."""
+    """A loss or a gradient was not finite. Other hyperparameters, a lower learning rate above all, may help."""
 
 
 class DoesNotFitError(InputError, MemoryError):
-    """The model is larger than the memory where it was to be."""
+    """The model does not fit into the memory of its device."""
 
 
 def train(
@@ -71,41 +71,41 @@ def train(
     on_log: Callable[[dict[str, Any]], None] | None = None,
     device: str | None = None,
 ) -> dict[str, Any]:
-    """Train a model and save it, with everything that says how it came about.
+    """Train a model and save it, together with a record of how it was trained.
 
-    At the end `output` is a folder for `Translator.load`, and also holds `training.json` and `metrics.jsonl` (see
-    `records`) and the checkpoints. Every epoch ends with a checkpoint that replaces the one before in one step, so that
-    an interruption, of whatever kind, loses one epoch at most. A run that was interrupted and resumed gives the same
+    At the end, `output` is a folder for `Translator.load`. It also holds `training.json`, `metrics.jsonl` (see
+    `records`) and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one in a single step,
+    so that an interruption of any kind costs one epoch at most. A run that was interrupted and resumed yields the same
     weights as one that was not: bit for bit on a CPU.
 
-    Under torchrun, the processes share every batch, and each draws its own dropout: without dropout the result is that
-    of one process but for rounding, with it that of another seed. Torch's global seed is set from `preset.seed` in
-    every epoch.
+    Under torchrun, the processes share every batch, and each has its own dropout. Without dropout the result is that of
+    one process, apart from rounding; with dropout it is like that of another seed. Torch's global seed is set from
+    `preset.seed` in every epoch.
 
     Args:
         preset: what to train, or the name of one of `PRESETS`.
-        output: a new folder; with `resume`, the folder of the run to continue.
-        data_dir: where the corpus lies, if it is not to be downloaded; as in `load_corpus`.
-        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same. Of a run
-            that is finished, and whose checkpoints are gone, there is nothing to do.
-        source: language to translate from.
-        target: language to translate into.
-        build_model: makes the model from its configuration; your own parts can be in it.
-        on_log: is called with every record of `metrics.jsonl` as it is written.
-        device: such as `"cpu"` or `"cuda:1"`; without, a GPU if there is one.
+        output: a new folder, or with `resume` the folder of the run to continue.
+        data_dir: the folder of the corpus, so that it is not downloaded; as in `load_corpus`.
+        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
+            run is finished and its checkpoints were removed, return its record.
+        source: the language to translate from.
+        target: the language to translate into.
+        build_model: makes the model from its configuration. It may use parts of your own.
+        on_log: called with every record of `metrics.jsonl` when it is written.
+        device: such as `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
 
     Returns:
-        What `training.json` says, or in a process that is not the first, nothing.
+        The content of `training.json`; nothing in any process but the first.
 
     Raises:
-        InputError: something that was given cannot work, or the folder cannot be written.
-        DivergedError: an InputError too: the loss or the gradient is not finite.
-        DoesNotFitError: likewise: the model is larger than the memory.
+        InputError: an argument cannot work, or the folder cannot be written.
+        DivergedError: (an InputError) the loss or the gradient is not finite.
+        DoesNotFitError: (an InputError) the model does not fit into memory.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
-    # oneDNN keeps the 1,024 kernels that it made last, one for each shape: a third of the memory of a run, in which the
-    # shapes of a batch hardly come again.
+    # oneDNN caches the last 1,024 kernels, one for each shape. They would take a third of a run's memory, although a
+    # batch rarely has the same shape again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
     workers = join_workers(where)
@@ -126,11 +126,11 @@ def train(
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
-    """See that a run can go on in the folder with `resume`, or start there without it.
+    """Make sure that a run can be resumed in the folder, or without `resume` started there.
 
     Raises:
-        InputError: the folder holds a run and `resume` was not asked for, or the other way round; the run is finished
-            and has neither weights nor checkpoints any more; the folder cannot be written.
+        InputError: the folder holds a run and `resume` is False, or holds none and `resume` is True; the run is
+            finished, but its weights and checkpoints were removed; the folder cannot be written.
     """
     if resume:
         if not (output / "training.json").exists():
@@ -142,7 +142,7 @@ def check_output_folder(output: Path, resume: bool) -> None:
                 )
             return
         with writing(output):
-            (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts anew
+            (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts over
         return
     for file in ("training.json", "weights.safetensors"):
         if (output / file).exists():
@@ -151,14 +151,14 @@ def check_output_folder(output: Path, resume: bool) -> None:
                 "or give a new folder with --output"
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
-        if (output / file).exists() and not (output / "checkpoints").is_dir():  # which a run that was refused has left
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # left by a run that was refused
             raise InputError(f"{output} already holds a {file} of something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
 
 def is_finished(output: Path) -> bool:
-    """Whether the run in the folder is finished, and its checkpoints, which are large, have been removed."""
+    """Return whether the run in the folder is finished and its checkpoints, which are large, have been removed."""
     without = not (output / "checkpoints" / "latest.safetensors").exists()
     return without and "result" in read_json(output / "training.json")
 
@@ -180,23 +180,23 @@ class Progress:
 
     @classmethod
     def of(cls, facts: dict[str, Any], path: Path) -> Self:
-        """What was saved with the weights in `path`.
+        """Return the progress that was saved with the weights in `path`.
 
         Raises:
-            InputError: the facts are others.
+            InputError: the facts do not describe a progress.
         """
         kinds = {"epoch": int, "step": int, "seconds": float, "best_epoch": int, "best_bleu": (int, float)}
         try:
             if facts.keys() == kinds.keys() and all(isinstance(facts[name], kind) for name, kind in kinds.items()):
                 return cls(**facts)
-        except AttributeError:  # no object
+        except AttributeError:  # not a dictionary
             pass
         raise InputError(f"{path} is damaged (it does not say how far the run came): start this run again elsewhere")
 
 
 @dataclass
 class EncodedPairs:
-    """The pairs that fit into the model, as text and as token ids, and where each stood in the corpus."""
+    """The pairs that fit into the model, as text and as token ids, with their numbers in the corpus."""
 
     pairs: list[tuple[str, str]]
     sources: list[list[int]]
@@ -205,7 +205,7 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Token ids of both sides, without the pairs that are longer than the model's `max_length`.
+    """Encode both sides, leaving out the pairs that are longer than the model's `max_length`.
 
     Raises:
         InputError: none is left, or the longest does not fit into a batch.
@@ -483,15 +483,16 @@ class TrainingRun:
         bar.update()
 
     def encode_epoch(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Token ids of both sides; with BPE-dropout, spelled as in no epoch before (Provilkov et al. 2020).
+        """Return the token ids of both sides.
 
-        A pair that would not fit into the model or a batch in its new spelling keeps the usual one.
+        With BPE-dropout (Provilkov et al. 2020), every epoch tokenizes the pairs in another way. A pair whose new
+        tokens would not fit into the model or a batch keeps the usual ones.
         """
         preset, usual = self.preset, self.train_pairs
         if not preset.bpe_dropout:
             return usual.sources, usual.targets
         sources, targets = list(usual.sources), list(usual.targets)
-        # Every process spells alike, since they share the batches.
+        # The same in every process, since they share the batches.
         seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_SPELLING, TARGET_SPELLING)]
         texts = [list(side) for side in zip(*usual.pairs, strict=True)]
         if preset.bpe_dropout_on != "target":
@@ -505,7 +506,7 @@ class TrainingRun:
         return sources, targets
 
     def bar(self, epoch: int, total_steps: int) -> tqdm:
-        """The progress bar of the whole run; in a log file it prints a line now and then."""
+        """Return the progress bar of the whole run. In a log file it prints a line now and then."""
         return tqdm(
             desc=f"epoch {epoch}/{self.preset.epochs}",
             total=total_steps,
@@ -537,7 +538,7 @@ class TrainingRun:
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
-        """Measure the model on the validation pairs and remember the epoch if it is the best so far."""
+        """Evaluate the model on the validation pairs and record the epoch if it is the best so far."""
         progress = self.progress
         loss, perplexity = evaluate(self.model, self.validation_batches)
         bleu = None
@@ -571,7 +572,7 @@ class TrainingRun:
         return score_translations(translations, list(references), self.tokenizer.target).bleu
 
     def save(self) -> None:
-        """Save the epoch's weights, then the state from which the run can go on, then drop what is needed no more."""
+        """Save the epoch's weights, then the training state, then delete the weights that are no longer needed."""
         progress = self.progress
         progress.seconds = self.seconds()
         save_tensors(self.weights_of_epoch(progress.epoch), model_weights(self.model), {"epoch": progress.epoch})
@@ -583,7 +584,7 @@ class TrainingRun:
                     path.unlink()
 
     def last_epochs(self) -> range:
-        """The finished epochs whose weights are averaged at the end."""
+        """Return the finished epochs whose weights are averaged at the end."""
         return range(max(1, self.progress.epoch - self.preset.average + 1), self.progress.epoch + 1)
 
     def finish(self) -> dict[str, Any]:
@@ -621,10 +622,10 @@ class TrainingRun:
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
-    """A model of the preset's sizes for the tokenizer's vocabularies.
+    """Build a model of the preset's sizes for the tokenizer's vocabularies.
 
     Raises:
-        ValueError: the sizes do not go together.
+        ValueError: the sizes do not fit together.
     """
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
@@ -651,7 +652,7 @@ SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is the order of th
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
-    """A different seed for each epoch and stream of random numbers of a run."""
+    """Return a different seed for each epoch and each stream of random numbers."""
     return (seed * 100_003 + epoch) * 1_009 + stream
 
 
