@@ -1,4 +1,4 @@
-"""Line plots whose lines carry their names, so that nobody has to match dash patterns with a legend."""
+"""Line plots whose lines are labeled directly, so that you don't have to match dash patterns with a legend."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
