@@ -497,8 +497,8 @@ WHOLE = json.dumps(SOLVED).encode()
 UNREADABLE = {
     "empty": (b"", "the file is empty"),
     "white space": (b" \n\t", "the file is empty"),
-    "truncated": (WHOLE[: len(WHOLE) // 2], "the file is not whole"),
-    "truncated at the end": (WHOLE[:-1], "the file is not whole"),
+    "truncated": (WHOLE[: len(WHOLE) // 2], "the file is incomplete"),
+    "truncated at the end": (WHOLE[:-1], "the file is incomplete"),
     "text": (b"def softmax(): pass", "no valid JSON (line 1, column 1)"),
     "a page": (b"<!DOCTYPE html><html>", "no valid JSON"),
     "two notebooks": (WHOLE + WHOLE, "no valid JSON"),

@@ -384,7 +384,7 @@ def test_links_are_not_followed(tmp_path):
     (handed_in / "fay" / "folder").symlink_to(secret)
     (handed_in / "loop").symlink_to(handed_in)
     link = ["it is a link, and links are not followed"]
-    expected = {"ada": ["ok"], **dict.fromkeys(("ben", "cy", "dee.ipynb", "eve.ipynb", "fay", "loop"), link)}
+    expected = {"ada": ["ok"], **dict.fromkeys(("ben", "cy", "dee", "eve", "fay", "loop"), link)}
     assert found(handed_in) == expected
     assert found(handed_in / "dee.ipynb") == {"dee": link}
     assert found(handed_in / "ben") == {"ben": link}
@@ -397,8 +397,8 @@ def test_what_is_no_ordinary_file(tmp_path):
     os.mkfifo(handed_in / "pipe.zip")
     result = found(handed_in)
     assert result.pop("ada") == ["it is a folder, not a file"]
-    assert result.pop("ben") == ["it is no ordinary file"]
-    assert result.pop("pipe") == ["it is no ordinary file"]
+    assert result.pop("ben") == ["it is not an ordinary file"]
+    assert result.pop("pipe") == ["it is not an ordinary file"]
     assert not result
 
 
@@ -430,7 +430,7 @@ def test_a_huge_file_is_not_held(tmp_path):
     with open(path, "wb") as file:
         file.truncate(200 * MEBIBYTE)
     (submission,) = collect([path])
-    assert submission.problem == "it has more than 64 MiB: clear the outputs and hand it in again"
+    assert submission.problem == "it has more than 64 MiB: clear the outputs and submit it again"
     assert submission.content == b""
 
 
@@ -463,8 +463,8 @@ def test_pictures_are_left_out_of_a_large_notebook(tmp_path):
         (json.dumps({"cells": [{"cell_type": "code", "source": "#" * 3 * MEBIBYTE}]}), "3.0 MiB without its outputs"),
         ("[" + "[]," * 1_100_000 + "[]]", "more than 2,000,000 values"),
         ('{"cells": ' * 60_000 + "[" * MEBIBYTE, "nested too deeply"),
-        ('{"cells": [' + "{}," * 500_000, "the file is not whole"),
-        ('{"cells": ["' + "x" * MEBIBYTE, "the file is not whole"),
+        ('{"cells": [' + "{}," * 500_000, "the file is incomplete"),
+        ('{"cells": ["' + "x" * MEBIBYTE, "the file is incomplete"),
         ("x" * MEBIBYTE * 3, "no valid JSON (line 1, column 1)"),
         ('{"cells": [' + "1" * MEBIBYTE * 2 + "]}", "no valid JSON"),
         ("[" + " " * MEBIBYTE + "]", "no list of cells"),
@@ -490,7 +490,7 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
     (tmp_path / "all.zip").write_bytes(bomb)
     (ada, ben) = collect([tmp_path / "all.zip"])
     assert (ada.student, ada.problem) == ("ada", "")
-    assert ben.problem == "it has more than 4 MiB: clear the outputs and hand it in again"
+    assert ben.problem == "it has more than 4 MiB: clear the outputs and submit it again"
 
     lying = bytearray(zipped({"ben/03_masks.ipynb": b"0" * (3 * MEBIBYTE)}))
     start = lying.rindex(b"PK\x01\x02")
@@ -589,7 +589,7 @@ def test_one_student_cannot_hand_in_a_thousand_files(tmp_path, read, hand_in, pa
     assert ben.content == NOTEBOOK
     (told,) = (one for one in results if one.problem)
     assert told.student.startswith("ada")
-    assert told.problem == "it comes after 100 files of the same student, and no more are read: hand in fewer"
+    assert told.problem == "only the first 100 files of a student are read: submit fewer"
     assert len(read) == submissions.MOST_FILES_OF_A_STUDENT + 1
     zips = {all_in_one: 1, in_zips: 50}.get(hand_in, 0)
     assert len(results) == len(read) - zips + 1
@@ -610,8 +610,8 @@ def test_what_one_student_hands_in_is_limited(tmp_path, monkeypatch, read, hand_
         write(tmp_path, files)
     results = collect([tmp_path / "class.zip" if packed else tmp_path])
     of_ada = [one for one in results if one.student.startswith("ada")]
-    kept = "with it, the notebooks of this student would have more than 1 MiB: clear the outputs and hand in fewer"
-    whole = "with it, the files of this student would have more than 2.5 MiB: clear the outputs and hand in fewer"
+    kept = "with it, the notebooks of this student would have more than 1 MiB: clear the outputs and submit fewer"
+    whole = "with it, the files of this student would have more than 2.5 MiB: clear the outputs and submit fewer"
     assert [one.problem for one in of_ada] == ["", kept, "", kept, whole]
     assert sorted((one.student, one.problem) for one in results if one not in of_ada) == [("ben", ""), ("cy", "")]
     assert sum(read) < 5 * MEBIBYTE // 2 + 2 * len(large)
@@ -720,7 +720,7 @@ def test_an_entry_that_would_unpack_all_at_once(tmp_path, method):
     bomb[place + 24 : place + 28] = struct.pack("<I", 1_000)  # the size it claims
     write(tmp_path, {"ada/all.zip": bytes(bomb), "ben/03_masks.ipynb": NOTEBOOK})
     results, peak = with_memory(tmp_path)
-    problem = "it is packed as few programs do it (bzip2, LZMA): make the zip anew with the program of the system"
+    problem = "it is compressed with bzip2 or LZMA: make the zip again with your system's own program"
     assert [(one.student, one.problem) for one in results] == [("ada", problem), ("ben", "")]
     assert peak < 8 * MEBIBYTE
 

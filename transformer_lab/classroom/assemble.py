@@ -15,7 +15,7 @@ from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, METADATA
 from transformer_lab.classroom.cells import is_unwritten, names_of, that_give
 from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.review import MOST_FLAGS, interference, review
-from transformer_lab.classroom.submissions import Submission, cells_of, read_notebook
+from transformer_lab.classroom.submissions import NotGradable, Submission, cells_of, read_notebook
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.registry import notebook_of
 
@@ -29,10 +29,6 @@ _NBVAL_MARKER = re.compile(
     r"(?:NBVAL_(?:IGNORE_OUTPUT|CHECK_OUTPUT|RAISES_EXCEPTION|SKIP)|PYTEST_VALIDATE_IGNORE_OUTPUT)"
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in JSON as an escape; no file can be written with it
-
-
-class NotGradable(Exception):  # noqa: N818 (it is a finding about the submission, not an error of ours)
-    """The file is no notebook of the course; the message says why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +90,7 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     """
     if submission.problem:
         raise NotGradable(submission.problem)
-    notebook, problem = read_notebook(submission.content)
-    if problem:
-        raise NotGradable(problem)
+    notebook = read_notebook(submission.content)
     remarks: list[str] = []
     raw_cells = _raw_cells(notebook, course, remarks)
     canonical = _which(raw_cells, submission, course)
