@@ -70,7 +70,10 @@ def answer(body: str, before: str = "") -> str:
         (answer("f(query)", "%run -i helper.py\n"), "line 1 runs `%run`"),
         (answer("f(query)", "f = %sx cat x\n"), "line 1 runs `%sx`"),
         (answer("f(query)", "!curl example.org\n"), "line 1 runs `!`"),
-        (answer("f(query)", ",exec x = 1\n"), "it cannot be read as Python"),
+        (answer("f(query)", ",exec x = 1\n"), "line 1 uses `exec`"),
+        (answer("f(query)", "/exec 'x = 1'\n"), "line 1 uses `exec`"),
+        ("%%time\n%%prun\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 3 runs `!`"),
+        ("\n \n?exec\n" + answer("F.scaled_dot_product_attention(query)"), "line 5 uses `torch.nn."),
         (answer("F.scaled_dot_product_attention(query)") + "#" + "x" * 50_000, "it cannot be read as Python"),
     ],
 )
@@ -386,7 +389,7 @@ def test_what_nobody_can_run_is_not_flagged():
 
 
 def test_what_runs_and_cannot_be_read_is_flagged():
-    for source in ("%%bash\nrm -rf /", "-" * 40_000 + "1", "/exec 'x = 1'"):
+    for source in ("%%bash\nrm -rf /", "%%time\n%%bash\nrm -rf /", "-" * 40_000 + "1", "!ls\n" * 100):
         assert review(ATTENTION, source, [source], [source]) == ("it cannot be read as Python",)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 
 from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, METADATA
-from transformer_lab.classroom.cells import is_unwritten, names_of, that_give
+from transformer_lab.classroom.cells import is_unwritten, names_of, providers_of
 from transformer_lab.classroom.course import Course, check_of, exercise_of
 from transformer_lab.classroom.review import MOST_FLAGS, interference, review
 from transformer_lab.classroom.submissions import NotGradable, Submission, cells_of, read_notebook
@@ -366,7 +366,7 @@ def _place_the_others(cells: list[_Cell], canonical: _Canonical, plan: _Plan) ->
             preceding = cell.canonical
     needed = _read_by([*plan.counts.values(), *(cell for cell, _, comes_along in own if comes_along)])
     gives, reads = ([_adds(cell, canonical) for cell, _, _ in own], [names_of(cell.source).reads for cell, _, _ in own])
-    brought = {id(own[number][0]) for number in that_give(needed, gives, reads)}
+    brought = {id(own[number][0]) for number in providers_of(needed, gives, reads)}
     brought |= {id(cell) for cell, _, comes_along in own if comes_along}
     for cell, place, _ in own:
         if id(cell) in brought:
@@ -487,7 +487,7 @@ def _skip_what_only_illustrates(cells: list[NotebookNode]) -> None:
     kept = {cell.id for cell in code if {"exercise", "check"} & set(_about(cell))}
     reads = [names_of(cell.source).reads for cell in code]
     needed = set().union(*(names for cell, names in zip(code, reads, strict=True) if cell.id in kept))
-    kept |= {code[number].id for number in that_give(needed, [_gives(cell.source) for cell in code], reads)}
+    kept |= {code[number].id for number in providers_of(needed, [_gives(cell.source) for cell in code], reads)}
     for cell in code:
         if cell.id not in kept and not _about(cell):
             cell.metadata["tags"] = [SKIP]

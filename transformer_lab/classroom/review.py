@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from transformer_lab.authoring.stubs import BEGIN, END, marked_answer
-from transformer_lab.classroom.cells import UNREADABLE, is_out_of_sight, names_of, syntax_tree, that_give
+from transformer_lab.classroom.cells import UNREADABLE, cannot_be_analyzed, names_of, providers_of, syntax_tree
 from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
 from transformer_lab.exercises.banned import USUAL_NAMES
@@ -83,7 +83,7 @@ def review(
     flags = _of_the_solution(exercise, source)
     needed = _needed(source, own_cells, answers, known)
     for where, cell in [("", source), *((" of a cell of their own", cell) for cell in needed)]:
-        if is_out_of_sight(cell):
+        if cannot_be_analyzed(cell):
             flags.append("a cell of their own cannot be read as Python" if where else "it cannot be read as Python")
         flags += [f"line {line}{where} runs `{name}`" for line, name in names_of(cell).commands]
         flags += [
@@ -137,7 +137,7 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
     added = set(own_cells)
     anything = [number for number, cell in enumerate(cells) if cell in added and _may_define_anything(cell, known)]
     wanted = names_of(source).reads.union(*(reads[number] for number in anything))
-    found = that_give(wanted, list(own.values()), reads)
+    found = providers_of(wanted, list(own.values()), reads)
     return [cells[number] for number in sorted(found.union(anything))]
 
 
