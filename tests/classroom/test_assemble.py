@@ -313,7 +313,7 @@ def test_a_cell_turned_to_text(kind, fence):
     cell.update(cell_type=kind, source=fence.format(cell["source"]))
     assembled = handed_in(notebook)
     assert assembled.sources["softmax"].strip() == ANSWERS["softmax"].strip()
-    assert "The cell of `softmax` had been turned to text: it was run as code." in assembled.remarks
+    assert "The cell of `softmax` had been turned into text: it was run as code." in assembled.remarks
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
@@ -325,7 +325,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
     notebook["cells"].append({"cell_type": "markdown", "source": "class SingleHeadAttention is easy"})
     assembled = handed_in(notebook)
     assert assembled.sources == ANSWERS
-    assert "The cell of `softmax` had been turned to text: it was run as code." in assembled.remarks
+    assert "The cell of `softmax` had been turned into text: it was run as code." in assembled.remarks
 
 
 def test_prose_is_no_answer():
@@ -671,7 +671,7 @@ def test_hostile_texts(kind):
     assembled = handed_in(notebook)
     assert {name: assembled.sources[name] for name in EXERCISES[1:]} == {name: ANSWERS[name] for name in EXERCISES[1:]}
     if kind == "surrogates":
-        assert "2 cells held characters that are no text (lone surrogates): they show as �." in assembled.remarks
+        assert "2 cells contained characters that aren't text (lone surrogates): they show as �." in assembled.remarks
     elif kind != "white space":
         assert assembled.sources["softmax"] == HOSTILE[kind]
 

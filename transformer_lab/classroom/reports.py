@@ -8,7 +8,7 @@ from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.exports import gradescope_results, junit_xml, moodle_feedback
 from transformer_lab.classroom.feedback import feedback_page, reading_places
 from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_student
-from transformer_lab.classroom.review import similar
+from transformer_lab.classroom.integrity import similar
 from transformer_lab.classroom.roster import Attendance, attendance
 from transformer_lab.classroom.summary import summary_page
 from transformer_lab.classroom.writing import file_names, write_file

@@ -9,7 +9,7 @@ import pytest
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.classroom.course import Course, exercise_of
-from transformer_lab.classroom.review import MOST_FLAGS, Similar, interference, review, similar
+from transformer_lab.classroom.integrity import MOST_FLAGS, Similar, interference, review, similar
 from transformer_lab.exercises import exercises
 
 ATTENTION = exercises()["scaled_dot_product_attention"]
