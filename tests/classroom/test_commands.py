@@ -140,7 +140,7 @@ def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, 
     names = [test["name"] for test in ada["tests"]]
     assert {"01_attention: softmax", "03_masks: padding_mask"} <= set(names)
     assert ada["score"] == 2
-    for student, reason in ((bob, "not whole"), (cyd, "no notebook")):
+    for student, reason in ((bob, "incomplete"), (cyd, "no notebook")):
         (test,) = student["tests"]
         assert test["score"] == student["score"] == 0
         assert reason in test["output"]

@@ -148,9 +148,12 @@ def _without_magics(source: str) -> list[tuple[str, str]]:
     for line in transformed.removesuffix("\n").split("\n"):
         before, call, after = line.partition("get_ipython().")
         function, arguments = _call(after) if call else ("", ())
-        if function == "run_cell_magic":
+        if function == "run_cell_magic" and len(arguments) == 3:
             return lines + _lines_of_cell_magic(*arguments)
-        lines.append(_line_of_magic(before, function, arguments) if function else (line, ""))
+        if function == "run_line_magic" and len(arguments) == 2:
+            lines.append(_line_of_magic(before, f"%{arguments[0]}", arguments[1]))
+        else:
+            lines.append(_line_of_magic(before, "!", "") if function in ("system", "getoutput") else (line, ""))
     return lines
 
 
@@ -168,22 +171,20 @@ def _call(text: str) -> tuple[str, tuple[str, ...]]:
 def _lines_of_cell_magic(magic: str, options: str, body: str) -> list[tuple[str, str]]:
     if magic not in PYTHON_MAGICS:
         return []
-    first = ("", "") if magic == "capture" else _line_of_magic("", f"%%{magic}", (magic, options))
+    first = ("", "") if magic == "capture" else _line_of_magic("", f"%%{magic}", options)
     inner = _without_magics(body) if _tree(body) is None else [(line, "") for line in body.split("\n")]
     return [first, *inner] if inner else []
 
 
-def _line_of_magic(before: str, function: str, arguments: tuple[str, ...]) -> tuple[str, str]:
-    """Return a line after its target, `("x = ", "run_line_magic", ("time", "f()"))`, as `("x = f()", "")`."""
+def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
+    """Return a line that is `x = %time f()` as Python, and the command if it cannot be read: `("x = f()", "")`."""
     nothing = before + ("None" if before.strip() else "pass")
-    if function in ("system", "getoutput"):
-        return nothing, "!"
-    magic, code = arguments if len(arguments) == 2 else ("", "")
+    magic = command.strip("%")
     if magic in PYTHON_MAGICS:
         code = re.sub(r"^(?:\s*-\w+(?:\s+\d+)?(?=\s|$))*\s*", "", code)
         if _tree(code) is not None:
             return (before + code if code else nothing), ""
-    return nothing, "" if magic in HARMLESS_MAGICS else f"{'%%' * function.startswith('%%') or '%'}{magic}"
+    return nothing, "" if magic in HARMLESS_MAGICS else command
 
 
 @lru_cache(maxsize=2)  # a tree is large, and is asked for twice in a row
