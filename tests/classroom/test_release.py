@@ -11,8 +11,8 @@ import pytest
 
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.release import release
-from transformer_lab.classroom.writing import write_file
 from transformer_lab.errors import InputError
+from transformer_lab.files import write_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

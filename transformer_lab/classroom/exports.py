@@ -12,7 +12,7 @@ from typing import Any
 
 from transformer_lab.classroom.gradebook import Entry, number
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
-from transformer_lab.classroom.writing import clean
+from transformer_lab.files import clean
 
 LONGEST = 20_000  # characters of one report
 FEEDBACK = {  # what a student reads where no report was made

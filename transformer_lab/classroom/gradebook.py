@@ -17,9 +17,9 @@ from typing import Any
 from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
 from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person
-from transformer_lab.classroom.writing import clean
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
+from transformer_lab.files import clean
 
 APPLICATION_ID = 0x54_4C_47_42  # "TLGB", in the file's head: another program's database is not taken for ours
 SCHEMA_VERSION = 1

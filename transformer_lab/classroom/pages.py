@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from transformer_lab.classroom.gradebook import number
-from transformer_lab.classroom.writing import clean
 from transformer_lab.exercises.report import prose
+from transformer_lab.files import clean
 
 TEMPLATES = Path(__file__).with_name("templates")
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from nbformat import NotebookNode
 
 from transformer_lab.classroom.cells import is_unwritten
 from transformer_lab.classroom.course import Course, check_of, exercise_of
-from transformer_lab.classroom.writing import write_file
 from transformer_lab.errors import InputError
+from transformer_lab.files import write_file
 
 FORMAT = 1  # of the manifest
 BEFORE = "README.md before"  # in a list whose page was still to be written

@@ -11,7 +11,7 @@ from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_stu
 from transformer_lab.classroom.integrity import similar
 from transformer_lab.classroom.roster import Attendance, attendance
 from transformer_lab.classroom.summary import summary_page
-from transformer_lab.classroom.writing import file_names, write_file
+from transformer_lab.files import file_names, write_file
 
 
 def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], Attendance, list[Path]]:

@@ -19,7 +19,7 @@ from transformer_lab.classroom.pages import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.roster import NOT_ASKED, Attendance
 from transformer_lab.classroom.temporary_folders import temporary_folder
-from transformer_lab.classroom.writing import on_screen
+from transformer_lab.files import on_screen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
