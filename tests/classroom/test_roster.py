@@ -198,12 +198,12 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     for options in ({"roster": roster}, {}, {"resume": True}):
         outcome, table = grade(**options)
         assert outcome.warnings == [
-            "handed in nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
+            "submitted nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
             "not on the list of the class: 1 student: Mallory",
         ]
         assert [(row["student"], row["number"], row["total"], row["states"]) for row in table] == [
-            ("<b>Müller, Dee<_b>", "", "0", "handed in nothing"),
-            ("'=Bob (12)", "12", "0", "handed in nothing"),
+            ("<b>Müller, Dee<_b>", "", "0", "submitted nothing"),
+            ("'=Bob (12)", "12", "0", "submitted nothing"),
             ("ada_lovelace", "", "3", ""),
             ("Mallory", "", "3", ""),
         ]
