@@ -392,7 +392,8 @@ def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
-    needed, unneeded = ["the_last = 0", late, "even_later = the_last", "the_last = 1"], ["time.sleep(3600)", "unused = 1"]
+    needed = ["the_last = 0", late, "even_later = the_last", "the_last = 1"]
+    unneeded = ["time.sleep(3600)", "unused = 1"]
     notebook["cells"] += map(code, [unneeded[0], *needed, unneeded[1]])
     run = order(handed_in(notebook))
     assert [source for source in run if source in needed + unneeded] == needed
