@@ -463,8 +463,10 @@ def test_a_copy_is_found(copy):
 def test_copies_of_copies_are_one_group():
     """Each differs in a statement from the next, and the first in two from the last."""
     twice = ONE_MORE.replace("raise ValueError(f", "raise TypeError(f")
+    repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")  # alike without either
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
-    assert similar(answers) == [Similar(NAME, ("ada", "cy", "dee"))]
+    answers += [("eve", NAME, repeated), ("fay", NAME, repeated.replace("print(q)", "print(q)\n        print(k)", 1))]
+    assert similar(answers) == [Similar(NAME, ("ada", "cy", "dee")), Similar(NAME, ("eve", "fay"))]
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,8 @@ def _text_in(value: Any, *keys: str) -> str:
 
 def _most_important(cells: list[_Cell], course: Course) -> list[_Cell]:
     """Return as many cells as are read, in their order: the course's own and answers, then others from the front."""
-    marks = {mark for one in _canonical(course).values() for mark in (*one.place_of_id, *one.place_of_text)}
+    notebooks = _canonical(course).values()
+    marks = {mark for known in notebooks for mark in (*known.place_of_id, *known.place_of_text)}
 
     def rank(cell: _Cell) -> int:
         defined = re.findall(r"^(?:def|class)[ \t]+(\w+)", cell.source, re.MULTILINE)
@@ -312,12 +313,12 @@ def _choose_homes(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> Non
     """Choose the cell for each exercise's place: a cell with several answers has one, older attempts keep their own."""
     taken = {id(cell) for cell in plan.counts.values()}
     for name, cell in plan.counts.items():
-        in_the_same_cell = [other for other, counted in plan.counts.items() if counted is cell]
+        in_the_same_cell = [exercise for exercise, counted in plan.counts.items() if counted is cell]
         home = cell.exercise if cell.exercise in in_the_same_cell else in_the_same_cell[0]
         plan.homes[home] = cell
         if name != home and name not in plan.homes:
-            own = [one for one in cells if one.exercise == name and id(one) not in taken and one.is_code]
-            if attempts := [one for one in own if canonical.is_written(one, name)]:
+            own = [own for own in cells if own.exercise == name and id(own) not in taken and own.is_code]
+            if attempts := [attempt for attempt in own if canonical.is_written(attempt, name)]:
                 plan.homes[name] = attempts[-1]
 
 
@@ -466,7 +467,8 @@ def _skip_what_only_illustrates(cells: list[NotebookNode]) -> None:
     names = [names_of(cell.source) for cell in code]
     graded = {index for index, cell in enumerate(code) if {"exercise", "check"} & set(_about(cell))}
     wanted = set().union(*(names[index].reads for index in graded))
-    needed = graded | providers_of(wanted, [one.binds | one.changes for one in names], [one.reads for one in names])
+    provides, reads = [cell.binds | cell.changes for cell in names], [cell.reads for cell in names]
+    needed = graded | providers_of(wanted, provides, reads)
     for index, cell in enumerate(code):
         if index not in needed and not _about(cell):
             cell.metadata["tags"] = [SKIP]

@@ -211,9 +211,9 @@ def _names(source: str) -> Names:
     nodes = _NodeReader(tree)
     return Names(
         is_python=True,
-        binds=frozenset(one.get_name() for one in symbols if one.is_assigned() or one.is_imported()),
+        binds=frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()),
         changes=frozenset(nodes.changes),
-        reads=frozenset(one.get_name() for one in symbols if one.is_referenced()),
+        reads=frozenset(symbol.get_name() for symbol in symbols if symbol.is_referenced()),
         imports={alias: full for _, alias, full in nodes.imported},
         aliases=nodes.aliases,
         uses=tuple(sorted(nodes.uses)),

@@ -348,10 +348,11 @@ def _connected(forms: Iterable[_Form]) -> Iterator[list[_Form]]:
         group = [next(iter(ungrouped))]
         del ungrouped[group[0]]
         for form in group:  # which grows meanwhile
-            neighbors = dict.fromkeys(other for each in form.partial_hashes() for other in with_hash.pop(each, ()))
-            group += [other for other in neighbors if other in ungrouped]
-            for other in neighbors:
-                ungrouped.pop(other, None)
+            for each in form.partial_hashes():
+                for neighbor in with_hash.pop(each, ()):
+                    if neighbor in ungrouped:
+                        group.append(neighbor)
+                        del ungrouped[neighbor]
         yield group
 
 

@@ -117,8 +117,13 @@ def _entry(name: str, text: str, course: Course) -> dict[str, Any]:
         "points": sum(exercise.points for exercise in exercises),
         "minutes_of_exercises": sum(exercise.minutes for exercise in exercises),  # reading takes more
         "exercises": [
-            {"name": one.name, "cell": f"exercise-{one.name}", "points": one.points, "minutes": one.minutes}
-            for one in exercises
+            {
+                "name": exercise.name,
+                "cell": f"exercise-{exercise.name}",
+                "points": exercise.points,
+                "minutes": exercise.minutes,
+            }
+            for exercise in exercises
         ],
     }
 

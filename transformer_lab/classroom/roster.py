@@ -52,8 +52,8 @@ class Attendance:
     @property
     def is_of_others(self) -> bool:
         """Return whether the roster seems to be another class's: few on it were found, and most students are not."""
-        found = self.listed - len(self.absent)
-        return len(self.absent) > found and len(self.unlisted) > found
+        present = self.listed - len(self.absent)
+        return len(self.absent) > present and len(self.unlisted) > present
 
 
 NOT_ASKED = Attendance()
@@ -104,7 +104,8 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
             for key in _keys(known)[rule]:
                 by_key[key].append(student)
         for person in tuple(absent):
-            student = next((one for key in _keys(person)[rule] for one in by_key[key] if one in unlisted), None)
+            matching = (student for key in _keys(person)[rule] for student in by_key[key])
+            student = next((student for student in matching if student in unlisted), None)
             if student is None:
                 continue
             absent.remove(person)

@@ -116,8 +116,12 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
     """
     candidates: list[_Candidate] = []
     for path in sorted(map(Path, paths), key=os.path.abspath):
-        candidates += sorted(_in_path(path), key=lambda one: Path(one.file.path).parts)  # `zoe/` before `zoe.zip`
+        candidates += sorted(_in_path(path), key=_path_parts)  # `zoe/` before `zoe.zip`
     return _with_unique_names(candidates)
+
+
+def _path_parts(candidate: _Candidate) -> tuple[str, ...]:
+    return Path(candidate.file.path).parts
 
 
 def folder_of_a_pattern(paths: Iterable[Path]) -> Path | None:
@@ -460,11 +464,14 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
     Files for one notebook in one folder or zip, or under one number of a course system, belong to one student, and the
     best of them counts. Where only names agree, the second gets a name of its own: they may be two people.
     """
-    complete = {one.owner for one in candidates if one.problem != NO_NOTEBOOK}  # a text field next to it may be empty
-    candidates = [one for one in candidates if one.problem != NO_NOTEBOOK or one.owner not in complete]
+    graded = {candidate.owner for candidate in candidates if candidate.problem != NO_NOTEBOOK}
+    candidates = [  # a text field next to a notebook may be empty
+        candidate for candidate in candidates if candidate.problem != NO_NOTEBOOK or candidate.owner not in graded
+    ]
     taken: set[str] = set()
     names: dict[_Owner, str] = {}
-    for owner in sorted({one.owner for one in candidates}, key=lambda owner: (owner.display_name != owner.name, owner)):
+    owners = {candidate.owner for candidate in candidates}
+    for owner in sorted(owners, key=lambda owner: (owner.display_name != owner.name, owner)):
         names[owner] = _unique(owner.display_name, taken)  # `Ada Lovelace` keeps her name before `Ada  Lovelace`
     students: dict[int, str] = {}
     students_of: dict[tuple[_Owner, str], dict[str, str]] = {}  # owner and notebook to container to student
@@ -476,8 +483,8 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
         students[index] = student or _unique(names[owner], taken)
         known.setdefault(container, students[index])
     return [
-        Submission(students[index], printable(one.file.path, 500), one.content, one.problem)
-        for index, one in enumerate(candidates)
+        Submission(students[index], printable(candidate.file.path, 500), candidate.content, candidate.problem)
+        for index, candidate in enumerate(candidates)
     ]
 
 
