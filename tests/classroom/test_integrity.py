@@ -345,10 +345,13 @@ def test_a_mark_of_the_solutions_is_flagged():
         ("def f():\n    global check\n    check = 1", "replaces `check`"),
         ("from elsewhere import check", "replaces `check`"),
         ("import transformer_lab\ntransformer_lab.exercises.x = 1", "writes into `transformer_lab`"),
-        ("import transformer_lab.exercises.judge as j\nj.judge = 1", "writes into `transformer_lab.exercises.judge`"),
+        (
+            "import transformer_lab.exercises.judgment as j\nj.judge = 1",
+            "writes into `transformer_lab.exercises.judgment`",
+        ),
         ("import transformer_lab\nsetattr(transformer_lab.exercises, 'x', 1)", "writes into `transformer_lab`"),
         ("check.__code__ = f.__code__", "writes into `transformer_lab.check`"),
-        ("open('transformer_lab/exercises/judge.py', 'w').write('')", "opens a file of the package"),
+        ("open('transformer_lab/exercises/judgment.py', 'w').write('')", "opens a file of the package"),
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
     ],
 )
@@ -463,7 +466,7 @@ def test_a_copy_is_found(copy):
 def test_copies_of_copies_are_one_group():
     """Each differs in a statement from the next, and the first in two from the last."""
     twice = ONE_MORE.replace("raise ValueError(f", "raise TypeError(f")
-    repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")  # alike without either
+    repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
     answers += [("eve", NAME, repeated), ("fay", NAME, repeated.replace("print(q)", "print(q)\n        print(k)", 1))]
     assert similar(answers) == [Similar(NAME, ("ada", "cy", "dee")), Similar(NAME, ("eve", "fay"))]

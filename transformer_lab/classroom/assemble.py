@@ -422,7 +422,8 @@ def _of_course(cell: NotebookNode, plan: _Plan) -> NotebookNode:
     if cell.cell_type != "code":
         return from_dict({"cell_type": "markdown", "id": cell.id, "metadata": {}, "source": cell.source})
     if exercise := check_of(cell):
-        check = _code(f"{COMPARE_OUTPUT}\ncheck({exercise})", cell.id, {"check": exercise})
+        check = _code(f"check({exercise})", cell.id, {"check": exercise})
+        check.metadata["tags"] = [COMPARE_OUTPUT]
         check.execution_count = 1
         output = {"output_type": "stream", "name": "stdout", "text": f"{handed_in(exercise)}\n"}
         check.outputs = [from_dict(output)]

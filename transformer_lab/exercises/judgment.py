@@ -1,0 +1,193 @@
+"""From what was observed to a report. No code of a student runs here: a grader calls `judge` in its own process."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
+from transformer_lab.exercises.exercise import Exercise, Probe, Property
+from transformer_lab.exercises.explanation import (
+    axis_names,
+    change_in_words,
+    crash_blocks,
+    crash_in_words,
+    difference_blocks,
+    input_blocks,
+)
+from transformer_lab.exercises.observation import Crash, Observation, preserved_global_state, timed_out
+from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
+from transformer_lab.exercises.symptoms import described
+from transformer_lab.exercises.time_limit import run_limited
+from transformer_lab.exercises.verdicts import (
+    WRONG_KIND,
+    Reference,
+    Verdict,
+    inputs_by_check,
+    known_settings,
+    observation,
+    reference_of,
+    verdict_on,
+)
+
+LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
+
+
+def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, Observation], str]:
+    """Run every check of the exercise on `subject`, within the limits of a check.
+
+    Returns:
+        Observations by name of check (none for the checks after one that ran out of time), and what was printed.
+    """
+    reference = reference_of(exercise, seed)
+    with known_settings():
+        # The answer goes first, because it imports what torch loads late. If the student's thread were stopped in the
+        # middle of an import, the next import of that module would wait forever.
+        for check in exercise.checks:
+            reference.of_answer(check)
+    with preserved_global_state():  # again, because a thread that is stopped may not come to put it back
+        ran = run_limited(_jobs(exercise, subject, seed))
+    results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
+    return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
+
+
+def _jobs(exercise: Exercise, subject: Any, seed: int) -> list[Callable[[], Observation]]:
+    return [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
+
+
+@known_settings()
+def judge(
+    exercise: Exercise,
+    observations: dict[str, Observation],
+    seed: int = 0,
+    source: str | None = None,
+    explained: bool = True,
+) -> Report:
+    """The report on a student's object from what was observed of it.
+
+    Args:
+        exercise: Its checks, and the answer that the known mistakes are edits of.
+        observations: By name of check, made with the inputs that `exercise.inputs(check, seed)` gives. A check that is
+            missing is "not checked".
+        seed: As it was when the observations were made.
+        source: The student's code without comments, if it is known: it can rule a mistake out.
+        explained: Whether to look for the mistake, which takes up to a second or two. The score doesn't need it.
+    """
+    reference = reference_of(exercise, seed)
+    verdicts = [verdict_on(reference, check, observations.get(check.name)) for check in exercise.checks]
+    _mark_followers(verdicts, observations)
+    results = [CheckResult(verdict.check.name, verdict.state, verdict.says) for verdict in verdicts]
+    changes = list(dict.fromkeys(change for made in observations.values() for change in made.changes))
+    if changes:
+        results.append(CheckResult(LEAVES_THE_REST_ALONE, "failed", "; ".join(map(change_in_words, changes))))
+    else:
+        timed_out = len(observations) < len(exercise.checks)
+        results.append(CheckResult(LEAVES_THE_REST_ALONE, "not checked" if timed_out else "passed"))
+    remarks = tuple(dict.fromkeys(remark for verdict in verdicts for remark in verdict.remarks))
+
+    passed = all(result.state == "passed" for result in results)
+    earned = sum(verdict.check.weight for verdict in verdicts if verdict.is_probe("passed"))
+    lost = sum(verdict.check.penalty for verdict in verdicts if verdict.penalty) + bool(changes)
+    score = 1.0 if passed else max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
+    if passed:
+        return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
+    found = diagnose(reference, observations, source) if explained else Diagnosis()
+    blocks = _explanation(reference, verdicts, observations, found)
+    blocks.append(f'`hint("{exercise.name}")` gives a hint.')
+    return Report(exercise.name, "failed", score, exercise.points, tuple(results), found.slugs, tuple(blocks), remarks)
+
+
+def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
+    """Say "not checked" where a check repeats an earlier failure: what it needs failed, or the same line crashed."""
+    failed: set[str] = set()
+    crashes: set[tuple] = set()
+    for verdict in verdicts:
+        name = verdict.check.name
+        missing = [needed for needed in verdict.check.needs if needed in failed]
+        observed = observations.get(name)
+        place = _place(observed.crash) if observed and observed.crash else None
+        if verdict.state == "passed":
+            continue
+        if verdict.says == WRONG_KIND and not failed:
+            verdict.state = "failed"
+        failed.add(name)
+        if missing:
+            verdict.state, verdict.says = "not checked", f"it needs “{missing[0]}”"
+            verdict.penalty = False
+        elif place in crashes:
+            verdict.state, verdict.says = "not checked", "the same error as above"
+        elif place:
+            crashes.add(place)
+
+
+def _place(crash: Crash) -> tuple:
+    """What two crashes have in common that have one cause."""
+    if crash.type == "ParameterError":  # whatever its sizes, the first one says it
+        return (crash.type,)
+    return crash.kind, crash.type, crash.line, crash.code or crash.message
+
+
+def _explanation(
+    reference: Reference, verdicts: list[Verdict], observations: dict[str, Observation], found: Diagnosis
+) -> list[Block]:
+    blocks: list[Block] = []
+    if found.says:
+        blocks.append(Heading("What happened"))
+        if found.kind == "two":
+            blocks.append("Two mistakes at once explain your results.")
+        elif found.kind == "either":
+            blocks.append("Your results are those of either of these mistakes.")
+        blocks += found.says
+    exercise, inputs = reference.exercise, inputs_by_check(reference.exercise, reference.seed)
+    failed = [verdict for verdict in verdicts if verdict.state == "failed"]
+    smallest = min(failed, key=lambda v: (_plainness(v), _size(inputs[v.check.name])), default=None)
+    if smallest is None:
+        return blocks
+    check = smallest.check
+    blocks.append(Heading(f"The smallest input that fails: {check.name}"))
+    blocks += input_blocks(exercise, inputs[check.name])
+    crash = observations[check.name].crash
+    if crash is not None:
+        blocks += [crash_in_words(exercise, crash), *crash_blocks(exercise, crash)]
+    elif smallest.differences:
+        difference = smallest.differences[0]
+        blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says]
+        symptom = described(difference, check.tolerance, axis_names(exercise, difference.where, difference.expected))
+        blocks += [symptom] if symptom and not found.says else []
+    else:
+        blocks.append(smallest.says)
+    blocks += _right_parts(exercise, verdicts)
+    return blocks
+
+
+def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
+    """Which of several returned parts are right in every probe that compares them."""
+    wrong: set[str] = set()
+    for verdict in verdicts:
+        if isinstance(verdict.check, Probe) and verdict.state == "failed":
+            if not verdict.differences:
+                return []
+            wrong |= {difference.where.split("[")[0] for difference in verdict.differences}
+    right = [name for name in exercise.returns if name not in wrong]
+    if not wrong or not right or not wrong <= set(exercise.returns):
+        return []
+    names = " and ".join(f"`{name}`" for name in right)
+    others = " and ".join(f"`{name}`" for name in exercise.returns if name in wrong)
+    return [
+        f"{names} {'is' if len(right) == 1 else 'are'} right; only {others} differ{'s' if len(wrong) == 1 else ''}."
+    ]
+
+
+def _plainness(verdict: Verdict) -> int:
+    """Sort key: a comparison of results before a rule for them, and any probe before a property."""
+    check = verdict.check
+    return 2 if isinstance(check, Property) else int(check.compare_results is not None)
+
+
+def _size(data: Any) -> int:
+    """How many numbers some inputs hold, a model's weights aside."""
+    if isinstance(data, dict):
+        counted = (value for name, value in data.items() if name != "weights" or not isinstance(value, dict))
+        return sum(map(_size, counted))
+    if isinstance(data, list | tuple):
+        return sum(map(_size, data))
+    return data.numel() if hasattr(data, "numel") else getattr(data, "size", 1)

@@ -1,0 +1,199 @@
+"""Notebook 13, Multi30k: the weights of several checkpoints become those of one model (section 6.1)."""
+
+import torch
+
+from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.harnesses import raised
+from transformer_lab.exercises.rules import REFUSED, raises
+from transformer_lab.exercises.sampling import InputSampler
+from transformer_lab.training import average_checkpoints
+
+# Each input holds one tensor from all checkpoints, stacked along the first axis with the oldest first.
+
+
+def average_of_rows(subject, **stacked):
+    count = len(next(iter(stacked.values())))
+    return subject([{name: values[row] for name, values in stacked.items()} for row in range(count)])
+
+
+def average_forwards_and_backwards(subject, **stacked):
+    count = len(next(iter(stacked.values())))
+    averages = {}
+    for order, rows in {"forwards": range(count), "backwards": reversed(range(count))}.items():
+        states = [{name: values[row].clone() for name, values in stacked.items()} for row in rows]
+        averages[order] = dict(subject(states))
+    return averages
+
+
+def average_of_names_in_other_orders(subject, weight, bias):
+    states = [{"weight": one, "bias": other} for one, other in zip(weight, bias, strict=True)]
+    states[0] = dict(reversed(states[0].items()))
+    try:
+        return {"raised": "nothing", "averaged": dict(subject(states))}
+    except Exception as error:
+        return {"raised": type(error).__name__, "averaged": {}}
+
+
+def checkpoints_afterwards(subject, weight):
+    states = [{"weight": one} for one in weight.clone()]
+    subject(states)
+    return [states[row]["weight"] for row in range(len(weight))]
+
+
+def averages_of_different_models(subject, weight):
+    plain, more = {"weight": weight[0]}, {"weight": weight[1], "bias": weight[1]}
+    return {
+        "a first checkpoint with more names": raised(subject, [more, plain]),
+        "a last checkpoint with more names": raised(subject, [plain, more]),
+        "no checkpoint at all": raised(subject, []),
+    }
+
+
+def with_counters(sampler: InputSampler) -> dict:
+    """Return a weight, a counter up, a counter down, and a mask. All differ between the first and last checkpoint."""
+    mask = sampler.integers(3, 2, low=0, high=1).bool()
+    mask[2, sampler.integer(0, 1)] = False  # so that it isn't the same as a mean that is turned into booleans
+    mask[0] = ~mask[2]
+    first = sampler.integer(10, 20)
+    return {
+        "weight": sampler.numbers(3, 2),
+        "steps": torch.tensor([first, first + 7, first + 15 + sampler.integer(0, 2)]),
+        "left": torch.tensor([40 - first, 33 - first, 25 - first]),
+        "mask": mask,
+    }
+
+
+def in_half_precision(sampler: InputSampler) -> dict:
+    """Return 2048, 1, 1, and 2, times powers of two: half precision can hold their mean, but not every partial sum."""
+    numbers = torch.tensor([[2048.0], [1.0], [1.0], [2.0]])
+    powers = 2.0 ** sampler.integers(3, low=-3, high=3)
+    return {"weight": (numbers * powers).to(torch.float16)}
+
+
+def that_cancel(sampler: InputSampler) -> dict:
+    """Return columns in which two large numbers cancel. In a float32 sum, what is added in between vanishes."""
+    small = sampler.integers(7, 4, low=1, high=3).float()
+    small[1] = 2.0 ** sampler.integers(4, low=27, high=29)
+    small[5] = -small[1]
+    return {"weight": small}
+
+
+def in_three_precisions(sampler: InputSampler) -> dict:
+    return {
+        "weight": sampler.numbers(2, 3).float(),
+        "bias": sampler.numbers(2, 2),
+        "scale": sampler.integers(2, 2, low=-8, high=8).to(torch.float16),
+    }
+
+
+def same_dtypes(inputs, averaged):
+    for name, tensor in averaged.items():
+        if name in inputs and tensor.dtype != inputs[name].dtype:
+            wanted, got = (str(one.dtype).removeprefix("torch.") for one in (inputs[name], tensor))
+            return f"`{name}` is {wanted} in the checkpoints but {got} in the average"
+    return None
+
+
+def order_does_not_matter(inputs, received):
+    forwards, backwards = received["forwards"], received["backwards"]
+    same = all(torch.allclose(forwards[name], backwards[name], rtol=1e-5, atol=1e-5) for name in inputs)
+    return None if same else "the same checkpoints in reverse order have a different mean"
+
+
+def names_are_not_mixed_up(inputs, received):
+    if received["raised"] != "nothing":
+        return Remark(
+            f"Checkpoints that list the same names in different orders raise `{received['raised']}`. They belong to "
+            "the same model, so average them: `keys()` compares names whatever their order."
+        )
+    for name, stacked in inputs.items():
+        if received["averaged"][name].shape != stacked[0].shape:
+            return f"the mean of `{name}` has the wrong shape"
+        if not torch.allclose(received["averaged"][name], stacked.mean(0)):
+            return f"the mean of `{name}` is wrong when one checkpoint lists its names in a different order"
+    return None
+
+
+def checkpoints_are_unchanged(inputs, received):
+    if all(torch.equal(before, after) for before, after in zip(inputs["weight"], received, strict=True)):
+        return None
+    return "after the call, one of the checkpoints you were given holds different numbers"
+
+
+def different_models_are_refused(inputs, received):
+    """Remark on checkpoints that don't belong together, and on an empty list, unless they raise a `ValueError`."""
+    for given, error in received.items():
+        if error not in REFUSED:
+            if given.startswith("no"):
+                return Remark(
+                    f"An empty list of checkpoints {raises(error)}. Raise a `ValueError` that says there are none."
+                )
+            return Remark(
+                f"{given.capitalize()} {raises(error)}. Checkpoints with different names belong to different models, "
+                "so compare their `keys()`, and raise a `ValueError` that says which names differ."
+            )
+    return None
+
+
+AVERAGE_CHECKPOINTS = Exercise(
+    answer=average_checkpoints,
+    points=2,
+    minutes=15,
+    returns=("averaged",),
+    axes=dict.fromkeys(("weight", "bias", "mask", "scale"), "checkpoint feature")
+    | dict.fromkeys(("steps", "left"), "checkpoint"),
+    banned=("torch.optim.swa_utils.AveragedModel",),
+    call=average_of_rows,
+    probes=[
+        Probe("two checkpoints of one tensor", lambda sampler: {"weight": sampler.numbers(2, 2)}),
+        Probe(
+            "three checkpoints of two tensors",
+            lambda sampler: {"weight": sampler.numbers(3, 2, 3), "bias": sampler.numbers(3, 2)},
+        ),
+        Probe(
+            "six to eight checkpoints in float32",
+            lambda sampler: {"weight": sampler.numbers(sampler.integer(6, 8), 3).float()},
+        ),
+        Probe("integers and booleans come from the last checkpoint", with_counters),
+        Probe("half precision: small numbers aren't lost in the sum", in_half_precision),
+        Probe("float32: small numbers aren't lost in the sum", that_cancel),
+    ],
+    properties=[
+        Property("every tensor keeps its dtype", in_three_precisions, same_dtypes),
+        Property(
+            "reversing the order of the checkpoints doesn't change the mean",
+            lambda sampler: {"weight": sampler.numbers(4, 3)},
+            order_does_not_matter,
+            average_forwards_and_backwards,
+        ),
+        Property(
+            "tensors with different names aren't mixed up",
+            lambda sampler: {"weight": sampler.numbers(3, 2), "bias": sampler.numbers(3, 2)},
+            names_are_not_mixed_up,
+            average_of_names_in_other_orders,
+        ),
+        Property(
+            "the checkpoints themselves stay as they are",
+            lambda sampler: {"weight": sampler.numbers(3, 2)},
+            checkpoints_are_unchanged,
+            checkpoints_afterwards,
+        ),
+        Property(
+            "tried: checkpoints with different names, and none at all",
+            lambda sampler: {"weight": sampler.numbers(2, 2)},
+            different_models_are_refused,
+            averages_of_different_models,
+        ),
+    ],
+    hints=[
+        "A state dict is a dictionary from names to tensors. Go through the names, and for each name, through the "
+        "checkpoints. Which tensors have a mean in the first place?",
+        "`tensor.is_floating_point()` tells them apart. Add up in float64, divide once, and give the mean the dtype "
+        "that the tensor had. Take all others from `state_dicts[-1]`. But first of all, do the names agree?",
+        "`total = sum(state[name].double() for state in state_dicts)`, then "
+        "`averaged[name] = (total / len(state_dicts)).to(tensor.dtype)`. For all others: "
+        "`averaged[name] = state_dicts[-1][name].clone()`.",
+    ],
+)
+
+EXERCISES = [AVERAGE_CHECKPOINTS]

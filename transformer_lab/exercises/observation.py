@@ -1,0 +1,323 @@
+"""One call of the student's object: what came back, as plain data, and what it changed that it should have left alone.
+
+Nothing here knows an answer: this module may run beside code that is not to be trusted, and another process judges.
+"""
+
+import dis
+import functools
+import inspect
+import linecache
+import random
+import re
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_lab.exercises.time_limit import OutOfTime, stoppable
+
+
+@dataclass(frozen=True)
+class NotData:
+    """Something that came back and is no data: a generator, a module, a tensor without values."""
+
+    description: str
+
+
+@dataclass(frozen=True)
+class Crash:
+    """How a call ended that did not return."""
+
+    kind: str  # "exception", "time", "memory"
+    type: str = ""  # the exception's class
+    message: str = ""
+    line: int | None = None  # the student's line in its cell or file, where it is known
+    code: str = ""  # the text of that line
+    part: str = ""  # an earlier part of the student's in which it stopped, if it isn't the one that is checked
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one call gave, and what it altered: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
+
+    value: Any = None
+    crash: Crash | None = None
+    changes: tuple[str, ...] = ()
+
+
+def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
+    """Let `harness` use `subject` on a copy of `inputs`, with float64 as default dtype and all seeds from `seed`."""
+    given = copy_data(inputs)
+    with isolated_global_state(seed) as changes_of_the_world:
+        try:
+            value, crash = stoppable(lambda: as_data(harness(subject, **given))), None
+        except OutOfTime:
+            raise
+        except BaseException as error:  # SystemExit and the like: the student's code does not end ours
+            value, crash = None, _crash(error, subject)
+        changed = [f"input {name}" for name, original in inputs.items() if not same_data(original, given[name])]
+        changed += changes_of_the_world()
+    return Observation(value, crash, tuple(changed))
+
+
+def timed_out(places: list[tuple[str, int]]) -> Observation:
+    """The observation of a call that did not end and was at `places` then (see `run_limited`)."""
+    return Observation(crash=Crash("time", "", "", *_students_line(places)))
+
+
+@contextmanager
+def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
+    """Set the state that code can depend on, and put it back. Yields a function that says what was altered."""
+
+    def changes() -> list[str]:
+        altered = {
+            "seed": _is_reseeded(seed),
+            "default dtype": torch.get_default_dtype() != torch.float64,
+            "grad mode": not torch.is_grad_enabled(),
+            "device": torch.get_default_device().type != "cpu",
+        }
+        return [name for name, is_altered in altered.items() if is_altered]
+
+    with preserved_global_state(), torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        torch.set_default_dtype(torch.float64)
+        if torch.get_default_device().type != "cpu":
+            torch.set_default_device("cpu")
+        yield changes
+
+
+def _is_reseeded(seed: int) -> bool:
+    """Whether one of the three global generators was seeded inside `isolated_global_state`. Drawing does no harm.
+
+    NumPy's and Python's do not remember a seed. Their tables of 624 numbers are ours, or those that follow ours.
+    """
+    if torch.default_generator.initial_seed() != seed:
+        return True
+    if (np.random.get_state()[1].tobytes(), random.getstate()[1][:-1]) == _first_tables(seed):  # nothing was drawn
+        return False
+    numpys, pythons = np.random.RandomState(seed % 2**32), random.Random(seed)
+    return not (
+        _follows(
+            np.random.get_state()[1].tobytes(), lambda: numpys.get_state()[1].tobytes(), lambda: numpys.bytes(2496)
+        )
+        and _follows(random.getstate()[1][:-1], lambda: pythons.getstate()[1][:-1], lambda: pythons.getrandbits(19968))
+    )
+
+
+@functools.lru_cache(maxsize=128)
+def _first_tables(seed: int) -> tuple[bytes, tuple]:
+    return np.random.RandomState(seed % 2**32).get_state()[1].tobytes(), random.Random(seed).getstate()[1][:-1]
+
+
+def _follows(table: Any, current: Callable[[], Any], turn_over: Callable[[], Any]) -> bool:
+    for _ in range(200):  # more than 200 times 624 numbers nobody draws in a check
+        if current() == table:
+            return True
+        turn_over()
+    return False
+
+
+@contextmanager
+def preserved_global_state() -> Iterator[None]:
+    """Put global state back in the end: random streams, default dtype and device, the recursion limit."""
+    states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    dtype, device, depth = torch.get_default_dtype(), torch.get_default_device(), sys.getrecursionlimit()
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
+        sys.setrecursionlimit(depth)
+
+
+def copy_data(data: Any) -> Any:
+    """A deep copy of plain data."""
+    if isinstance(data, Tensor):
+        return data.clone()
+    if isinstance(data, np.ndarray):
+        return data.copy()
+    if isinstance(data, dict):
+        return {key: copy_data(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(copy_data(value) for value in data)
+    return data
+
+
+def same_data(one: Any, other: Any) -> bool:
+    """Whether two pieces of plain data are equal to the last bit (NaN equals NaN)."""
+    if isinstance(one, Tensor):
+        if not isinstance(other, Tensor) or one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        same = one.device == other.device and (one == other) | (one.isnan() & other.isnan())
+        return bool(same.all() if isinstance(same, Tensor) else same)
+    if isinstance(one, np.ndarray):
+        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same_data(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same_data, one, other))
+    return type(one) is type(other) and one == other
+
+
+MOST_ITEMS = 10_000
+NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has as well: neither text nor dates nor `longdouble`
+
+
+def as_data(value: Any, depth: int = 0) -> Any:
+    """What came back, detached from everything: tensors, arrays, numbers, strings, None, tuples, lists, dictionaries.
+
+    Anything else becomes a `NotData` with its description.
+    """
+    if isinstance(value, Tensor):
+        if value.device.type != "cpu":
+            return NotData(f"a tensor on the device `{value.device.type}`")
+        if value.is_nested or value.is_quantized or value.layout != torch.strided:
+            return NotData(f"a tensor of another kind ({'nested' if value.is_nested else value.layout})")
+        return value.detach().clone().as_subclass(Tensor)
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return NotData("an array of Python objects")
+        if value.dtype.char not in NUMBERS:
+            return NotData(f"an array of `{value.dtype.name}`")
+        return np.array(value, value.dtype.newbyteorder("="))
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) is int and abs(value) > sys.float_info.max:
+        return NotData("an enormous number")  # cannot be compared with a `float`
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if depth < 8 and isinstance(value, Mapping):
+        return {_key(key): as_data(value[key], depth + 1) for key in list(value)[:MOST_ITEMS]}
+    if depth < 8 and isinstance(value, list | tuple):
+        items = [as_data(item, depth + 1) for item in value[:MOST_ITEMS]]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, type):
+        return NotData(f"the class `{value.__name__}` itself")
+    name = type(value).__name__
+    return NotData(f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`")
+
+
+def _key(key: Any) -> Any:
+    return key if isinstance(key, str | int | float | bool | None) else as_data(key)
+
+
+def _crash(error: BaseException, subject: Any) -> Crash:
+    own = getattr(unwrapped(subject), "__module__", "")
+    places, part = [], ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("transformer_lab.mine.") and module != own:
+            part = module.rpartition(".")[2]
+        elif _is_students(frame.f_code.co_filename):
+            places, part = [*places, (frame.f_code.co_filename, number)], ""
+    line, code = _students_line(places)
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    name = type(error).__name__
+    message = message.split("\nException raised from")[0].strip()  # what follows is C++
+    message = re.sub(r"0x[0-9a-fA-F]{6,}", "0x…", message)
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in message:
+        asked = re.search(r"(\d{7,}) bytes", message)
+        size = f"{int(asked[1]) / 2**30:.1f} GiB" if asked else (re.search(r"[\d.]+ GiB", message) or [""])[0]
+        return Crash("memory", name, size, line, code, part)
+    return Crash("exception", name, message if len(message) <= 400 else message[:400] + " …", line, code, part)
+
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_LIBRARY = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
+    """The innermost of these places that belongs neither to this package nor to an installed one, and its text."""
+    for file, line in reversed(places):
+        if _is_students(file):
+            return line, linecache.getline(file, line).strip()
+    return None, ""
+
+
+def _is_students(file: str) -> bool:
+    return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<harness")) or "-packages" in file)
+
+
+def unwrapped(subject: Any) -> Any:
+    """The function or class behind decorators and partial applications."""
+    while True:
+        if isinstance(subject, functools.partial):
+            subject = subject.func
+        elif hasattr(subject, "__wrapped__"):
+            subject = inspect.unwrap(subject)
+        elif inspect.ismethod(subject):
+            subject = subject.__func__
+        else:
+            return subject
+
+
+def codes(subject: Any) -> list[CodeType]:
+    """The code objects of a function, of the methods of a class, or of a callable object."""
+    subject = unwrapped(subject)
+    if inspect.isfunction(subject):
+        return [subject.__code__]
+    owner = subject if isinstance(subject, type) else type(subject)
+    functions = (unwrapped(value) for value in vars(owner).values())
+    return [function.__code__ for function in functions if inspect.isfunction(function)]
+
+
+def namespace(subject: Any) -> dict[str, Any]:
+    """The global names that the student's code sees."""
+    subject = unwrapped(subject)
+    if inspect.isfunction(subject):
+        return subject.__globals__
+    owner = subject if isinstance(subject, type) else type(subject)
+    for value in vars(owner).values():
+        if inspect.isfunction(unwrapped(value)):
+            return unwrapped(value).__globals__
+    module = sys.modules.get(owner.__module__)
+    return vars(module) if module else {}
+
+
+def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
+    """Whether nothing has been written: each body is empty (`...`, `pass`) or raises NotImplementedError at once."""
+    subject = unwrapped(subject)
+    if isinstance(subject, type):
+        methods = [unwrapped(vars(subject).get(name)) for name in blank]
+        functions = [method for method in methods if inspect.isfunction(method)]
+        return bool(functions) and all(_has_no_body(function.__code__) for function in functions)
+    return inspect.isfunction(subject) and _has_no_body(subject.__code__)
+
+
+def _has_no_body(code: CodeType) -> bool:
+    """Whether the first thing it does is to return None or to raise NotImplementedError."""
+    idle = True
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name == "RAISE_VARARGS":
+            return "NotImplementedError" in code.co_names
+        if name in ("RETURN_CONST", "RETURN_VALUE"):
+            return idle and instruction.argval is None
+        if name.startswith(("STORE_", "FOR_", "POP_JUMP", "YIELD", "RETURN_GENERATOR")):
+            return False
+        if name == "LOAD_CONST":
+            idle &= instruction.argval is None
+        elif name not in ("RESUME", "NOP", "MAKE_CELL", "COPY_FREE_VARS"):
+            idle = False
+    return False

@@ -1,0 +1,200 @@
+"""Pictures that answer to the reader: any, and what a model looks at while it translates."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.heatmaps import (
+    STACKS,
+    attention_of,
+    chosen_weights,
+    draw_map,
+    draw_recorded_attention,
+    first_words,
+    follows_itself,
+    index_of,
+    label_length,
+    label_with_next_tokens,
+    languages_of,
+    name_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ALL, MEAN = "all", "mean"
+NOTHING = -1  # None would leave the control empty
+CELL = 0.34  # inches a token, while the sentence is short
+DARK = "#08519c"
+
+
+def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
+    """A picture with a control for each argument of `draw`: what `ipywidgets.interact` is for things that are printed.
+
+    Args:
+        draw: Returns a figure. The defaults of its arguments are where the controls start.
+        choices: As for `interact`: `(0, 10)` gives a slider, a list gives a menu, a truth value a switch.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+    """
+    from ipywidgets import interactive
+
+    from transformer_lab.plots.interactive_figure import Explorer
+
+    defaults = inspect.signature(draw).parameters
+    controls = {
+        name: interactive.widget_from_abbrev(choice, defaults[name].default) for name, choice in choices.items()
+    }
+    for name, control in controls.items():
+        control.description = name
+    return Explorer(controls, draw)
+
+
+def draw_heads(
+    recorded: Mapping[str, Tensor],
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    languages: Mapping[str, str],
+    stack: str,
+    layer: int,
+    heads: Sequence[int | str],
+    word: int | None = None,
+    written: int | None = None,
+) -> "Figure":
+    """One head, or several side by side: their maps, and for one word what it looks at.
+
+    Args:
+        recorded: With the tokens, what `Translator.attention` has returned.
+        source_tokens: The keys of the encoder and of cross-attention.
+        target_tokens: What the decoder has read, `<bos>` first.
+        languages: Their names, by side.
+        stack: A key of `STACKS`.
+        layer: Counted from 0.
+        heads: Numbers, or "mean" for the mean over all heads.
+        word: The query whose weights are drawn as bars as well, counted from 0.
+        written: Only so many rows of the decoder; all, if it is not given.
+
+    Raises:
+        InputError: There is no such stack, layer or head.
+    """
+    weights, queries, keys, names, title = chosen_weights(
+        recorded, source_tokens, list(target_tokens)[:written], languages, stack, layer
+    )
+    weights = weights[:, : len(queries), : len(keys)]
+    heads = [head if head == MEAN else index_of("head", head, len(weights)) for head in heads]
+    word = None if word is None or word >= len(queries) else word
+    titles = ["the mean of all heads" if head == MEAN else f"head {head}" for head in heads]
+    text = f"Heat map: {title}, {' beside '.join(titles)}. Rows are {names[0]} tokens."
+    if word is not None:
+        text += f" Below, the weights of {queries[word]}."
+
+    # every length in inches: a layout that looks for the margins anew takes longer than the reader's hand
+    cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
+    left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
+    follows = follows_itself(stack) and len(heads) == 1
+    if follows:
+        right += label_length([*target_tokens, "<eos>"], cell) + 0.35
+    map_width, map_height = cell * len(keys), cell * len(queries)
+    below = label_length(keys, cell) + 0.45
+    bars = 1.25 if word is not None else 0.0
+    width = max(left + len(heads) * (map_width + gap) - gap + right, 4.2)
+    height = 0.62 + map_height + below + bars
+    figure = new_picture(text, width, height)
+    figure.set_layout_engine("none")
+    figure.suptitle(title, fontsize=11, y=1 - 0.1 / height, va="top")
+    for column, (head, head_title) in enumerate(zip(heads, titles, strict=True)):
+        table = weights.mean(dim=0) if head == MEAN else weights[head]
+        start = (left + column * (map_width + gap)) / width
+        axes = figure.add_axes((start, (below + bars) / height, map_width / width, map_height / height))
+        draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
+        name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
+        if follows:
+            label_with_next_tokens(axes, [*target_tokens, "<eos>"][: len(queries) + 1], cell)
+        if word is None:
+            continue
+        axes.axhspan(word, word + 1, fill=False, edgecolor="#d95f02", linewidth=2)
+        chart = figure.add_axes((start, 0.15 / height, map_width / width, (bars - 0.45) / height))
+        chart.bar([position + 0.5 for position in range(len(keys))], table[word].tolist(), color=DARK)
+        chart.set(xlim=(0, len(keys)), ylim=(0, 1), xticks=[], yticks=[0, 1], ylabel="" if column else "weight")
+        chart.set_title(f"what {queries[word]} looks at", fontsize=9, parse_math=False)
+        chart.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def explore_attention(translator: Any, sentence: str) -> Any:
+    """A heat map with a field for the sentence, a choice of stack, layer and heads, and a button for each word.
+
+    The second head is drawn beside the first. The slider takes the translation back to its first words.
+
+    Args:
+        translator: A `Translator`.
+        sentence: The first sentence to show, in the source language.
+
+    Returns:
+        The widget. A cell that ends in it shows it.
+
+    Raises:
+        InputError: The first sentence cannot be translated. A later one that cannot is answered in the widget.
+    """
+    from ipywidgets import Dropdown, HBox, IntSlider, Label, Layout, Text, ToggleButtons
+
+    from transformer_lab.plots.interactive_figure import Explorer
+
+    @functools.lru_cache(maxsize=8)  # moving a slider does not translate again
+    def read(text: str) -> Any:
+        return attention_of(translator, first_words(text)[0])
+
+    @functools.lru_cache(maxsize=8)
+    def translate(text: str) -> str:
+        kept, remark = first_words(text)
+        return f"{remark} Translation: {translator.translate([kept])[0]}".strip()
+
+    languages = languages_of(translator)
+    config = translator.model.config
+    numbers = [(str(head), head) for head in range(config.n_heads)]
+    narrow = {"style": {"description_width": "6em"}, "layout": Layout(width="16em")}
+    controls = {
+        "sentence": Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%")),
+        "stack": Dropdown(
+            options=[(name, key) for key, (name, *_) in STACKS.items()], value="cross", description="Stack"
+        ),
+        "layer": IntSlider(config.n_layers - 1, 0, config.n_layers - 1, description="Layer", tooltip="counted from 0"),
+        "head": Dropdown(options=[("all", ALL), ("mean", MEAN), *numbers], value=0, description="Head", **narrow),
+        "beside": Dropdown(options=[("none", NOTHING), ("mean", MEAN), *numbers], description="Beside it", **narrow),
+        "written": IntSlider(1, 1, 1, description="Words written", style={"description_width": "7em"}),
+        "word": ToggleButtons(options=[("no word", NOTHING)], description="Look at", style={"button_width": "auto"}),
+    }
+    translation = Label()
+
+    def offer_words(source_tokens: Sequence[str], target_tokens: Sequence[str]) -> None:
+        """Give the buttons and the slider the words of this sentence."""
+        queries = target_tokens if follows_itself(controls["stack"].value) else source_tokens
+        if [name for name, _ in controls["word"].options][1:] != list(queries):
+            controls["word"].options = [("no word", NOTHING), *((token, index) for index, token in enumerate(queries))]
+        if controls["written"].max != len(target_tokens):
+            controls["written"].max = len(target_tokens)
+            controls["written"].value = len(target_tokens)
+
+    def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> "Figure":
+        recorded, *tokens = read(sentence)
+        offer_words(*tokens)
+        translation.value = translate(sentence)
+        if head == ALL:
+            return draw_recorded_attention(recorded, *tokens, languages, stack, layer, None)
+        heads = [head] if beside == NOTHING else [head, beside]
+        word, written = controls["word"].value, controls["written"].value
+        return draw_heads(recorded, *tokens, languages, stack, layer, heads, None if word == NOTHING else word, written)
+
+    rows = [
+        controls["sentence"],
+        HBox([controls["stack"], controls["layer"]]),
+        HBox([controls["head"], controls["beside"], controls["written"]]),
+        controls["word"],
+        translation,
+    ]
+    return Explorer(controls, draw, rows)
