@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS results (
     run INTEGER NOT NULL REFERENCES runs (id),
     graded TEXT NOT NULL,
     student TEXT NOT NULL,
-    digest TEXT NOT NULL,           -- of what was handed in and of the package's version
+    digest TEXT NOT NULL,           -- of the submission and of the package's version
     notebook TEXT NOT NULL,
     final INTEGER NOT NULL,         -- 0 where the grader itself failed: it is graded again
     result TEXT NOT NULL            -- JSON
