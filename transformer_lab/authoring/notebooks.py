@@ -10,7 +10,8 @@ The text is MyST Markdown as jupytext reads it. Two kinds of code cell are left 
     :check: softmax
     ```
 
-A text without exercises, such as that of the tour, gives the same executed notebook in both folders: it opens with its outputs.
+A text without exercises, such as the tour's, becomes the same executed notebook in both folders, so it opens with its
+outputs.
 The text right before an exercise is put into a colored box with its minutes, its points, and where to find help.
 A heading starts a new cell.
 """

@@ -1,6 +1,7 @@
 """Heat maps, curves and pictures: what the model looks at, how its training went, what it is made of."""
 
 from transformer_lab.plots.architecture import draw_architecture
+from transformer_lab.plots.attention_schematics import draw_attention_steps, draw_multi_head_steps, draw_word_weights
 from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
 from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
 from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
@@ -26,16 +27,19 @@ __all__ = [
     "compare_trainings",
     "draw_architecture",
     "draw_attention",
+    "draw_attention_steps",
     "draw_beam",
     "draw_byte_pairs",
     "draw_label_smoothing",
     "draw_masks",
+    "draw_multi_head_steps",
     "draw_next_token",
     "draw_positions",
     "draw_scores",
     "draw_tree",
     "draw_warmup",
     "draw_without_heads",
+    "draw_word_weights",
     "explore",
     "explore_attention",
     "explore_beam",
