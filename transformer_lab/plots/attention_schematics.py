@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.lettering import token_fonts
+from transformer_lab.plots.text_shapes import token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
