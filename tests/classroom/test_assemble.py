@@ -435,14 +435,14 @@ def test_cells_of_the_course_that_an_answer_uses_are_run():
     """A table that a demonstration makes may be used by an answer; what that cell uses itself is needed then too."""
     notebook = solved()
     cell_of(notebook, "exercise-scaled_dot_product_attention")["source"] += "\nprint(exponentials)"
-    by_hand = next(c["source"] for c in notebook["cells"] if c["id"] == "how-much-of-each_by-hand-2")
+    by_hand = next(c["source"] for c in notebook["cells"] if c["id"] == "from-scores-to-weights_by-hand-2")
     assert by_hand in order(handed_in(notebook))
     assert by_hand not in order(handed_in(solved()))
 
 
 def test_what_was_only_tried_out_brings_no_demonstration_back():
     """A cell that prints what a training gave would cost the training. A helper of an answer has what it needs."""
-    by_hand = cell_of(solved(), "how-much-of-each_by-hand-2")["source"]
+    by_hand = cell_of(solved(), "from-scores-to-weights_by-hand-2")["source"]
     notebook = solved()
     notebook["cells"].insert(place_of(notebook, "exercise-softmax"), code("print(exponentials)"))
     run = order(handed_in(notebook))
