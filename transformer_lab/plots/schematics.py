@@ -146,8 +146,8 @@ def draw_training_loop() -> "Figure":
     figure = new_picture(
         "A loop of boxes: shift_target splits a batch into the decoder's input and the labels; the Transformer turns "
         "the input into logits; label_smoothing_loss compares them with the labels; backward turns the loss into a "
-        "gradient; the optimizer gives the Transformer new weights, with the learning rate of warmup_rate. Evaluate looks at the "
-        "Transformer from outside the loop.",
+        "gradient; the optimizer gives the Transformer new weights, with the learning rate of warmup_rate. Evaluate "
+        "looks at the Transformer from outside the loop.",
         9,
         3.2,
     )
