@@ -15,12 +15,14 @@ from transformer_lab.plots.explorers import explore, explore_attention
 from transformer_lab.plots.figures import new_picture, save_figure
 from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
+from transformer_lab.plots.influence import draw_influence, influence, set_weights
 from transformer_lab.plots.lines import draw_lines, name_line
 from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explore_masks
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
-from transformer_lab.plots.schematics import draw_masking, draw_token_path
+from transformer_lab.plots.schematics import draw_masking, draw_residual_stream, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
+from transformer_lab.plots.sublayer_plots import draw_bends, draw_norm_runs
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
     draw_warmup,
@@ -37,15 +39,19 @@ __all__ = [
     "draw_architecture",
     "draw_attention",
     "draw_beam",
+    "draw_bends",
     "draw_byte_pairs",
     "draw_encoding",
     "draw_hands",
+    "draw_influence",
     "draw_label_smoothing",
     "draw_lines",
     "draw_masking",
     "draw_masks",
     "draw_next_token",
+    "draw_norm_runs",
     "draw_positions",
+    "draw_residual_stream",
     "draw_scores",
     "draw_similarities",
     "draw_spread",
@@ -66,8 +72,10 @@ __all__ = [
     "explore_scores",
     "explore_training",
     "explore_warmup",
+    "influence",
     "name_line",
     "new_picture",
     "plot_training",
     "save_figure",
+    "set_weights",
 ]

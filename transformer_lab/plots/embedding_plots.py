@@ -52,8 +52,8 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> "Figure":
     """Draw the dot products of some positions with all positions of a table `(length, d_model)`."""
     similarity = encoding @ encoding.T  # (position, position)
     figure = new_picture(
-        f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others: equal peaks, each at its "
-        "own position, that fall off in the same way on both sides.",
+        f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others: equal peaks, "
+        "each at its own position, that fall off in the same way on both sides.",
         8,
         3,
     )
@@ -98,6 +98,7 @@ def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative
     for axes, (title, (vectors, names)) in zip(grid, panels.items(), strict=True):
         image = axes.imshow(vectors, cmap=SIGNED, vmin=-3, vmax=3, aspect="auto", interpolation="nearest")
         axes.set_yticks(range(len(names)), names, fontsize=9)
+        axes.set_xticks(range(0, vectors.size(1), 2))
         axes.set_xlabel("feature")
         axes.set_title(title, fontsize=11)
     figure.colorbar(image, ax=grid)

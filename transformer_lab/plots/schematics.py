@@ -116,3 +116,71 @@ def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
             axes.add_patch(Rectangle((left + column, row), 1, 1, facecolor=color, edgecolor="white", linewidth=2))
             text = f"{round(value, 2) + 0.0:.2f}"
             axes.text(left + column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8.5)
+
+
+def draw_residual_stream() -> "Figure":
+    """Draw four sublayers along the residual stream, once in post-norm order and once in pre-norm order."""
+    figure = new_picture(
+        "Two residual streams from left to right, each with four sublayers that read from it and add to it. In "
+        "post-norm, the stream itself goes through a norm after every addition. In pre-norm, only the inputs of the "
+        "sublayers are normalized; the stream is a running sum, with one norm at the end.",
+        9.6,
+        5.2,
+    )
+    figure.set_layout_engine("none")
+    for bottom, norm_first in ((0.5, False), (0.0, True)):
+        axes = figure.add_axes((0.01, bottom, 0.98, 0.5))
+        axes.set(xlim=(-1.5, 19.2), ylim=(-2.3, 3.3))
+        axes.set_axis_off()
+        _stream(axes, norm_first)
+    return figure
+
+
+def _stream(axes: "Axes", norm_first: bool) -> None:
+    name = "pre-norm" if norm_first else "post-norm (the paper)"
+    axes.text(-1.4, 2.75, name, fontsize=11.5, weight="bold", ha="left", va="center")
+    color, sublayers = (DARK if norm_first else "0.25"), ["attention", "feed-\nforward"] * 2
+    line = {"color": color, "linewidth": 3.2, "solid_capstyle": "butt", "zorder": 1}
+    axes.plot([-0.6, 18.2], [0, 0], **line)
+    axes.annotate("", (18.75, 0), (18.1, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 3.2})
+    axes.text(-0.75, 0, "$x_0$", ha="right", va="center", fontsize=12)
+    sums = ["x_0"]
+    for number, sublayer in enumerate(sublayers):
+        left = 4.25 * number
+        plus = left + 3.0
+        thin = {"color": "0.35", "linewidth": 1.2, "zorder": 0}
+        axes.plot([left, left], [0, 1.75], **thin)
+        if norm_first:
+            _block(axes, left, 0.85, 1.25, 0.55, "norm", "#fff7d6")
+        fill = "#9ecae1" if sublayer == "attention" else "#c7e9c0"
+        axes.plot([left, plus], [1.75, 1.75], **thin)
+        arrow = {"arrowstyle": "-|>", "color": "0.35", "linewidth": 1.2, "shrinkB": 0, "mutation_scale": 10}
+        axes.annotate("", (plus, 0.3), (plus, 1.77), arrowprops=arrow)
+        _block(axes, left + 1.25, 1.75, 2.1, 1.1, sublayer, fill)
+        axes.text(plus + 0.12, 1.1, f"$s_{number + 1}$", fontsize=11, ha="left", va="center")
+        axes.plot(plus, 0, "o", markersize=13, markerfacecolor="white", markeredgecolor=color, zorder=3)
+        axes.text(plus, -0.02, "+", ha="center", va="center", fontsize=11, zorder=4)
+        sums.append(f"s_{number + 1}")
+        if norm_first:
+            axes.text(plus - 0.2, -0.75, f"${' + '.join(sums)}$", fontsize=9.5, ha="center", va="center", color=color)
+        else:
+            _block(axes, plus + 0.62, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
+    if norm_first:
+        _block(axes, 17.4, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
+        text = "The stream is a running sum. Sublayers read a normalized copy of it and add what they computed."
+    else:
+        text = "Every addition is followed by a norm, so whatever travels along the stream is rescaled at each step."
+    axes.text(8.6, -1.6, text, ha="center", va="center", fontsize=10, color="0.2")
+
+
+def _block(
+    axes: "Axes", x: float, y: float, width: float, height: float, label: str, fill: str, rotation: float = 0
+) -> None:
+    """Draw a labeled box around `(x, y)`."""
+    from matplotlib.patches import FancyBboxPatch
+
+    style = "round,pad=0,rounding_size=0.12"
+    corner = (x - width / 2, y - height / 2)
+    look = {"facecolor": fill, "edgecolor": "0.4", "linewidth": 0.8, "zorder": 2}
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, **look))
+    axes.text(x, y, label, ha="center", va="center", fontsize=9.5, rotation=rotation, linespacing=0.95, zorder=3)
