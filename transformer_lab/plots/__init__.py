@@ -20,9 +20,9 @@ from transformer_lab.plots.lines import draw_lines, name_line
 from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explore_masks
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
-from transformer_lab.plots.schematics import draw_masking, draw_residual_stream, draw_token_path
+from transformer_lab.plots.schematics import draw_layer, draw_masking, draw_residual_stream, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
-from transformer_lab.plots.sublayer_plots import draw_bends, draw_norm_runs
+from transformer_lab.plots.sublayer_plots import draw_bends, draw_growth, draw_norm_runs
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
     draw_warmup,
@@ -42,9 +42,11 @@ __all__ = [
     "draw_bends",
     "draw_byte_pairs",
     "draw_encoding",
+    "draw_growth",
     "draw_hands",
     "draw_influence",
     "draw_label_smoothing",
+    "draw_layer",
     "draw_lines",
     "draw_masking",
     "draw_masks",

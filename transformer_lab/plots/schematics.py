@@ -184,3 +184,67 @@ def _block(
     look = {"facecolor": fill, "edgecolor": "0.4", "linewidth": 0.8, "zorder": 2}
     axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, **look))
     axes.text(x, y, label, ha="center", va="center", fontsize=9.5, rotation=rotation, linespacing=0.95, zorder=3)
+
+
+def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
+    """Draw one layer as a stack of sublayers over the words of a sentence: who gets information from whom.
+
+    Args:
+        words: One column each.
+        memory: The words of the source. If there are any, this is a decoder layer: it hides the future, and it has
+            cross-attention.
+    """
+    of_decoder = bool(memory)
+    rows = ["self-attention", *(["cross-attention"] if memory else []), "feed-forward"]
+    notes = {
+        "self-attention": "each word looks at itself and\nthe words before it" if memory else "each looks at all words",
+        "cross-attention": "each word looks at\nthe whole source",
+        "feed-forward": "each word on its own",
+    }
+    figure = new_picture(
+        f"One {'decoder' if of_decoder else 'encoder'} layer over the words {', '.join(words)}, from bottom to top. "
+        + " ".join(f"{row.capitalize()}: {notes[row]}.".replace("\n", " ") for row in rows)
+        + " After each, the result is added to the word's own line and normalized.",
+        8.4,
+        1.0 + 1.25 * len(rows),
+    )
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))
+    first, step, height = 4.4, 1.7, 2.0
+    columns = [first + step * (number + len(memory) * of_decoder) for number in range(len(words))]
+    top = height * len(rows)
+    axes.set(xlim=(0, columns[-1] + 1.2), ylim=(-0.75, top + 0.6))
+    axes.set_axis_off()
+    for x, word in zip(columns, words, strict=True):
+        axes.plot([x, x], [-0.15, top + 0.3], color="0.25", linewidth=2.2, zorder=1)
+        axes.text(x, -0.45, word, ha="center", va="center", fontsize=11)
+    for number, row in enumerate(rows):
+        y = height * number
+        axes.text(0.1, y + 0.85, row, fontsize=11, weight="bold", va="bottom")
+        axes.text(0.1, y + 0.72, notes[row], fontsize=9, va="top", color="0.3")
+        for j, x in enumerate(columns):
+            if row == "feed-forward":
+                axes.plot([x, x + 0.45, x + 0.45, x], [y + 0.2, y + 0.45, y + 1.15, y + 1.4], color="0.45", linewidth=1)
+                _block(axes, x + 0.45, y + 0.8, 0.62, 0.5, "FFN", "#c7e9c0")
+            elif row == "cross-attention":
+                for k in range(len(memory)):
+                    _look(axes, (first + step * k, y + 0.2), (x, y + 1.4), DARK)
+            else:
+                for i in range(j + 1 if of_decoder else len(columns)):
+                    if i != j:
+                        _look(axes, (columns[i], y + 0.1), (x, y + 1.4), DARK)
+            axes.plot(x, y + 1.55, "o", markersize=11, markerfacecolor="#fff7d6", markeredgecolor="0.3", zorder=4)
+            axes.text(x, y + 1.54, "+", ha="center", va="center", fontsize=10, zorder=5)
+        if row == "cross-attention":
+            for k, word in enumerate(memory):
+                x = first + step * k
+                axes.plot(x, y + 0.15, "s", markersize=9, color="#9ecae1", markeredgecolor="0.3", zorder=4)
+                axes.text(x, y - 0.15, word, ha="center", va="top", fontsize=11)
+            middle = first + step * (len(memory) - 1) / 2
+            axes.text(middle, y - 0.62, "memory", ha="center", va="top", fontsize=9, color="0.3")
+    return figure
+
+
+def _look(axes: "Axes", start: tuple[float, float], end: tuple[float, float], color: str) -> None:
+    """Draw a line along which information flows."""
+    axes.plot([start[0], end[0]], [start[1], end[1]], color=color, linewidth=1, alpha=0.65, zorder=2)

@@ -84,3 +84,35 @@ def draw_norm_runs(
     for axes in (post, pre, gradients):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def draw_growth(post: Sequence[float], pre: Sequence[float], after_last_norm: float) -> "Figure":
+    """Draw the root mean square of the features by depth: before the first layer, and after each.
+
+    Args:
+        post: In post-norm.
+        pre: In pre-norm.
+        after_last_norm: In pre-norm, after the last norm.
+    """
+    figure = new_picture(
+        f"Root mean square of the features by depth in {len(pre) - 1} layers. Post-norm stays at 1. Pre-norm grows "
+        "with every layer, close to the square root of 1 + n, and the last norm brings it back to 1.",
+        7.6,
+        3.2,
+    )
+    axes = figure.subplots()
+    n = len(pre) - 1
+    axes.plot([(1 + layer) ** 0.5 for layer in range(n + 1)], ":", color="0.35")
+    middle = 0.55 * n
+    look = {"ha": "right", "va": "bottom", "xytext": (-2, 5)}
+    name_line(axes, middle, (1 + middle) ** 0.5, "$\\sqrt{1 + n}$", "0.35", **look)
+    for values, marker, color in ((post, "o-", POST), (pre, "s-", PRE)):
+        axes.plot(values, marker, color=color, markersize=5)
+    name_line(axes, n, pre[-1], "pre-norm", PRE)
+    name_line(axes, middle, post[-1], "post-norm", POST, va="top", xytext=(0, -8))
+    axes.plot([n, n + 0.5], [pre[-1], after_last_norm], "--", color=PRE, linewidth=1)
+    axes.plot(n + 0.5, after_last_norm, "D", color=PRE)
+    name_line(axes, n + 0.5, after_last_norm, "pre-norm, after the last norm", PRE, xytext=(7, -6))
+    axes.set(xlabel="layers passed, n", ylabel="root mean square", ylim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
