@@ -1,6 +1,7 @@
 """Heat maps, curves and pictures: what the model looks at, how its training went, what it is made of."""
 
 from transformer_lab.plots.architecture import draw_architecture
+from transformer_lab.plots.attention_explorer import explore, explore_attention
 from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
 from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
 from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
@@ -11,13 +12,13 @@ from transformer_lab.plots.embedding_plots import (
     draw_spread,
     draw_vectors,
 )
-from transformer_lab.plots.explorers import explore, explore_attention
 from transformer_lab.plots.figures import new_picture, save_figure
 from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
 from transformer_lab.plots.influence import draw_influence, influence, set_weights
 from transformer_lab.plots.lines import draw_lines, name_line
 from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explore_masks
+from transformer_lab.plots.model_plots import draw_embedding_scale, draw_parameter_shares
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
 from transformer_lab.plots.schematics import draw_layer, draw_masking, draw_residual_stream, draw_token_path
@@ -41,6 +42,7 @@ __all__ = [
     "draw_beam",
     "draw_bends",
     "draw_byte_pairs",
+    "draw_embedding_scale",
     "draw_encoding",
     "draw_growth",
     "draw_hands",
@@ -52,6 +54,7 @@ __all__ = [
     "draw_masks",
     "draw_next_token",
     "draw_norm_runs",
+    "draw_parameter_shares",
     "draw_positions",
     "draw_residual_stream",
     "draw_scores",
