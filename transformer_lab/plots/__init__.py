@@ -24,6 +24,7 @@ from transformer_lab.plots.position_explorer import draw_positions, explore_posi
 from transformer_lab.plots.schematics import draw_layer, draw_masking, draw_residual_stream, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
 from transformer_lab.plots.sublayer_plots import draw_bends, draw_growth, draw_norm_runs
+from transformer_lab.plots.text_plots import draw_batch, draw_padding, draw_padding_shares, draw_word_frequencies
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
     draw_warmup,
@@ -39,6 +40,7 @@ __all__ = [
     "compare_trainings",
     "draw_architecture",
     "draw_attention",
+    "draw_batch",
     "draw_beam",
     "draw_bends",
     "draw_byte_pairs",
@@ -54,6 +56,8 @@ __all__ = [
     "draw_masks",
     "draw_next_token",
     "draw_norm_runs",
+    "draw_padding",
+    "draw_padding_shares",
     "draw_parameter_shares",
     "draw_positions",
     "draw_residual_stream",
@@ -65,6 +69,7 @@ __all__ = [
     "draw_vectors",
     "draw_warmup",
     "draw_without_heads",
+    "draw_word_frequencies",
     "explore",
     "explore_attention",
     "explore_beam",
