@@ -4,7 +4,7 @@ from transformer_lab.plots.architecture import draw_architecture
 from transformer_lab.plots.attention_explorer import explore, explore_attention
 from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
 from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
-from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
+from transformer_lab.plots.curves import LiveCurve, compare_trainings, plot_training
 from transformer_lab.plots.embedding_plots import (
     draw_encoding,
     draw_hands,
@@ -35,6 +35,7 @@ from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
     draw_warmup,
     explore_label_smoothing,
+    explore_training,
     explore_warmup,
 )
 
