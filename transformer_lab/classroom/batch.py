@@ -28,7 +28,7 @@ from transformer_lab.classroom.gradebook import (
     failed_itself,
     source_digest,
 )
-from transformer_lab.classroom.limits import STUDENT_SECONDS
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.roster import Attendance, read_roster
@@ -42,7 +42,7 @@ GRADER_ERROR = "grader error"
 
 
 class Grading(Protocol):
-    """What grades: `running.Grader` on this machine, `cluster.ClusterGrader` on several."""
+    """What grades: `grader.Grader` on this machine, `cluster.ClusterGrader` on several."""
 
     sandboxed: bool
 
@@ -94,7 +94,7 @@ def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> 
 def _local_grader(
     jobs: int | None, require_sandbox: bool, seed: int, course: Course
 ) -> AbstractContextManager[Grading]:
-    from transformer_lab.classroom.running import Grader
+    from transformer_lab.classroom.grader import Grader
 
     return Grader(jobs=jobs, require_sandbox=require_sandbox, seed=seed, course=course)
 

@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if not config.pluginmanager.hasplugin("nbval"):
         raise pytest.UsageError("--transformer-lab-grade needs the plug-in nbval: do not switch it off")
-    from transformer_lab.classroom.alone import alone
+    from transformer_lab.classroom.single_submission import alone
     from transformer_lab.errors import InputError
 
     stack = config.stash[_STACK] = ExitStack()
@@ -54,7 +54,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
     run = config.stash.get(_RUN, None)
     if run is not None:
-        from transformer_lab.classroom.alone import lines
+        from transformer_lab.classroom.single_submission import lines
 
         terminalreporter.section(run.assembled.name)
         for line in lines(run):

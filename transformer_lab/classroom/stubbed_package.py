@@ -9,7 +9,7 @@ from pathlib import Path
 
 import transformer_lab
 from transformer_lab.authoring.stubs import stub_source
-from transformer_lab.classroom import harmless
+from transformer_lab.classroom import inert_exercises
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import Exercise, exercises, notebooks
 
@@ -64,7 +64,7 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
     for file, name, blank in dict.fromkeys(place for exercise in taken_out for place in places_of(exercise)):
         path = package / file
         path.write_text(stub_source(path.read_text(encoding="utf-8"), name, blank), encoding="utf-8")
-    _write_harmless_exercises(package)
+    _write_inert_exercises(package)
     for path in [package, *package.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return package
@@ -111,15 +111,15 @@ def _ignored(folder: str, names: list[str]) -> set[str]:
     return ignored
 
 
-def _write_harmless_exercises(package: Path) -> None:
+def _write_inert_exercises(package: Path) -> None:
     target = package / "exercises"
     target.mkdir()
     for file in ENGINE:
         shutil.copyfile(PACKAGE / "exercises" / file, target / file)
     declaration = "ANSWERS: dict[str, str] = {}"
-    text = inspect.getsource(harmless)
+    text = inspect.getsource(inert_exercises)
     if declaration not in text:
-        raise AssertionError(f"classroom/harmless.py no longer holds the line `{declaration}`, which is filled in")
+        raise AssertionError(f"classroom/inert_exercises.py no longer holds the line `{declaration}`, which is filled in")
     answers = {name: exercise.answer.__module__ for name, exercise in exercises().items()}
     text = text.replace(declaration, f"ANSWERS: dict[str, str] = {answers!r}")
     (target / "__init__.py").write_text(text, encoding="utf-8")

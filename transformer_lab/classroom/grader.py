@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from transformer_lab.classroom.kernels import Zygotes
-from transformer_lab.classroom.limits import Limits
+from transformer_lab.classroom.kernel_client import Zygotes
+from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.temporary_folders import temporary_folder
@@ -100,7 +100,7 @@ class Grader:
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         with open(self._folder / "grader.log", "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "transformer_lab.classroom.running", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "transformer_lab.classroom.grader", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -177,7 +177,7 @@ def _processors() -> int:
 
 def readable_package(folder: Path, name: str) -> Path:
     """Write the stubbed package of a notebook; returns the folder to put on the path."""
-    from transformer_lab.classroom.stubbed import write_stubbed_package
+    from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
     write_stubbed_package(folder, [name])
     return folder
@@ -491,7 +491,7 @@ def _graded(message: dict[str, Any], folder: Path, source: Path, package: Path, 
     import nbformat
 
     from transformer_lab.classroom.assemble import Assembled
-    from transformer_lab.classroom.graded import Run, Setting
+    from transformer_lab.classroom.pytest_items import Run, Setting
     from transformer_lab.classroom.scoring import Score
 
     began = time.monotonic()

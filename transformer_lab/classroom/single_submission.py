@@ -8,10 +8,10 @@ from pathlib import Path
 
 from transformer_lab.classroom.assemble import NotGradable, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.graded import Run, Setting
-from transformer_lab.classroom.kernels import ZygoteError, Zygotes
-from transformer_lab.classroom.limits import Limits
-from transformer_lab.classroom.running import assembled_file, readable_package
+from transformer_lab.classroom.pytest_items import Run, Setting
+from transformer_lab.classroom.kernel_client import ZygoteError, Zygotes
+from transformer_lab.classroom.resource_limits import Limits
+from transformer_lab.classroom.grader import assembled_file, readable_package
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.submissions import collect
 from transformer_lab.classroom.temporary_folders import temporary_folder

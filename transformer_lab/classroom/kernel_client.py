@@ -16,7 +16,7 @@ from queue import Empty
 from typing import Any
 
 from transformer_lab.classroom import zygote
-from transformer_lab.classroom.limits import Limits
+from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import Sandbox, own_count_of_processes
 from transformer_lab.classroom.writing import clean
 
