@@ -32,10 +32,10 @@ import torch
 
 from transformer_lab.classroom.batch import Outcome, grade_batch
 from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.grader import EXTRA_SECONDS, Grader, Limits
 from transformer_lab.classroom.results import SubmissionResult
-from transformer_lab.classroom.running import EXTRA_SECONDS, Grader, Limits
 from transformer_lab.classroom.sandbox import why_no_sandbox
-from transformer_lab.classroom.screen import as_lines
+from transformer_lab.classroom.terminal import as_lines
 from transformer_lab.exercises import exercises
 
 pytestmark = [

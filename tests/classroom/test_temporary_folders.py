@@ -12,7 +12,7 @@ from transformer_lab.classroom.temporary_folders import LOCK, temporary_folder
 
 GRADER = """
 import tempfile, time
-from transformer_lab.classroom.running import Grader
+from transformer_lab.classroom.grader import Grader
 
 with Grader(jobs=1, require_sandbox=False) as grader:
     (grader._folder / "w1").mkdir()

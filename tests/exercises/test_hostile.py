@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lab.classroom.observing import decode_observation, encode_observation
+from transformer_lab.classroom.wire import decode_observation, encode_observation
 from transformer_lab.exercises import check, exercises, limits, run_check
 from transformer_lab.exercises.judge import drawn, judge, observe_all, reference_of
 from transformer_lab.exercises.limits import run_limited

@@ -28,8 +28,8 @@ from transformer_lab.classroom.gradebook import (
     failed_itself,
     source_digest,
 )
-from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.reports import write_reports
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.roster import Attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable

@@ -1,27 +1,30 @@
-"""The kernels of submissions, seen from outside: every message of theirs is checked, and no wait is without a limit."""
+"""The kernel of a submission, seen by the grader: every message is checked, and every wait has a limit."""
 
 import contextlib
 import json
+import multiprocessing
 import os
 import re
-import shutil
+import runpy
 import signal
-import socket
-import subprocess
 import sys
+import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty
+from types import ModuleType
 from typing import Any
 
-from transformer_lab.classroom import zygote
+from transformer_lab.classroom import kernel_process
+from transformer_lab.classroom.process_group import ProcessGroup
 from transformer_lab.classroom.resource_limits import Limits
-from transformer_lab.classroom.sandbox import Sandbox, own_count_of_processes
+from transformer_lab.classroom.sandbox import INSIDE, Sandbox
 from transformer_lab.classroom.writing import clean
 
-IMPORT_SECONDS = 180.0  # for a zygote, on a busy machine
-START_SECONDS = 60.0  # for a kernel
+START_SECONDS = 60.0  # for a kernel; the first one waits until torch is imported
+END_SECONDS = 10.0
 INTERRUPT_SECONDS = 2.0  # for a kernel that was told to stop; then it is killed
 QUIET_SECONDS = 2.0  # after a cell's reply: outputs still to come, if any were lost
 OUTPUT_SECONDS = 5.0  # after a cell's reply, however much still comes
@@ -29,136 +32,93 @@ SHELL_BYTES, IOPUB_BYTES = 12 * 2**20, 4 * 2**20  # of one message
 CELL_MESSAGES, CELL_CHARACTERS = 500, 50_000  # kept of what a cell shows
 TEXT_CHARACTERS = 10_000  # of one text
 READ_SECONDS = 0.3  # at a stretch
-LOOK_SECONDS = 0.1
+WATCH_SECONDS = 0.1
 MESSAGES_BYTES = 512 * 2**20  # that messages may take here: one that never ends is kept whole until it does
 DELIMITER = b"<IDS|MSG>"
 
+# Libraries that take long to import. They are imported once; each kernel is forked from the process that has them.
+PRELOADED = [
+    "torch",
+    "matplotlib.pyplot",
+    "matplotlib_inline.backend_inline",
+    "seaborn",
+    "ipywidgets",
+    "ipykernel.ipkernel",
+    "ipykernel.kernelapp",
+]
+PASSED_ON = ("PATH", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+ONE_THREAD = dict.fromkeys(THREADS, "1")  # kernels are forked, and a process with threads must not be
 
-class KernelEnded(Exception):  # noqa: N818 (it is no error of ours)
+_forking = multiprocessing.get_context("forkserver")
+_forking.set_forkserver_preload(PRELOADED)
+
+
+class KernelEnded(Exception):  # noqa: N818 (it is not an error of ours)
     """The kernel is gone: `reason` is `exit`, `time`, `memory`, `processes`, `cpu` or `owner`."""
 
-    def __init__(self, reason: str, says: str) -> None:
-        super().__init__(says)
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
         self.reason = reason
 
 
-class ZygoteError(Exception):
-    """The process from which kernels are forked did not start; the message holds its last words."""
+def preload() -> None:
+    """Start importing what kernels need, without waiting for it."""
+    from multiprocessing.forkserver import ensure_running
+
+    with _stripped_process():
+        ensure_running()
 
 
-class Zygotes:
-    """Starts the zygote of a run, and one for each notebook.
+@contextlib.contextmanager
+def _stripped_process() -> Iterator[None]:
+    """Hide this process's environment variables and main script from what `multiprocessing` starts.
 
-    Args:
-        folder: Private to this user; sockets and logs lie there. Its path is short, as those of sockets must be.
+    A kernel could read the instructor's tokens in /proc/self/environ, and would import the script that grades.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        cache = folder / "matplotlib"
-        cache.mkdir(exist_ok=True)
-        (folder / "zygote").unlink(missing_ok=True)
-        for fonts in _font_lists():
-            shutil.copy(fonts, cache)
-        environment = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "LANG": "C.UTF-8",
-            "HOME": str(folder),
-            "MPLCONFIGDIR": str(cache),
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-            "TRANSFORMER_LAB_MINE": "off",
-            "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 12 would train for twenty minutes
-            "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS
-        } | _one_thread()
-        with open(folder / "zygote.log", "wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-B", zygote.__file__, str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=folder,
-            )
-
-    def notebook(self, name: str, package: Path) -> Path:
-        """The socket that gives kernels with the stubbed package in the folder `package`.
-
-        Raises:
-            ZygoteError: it did not start.
-        """
-        end = time.monotonic() + IMPORT_SECONDS
-        listening = self.folder / "zygote"
-        while not listening.exists():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise ZygoteError(f"no kernel can be started: {self._last_words()}")
-            time.sleep(0.02)
-        path = self.folder / name
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(IMPORT_SECONDS)
-            connection.connect(str(listening))
-            connection.sendall(json.dumps({"package": str(package), "listen": str(path)}).encode() + b"\n")
-            try:
-                ready = connection.recv(100)
-            except TimeoutError:
-                ready = b""
-        if not ready:
-            raise ZygoteError(f"no kernel of {name} can be started: {self._last_words()}")
-        return path
-
-    def _last_words(self) -> str:
-        lines = (self.folder / "zygote.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it says nothing"
-
-    def close(self) -> None:
-        self.process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
-
-
-def _font_lists() -> list[Path]:
-    """matplotlib's lists of fonts, where it has made them before: that takes seconds."""
-    root = os.environ.get("MPLCONFIGDIR")
-    folder = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
-    return sorted(folder.glob("fontlist-*.json")) if folder.is_dir() else []
-
-
-def _one_thread() -> dict[str, str]:
-    return dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+    environment, script = dict(os.environ), sys.modules["__main__"]
+    os.environ.clear()
+    os.environ.update({name: environment[name] for name in PASSED_ON if name in environment} | ONE_THREAD)
+    os.environ.update(LANG="C.UTF-8", MPLBACKEND="module://matplotlib_inline.backend_inline")
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.modules["__main__"] = script
 
 
 class Kernel:
-    """One kernel, with the methods that nbval asks of its `RunningKernel`.
+    """One kernel, with the methods that nbval calls on its `RunningKernel`.
 
     Args:
-        source: The socket of the notebook's zygote.
         package: The folder with the stubbed package.
-        folder: A new folder for this kernel; its path is short.
-        limits: Of time, memory and processes.
+        folder: A new folder for this kernel; its path is short, as those of sockets must be.
+        limits: Of time, memory, and processes.
         seconds: It is killed then, whatever else happens.
-        sandboxed: Whether it runs in a sandbox. If not, limits are those that the system holds for each process.
+        sandboxed: Whether it runs in a sandbox.
 
     Raises:
-        SandboxError: there can be no sandbox.
-        KernelEnded: it ended at once, or does not answer.
+        SandboxError: There can be no sandbox.
+        KernelEnded: It ended at once, or does not answer.
     """
 
-    def __init__(
-        self, source: Path, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True
-    ) -> None:
+    def __init__(self, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True) -> None:
         import zmq
 
-        self.ended: dict[str, Any] | None = None
+        self.limits = limits
         self.killed_for = ""
-        self._messages: deque[dict[str, Any]] = deque()  # of the cell that runs, from iopub
-        self._replies: dict[str, dict[str, Any]] = {}
-        self._wanted = self._cell = ""
-        self._reset_budget()
-        self._interrupted_at: float | None = None
-        self._heard = b""
-        self._count = 0
-        self._memory_before, self._looked_at = _own_memory(), 0.0
+        self.exit_status: int | None = None  # of the kernel; from 128 on, a signal
         self.sandbox: Sandbox | None = None
-        self.connection: socket.socket | None = None
+        self.group: ProcessGroup | None = None
+        self._deadline = time.monotonic() + seconds
+        self._messages: deque[dict[str, Any]] = deque()  # of the cell that runs, from iopub
+        self._reply: dict[str, Any] | None = None  # to the last request
+        self._interrupted_at: float | None = None
+        self._replied_at: float | None = None
+        self._requests = 0
+        self._stopped = threading.Event()
         self._context = zmq.Context()
         try:
             sockets = folder / "s"
@@ -170,16 +130,18 @@ class Kernel:
                 folder.chmod(0o711)
                 sockets.chmod(0o711)
                 self.sandbox = Sandbox(package, sockets)
-            self.connection = self._ask_for_kernel(source, folder, sockets, limits, seconds)
+            self._start(package, folder, sockets)
             self._poller = zmq.Poller()
-            for readable in (self._shell, self._iopub, self.connection.fileno()):
+            for readable in (self._shell, self._iopub, self._process.sentinel):
                 self._poller.register(readable, zmq.POLLIN)
+            threading.Thread(target=self._watch, daemon=True).start()
             self._wait_until_it_answers()
         except BaseException:
             self.stop()
             raise
 
     def _listen(self, kind: int, path: Path, most_bytes: int, most_messages: int) -> Any:
+        """Bind a socket that takes only so many messages of only such a size: "garbage on the sockets" sends more."""
         import zmq
 
         listening = self._context.socket(kind)
@@ -187,61 +149,54 @@ class Kernel:
         listening.setsockopt(zmq.MAXMSGSIZE, most_bytes)
         listening.rcvhwm = most_messages
         listening.bind(f"ipc://{path}")
-        path.chmod(0o777)  # the kernel's user is another; nobody else can come here, for the grader's folder is private
+        path.chmod(0o777)  # for the kernel's user; nobody else gets here, because the grader's folder is private
         return listening
 
-    def _ask_for_kernel(
-        self, source: Path, folder: Path, sockets: Path, limits: Limits, seconds: float
-    ) -> socket.socket:
+    def _start(self, package: Path, folder: Path, sockets: Path) -> None:
         inside = self.sandbox is not None
-        home = Path("/tmp") if inside else folder
-        seen = Path(zygote.INSIDE) if inside else sockets
+        home, seen = (Path("/tmp"), Path(INSIDE)) if inside else (folder, sockets)
         request = {
-            "sandboxed": inside,
+            "sandbox": self.sandbox.first_process if inside else None,
             "uid": 1_000_000_000 + os.getpid() if inside and os.geteuid() == 0 else None,
-            "own_count": inside and own_count_of_processes(),
             "environment": _environment(home),
+            "package": str(package),
             "folder": str(home / "work"),
             "shell": str(seen / "shell"),
             "iopub": str(seen / "iopub"),
-            "seconds": seconds,
-            "memory": limits.memory,
-            "processes": limits.processes,
-            "file_bytes": limits.file_bytes,
-            "cpu_seconds": limits.cpu_seconds,
-            "files": limits.files,
+            "limits": self.limits.of_a_process(),
         }
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(START_SECONDS)
-        try:
-            connection.connect(str(source))
-            data = json.dumps(request).encode() + b"\n"
-            if inside:
-                socket.send_fds(connection, [data], self.sandbox.files())
-            else:
-                connection.sendall(data)
-        except OSError as error:
-            connection.close()
-            raise KernelEnded("owner", f"the zygote does not answer: {error}") from None
-        connection.setblocking(False)
-        return connection
+        # By its path, because the stubbed package is not there yet, and this one has the answers.
+        self._process = _forking.Process(target=runpy.run_path, args=(kernel_process.__file__, {"REQUEST": request}))
+        with _stripped_process():
+            self._process.start()
+        self.group = ProcessGroup(self._process.pid, self.sandbox)
+
+    def _watch(self) -> None:
+        """Kill the kernel when a limit is passed, whatever the grader is busy with. Runs in a thread of its own."""
+        memory_before = _own_memory()
+        while not self._stopped.wait(WATCH_SECONDS):
+            if time.monotonic() > self._deadline:
+                self.kill("time")
+            elif _own_memory() > memory_before + MESSAGES_BYTES:  # "a message without an end"
+                self.kill("memory")
+            elif limit := self.group.passed_limit(self.limits):
+                self.kill(limit)
 
     def _wait_until_it_answers(self) -> None:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             self._request("kernel_info_request", {})
-            if self._wait(lambda: self._wanted in self._replies, min(end, time.monotonic() + 5.0)) and self._wait(
+            if self._wait(self._has_reply, min(end, time.monotonic() + 5.0)) and self._wait(
                 lambda: any(map(_is_idle, self._messages)), min(end, time.monotonic() + 0.5)
             ):
                 return
-            if self.ended:
-                self._raise_ended()
+            self._raise_if_ended()
         raise KernelEnded("time", f"the kernel did not answer within {START_SECONDS:g} seconds")
 
     # What nbval calls ------------------------------------------------------------------------------------------------
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
-        """Run a cell; returns the id of the request."""
+        """Run a cell; returns the ID of the request."""
         content = {
             "code": _SURROGATES.sub("\ufffd", cell_input),  # with one of them the kernel would never answer
             "silent": False,
@@ -250,26 +205,26 @@ class Kernel:
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        return self._request("execute_request", content)
+        self._request("execute_request", content)
+        return self._wanted
 
     def await_reply(self, msg_id: str, timeout: float) -> None:
         """Wait until the cell has run.
 
         Raises:
-            Empty: it takes longer than `timeout` seconds.
-            KernelEnded: the kernel is gone.
+            Empty: It takes longer than `timeout` seconds.
+            KernelEnded: The kernel is gone.
         """
-        if not self._wait(lambda: msg_id in self._replies, time.monotonic() + timeout):
-            if self.ended:
-                self._raise_ended()
+        if not self._wait(self._has_reply, time.monotonic() + timeout):
+            self._raise_if_ended()
             raise Empty
 
     def get_message(self, stream: str = "iopub", timeout: float = OUTPUT_SECONDS) -> dict[str, Any]:
-        """The next thing that the cell showed. After its reply, one more `idle` comes in any case.
+        """Return the next thing that the cell showed. After its reply, one more `idle` comes in any case.
 
         Raises:
-            Empty: the kernel was interrupted and did not obey; it has been killed.
-            KernelEnded: the kernel is gone.
+            Empty: The kernel was interrupted and did not obey; it has been killed.
+            KernelEnded: The kernel is gone.
         """
         now = time.monotonic()
         if self._interrupted_at is not None:
@@ -282,9 +237,8 @@ class Kernel:
             self._wait(lambda: bool(self._messages), end)
         if self._messages:
             return self._messages.popleft()
-        if self.ended:
-            self._raise_ended()
-        if self._wanted in self._replies:  # its last words were lost, or are none
+        self._raise_if_ended()
+        if self._has_reply():  # the end of its output was lost
             return _message("status", {"execution_state": "idle"}, self._wanted)
         self.kill("time")
         raise Empty
@@ -295,128 +249,111 @@ class Kernel:
             pass
 
     def interrupt(self) -> None:
-        """What Ctrl-C does. `get_message` kills the kernel soon, if it does not obey."""
+        """Do what Ctrl-C does. `get_message` kills the kernel soon if it does not obey."""
         self._interrupted_at = time.monotonic()
-        with contextlib.suppress(OSError):
-            self.connection.send(b"i")
+        self.group.interrupt()
 
     def is_alive(self) -> bool:
         self._pump(0.0)
-        return self.ended is None
+        return not self.has_ended
 
     def stop(self) -> None:
-        """End it and everything it has started."""
-        if self.ended is None:
+        """End it and everything it has started, and wait until they are gone."""
+        self._stopped.set()
+        if self.group is not None:
             self.kill("owner")
-        with contextlib.suppress(OSError):
-            if self.connection is not None:
-                self.connection.close()
+            self._process.join(END_SECONDS)
+            self._process.kill()  # the supervisor; it has ended long ago, unless it hangs
+        if self.sandbox is not None:
+            self.sandbox.close()
         self._context.destroy(linger=0)
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    @property
+    def has_ended(self) -> bool:
+        return self.exit_status is not None or bool(self.killed_for)
+
     def kill(self, reason: str) -> None:
         """End it and everything it has started, because of `reason`."""
-        self.killed_for = self.killed_for or reason
-        if self.sandbox is not None:
-            self.sandbox.kill()
-        if self.connection is not None and self.ended is None:
-            # The keeper kills what is outside of sandboxes when its owner stops to listen, and then ends itself.
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_WR)
-                self.connection.settimeout(10)
-                while self.connection.recv(4096):
-                    pass
-        self.ended = self.ended or {"ended": reason, "signal": 0, "exit": 0}
+        if self.exit_status is None:
+            self.killed_for = self.killed_for or reason
+        self.group.kill()
 
     def ask(self, kind: str, content: dict[str, Any], timeout: float) -> dict[str, Any] | None:
-        """Send a request of our own and return the content of its reply, or None when none came in time.
+        """Send a request of our own, and return the content of its reply; None if none came in time.
 
         The content is any JSON at all.
 
         Raises:
-            KernelEnded: the kernel is gone.
+            KernelEnded: The kernel is gone.
         """
-        msg_id = self._request(kind, content)
-        if not self._wait(lambda: msg_id in self._replies, time.monotonic() + timeout):
-            if self.ended:
-                self._raise_ended()
+        self._request(kind, content)
+        if not self._wait(self._has_reply, time.monotonic() + timeout):
+            self._raise_if_ended()
             return None
-        return self._replies[msg_id]
+        return self._reply
 
-    def _raise_ended(self) -> None:
-        ended = self.ended or {}
-        reason, number = ended.get("ended", "exit"), ended.get("signal", 0)
-        if self.killed_for:
-            reason = self.killed_for
-        if reason == "exit" and number == signal.SIGXCPU:
-            reason = "cpu"
-        raise KernelEnded(reason, _in_words(reason, number, ended.get("exit", 0)))
+    def _has_reply(self) -> bool:
+        return self._reply is not None
 
-    def _request(self, kind: str, content: dict[str, Any]) -> str:
+    def _raise_if_ended(self) -> None:
+        if self.has_ended:
+            status = self.exit_status or 0
+            number = status - 128 if status > 128 else 0
+            reason = self.killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
+            raise KernelEnded(reason, _in_words(reason, number, status))
+
+    def _request(self, kind: str, content: dict[str, Any]) -> None:
+        """Send a request; what was still expected of the one before is forgotten."""
         import zmq
 
-        self._count += 1
-        msg_id = f"{os.getpid()}-{self._count}-{os.urandom(8).hex()}"
+        self._requests += 1
+        self._wanted = f"{os.getpid()}-{self._requests}-{os.urandom(8).hex()}"
         self._messages.clear()
-        self._replies.clear()
-        self._wanted = msg_id
-        self._reset_budget()
-        self._interrupted_at = None
-        header = {
-            "msg_id": msg_id,
-            "msg_type": kind,
-            "username": "",
-            "session": "grader",
-            "date": "2000-01-01T00:00:00+00:00",
-            "version": "5.3",
-        }
+        self._reply = self._interrupted_at = self._replied_at = None
+        self._kept_messages = self._kept_characters = 0
+        header = {"msg_id": self._wanted, "msg_type": kind, "username": "", "session": "grader", "version": "5.3"}
+        header["date"] = "2000-01-01T00:00:00+00:00"
         parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]  # ASCII: lone surrogates pass
         end = time.monotonic() + START_SECONDS
         while True:
-            if self.ended:
-                self._raise_ended()
+            self._raise_if_ended()
             try:
                 self._shell.send_multipart([DELIMITER, b"", *parts], zmq.NOBLOCK)
-                return msg_id
+                return
             except zmq.Again:
                 self._pump(0.02)
                 if time.monotonic() > end:
                     self.kill("time")
 
-    def _reset_budget(self) -> None:
-        self._kept_messages, self._kept_characters = 0, 0
-        self._replied_at: float | None = None
-
-    def _wait(self, arrived: Any, end: float) -> bool:
-        """Read until `arrived()`, the kernel's end or the time `end`; whether it has arrived."""
+    def _wait(self, arrived: Callable[[], bool], end: float) -> bool:
+        """Read until `arrived()`, the kernel's end, or the time `end`; return whether it has arrived."""
         while not arrived():
             left = end - time.monotonic()
-            if left <= 0 or self.ended:
+            if left <= 0 or self.has_ended:
                 return False
-            self._pump(min(left, LOOK_SECONDS))
+            self._pump(min(left, WATCH_SECONDS))
         return True
 
     def _pump(self, seconds: float) -> None:
         """Read what is there, at most some of it, waiting for at most `seconds`."""
-        if self.ended is not None:
+        if self.has_ended:
             return
-        if (now := time.monotonic()) > self._looked_at + LOOK_SECONDS:
-            self._looked_at = now
-            if _own_memory() > self._memory_before + MESSAGES_BYTES:
-                self.kill("memory")
-                return
         ready = dict(self._poller.poll(seconds * 1000))
         for stream in (self._shell, self._iopub):
             if stream in ready:
                 self._drain(stream)
-        if self.connection.fileno() in ready:
-            self._listen_to_keeper()
+        if self._process.sentinel in ready:
+            for stream in (self._shell, self._iopub):  # what it sent before it ended
+                self._drain(stream)
+            self.exit_status = self._process.exitcode or 0
+            self.group.kill()
 
     def _drain(self, stream: Any) -> None:
         import zmq
 
-        end = time.monotonic() + READ_SECONDS  # whoever reads on must look at the clock now and then
+        end = time.monotonic() + READ_SECONDS  # the caller has to look at the clock now and then
         for _ in range(100):
             if time.monotonic() > end:
                 return
@@ -429,51 +366,26 @@ class Kernel:
                 continue
             if stream is self._shell:
                 if message["msg_type"].endswith("_reply"):
-                    self._replies[self._wanted] = message["content"]
+                    self._reply = message["content"]
                     self._replied_at = time.monotonic()
-                continue
-            checked = _checked(message)
-            if checked is None:
-                continue
-            if not _is_idle(checked):
-                size = _characters(checked["content"])
-                self._kept_messages += 1
-                self._kept_characters += size
-                if self._kept_messages > CELL_MESSAGES or self._kept_characters > CELL_CHARACTERS:
-                    continue
-            self._messages.append(checked)
-
-    def _listen_to_keeper(self) -> None:
-        try:
-            data = self.connection.recv(4096)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._heard += data
-        for line in self._heard.splitlines():
-            with contextlib.suppress(ValueError):
-                said = json.loads(line)
-                if "ended" in said:
-                    self.ended = said
-        if not data and self.ended is None:
-            self.ended = {"ended": "exit", "signal": 0, "exit": 0}
-        if self.ended is not None:  # what it said before it ended
-            for stream in (self._shell, self._iopub):
-                self._drain(stream)
-            if self.sandbox is not None:
-                self.sandbox.kill()
+            elif (checked := _checked(message)) is not None:
+                if not _is_idle(checked):
+                    self._kept_messages += 1
+                    self._kept_characters += _characters(checked["content"])
+                    if self._kept_messages > CELL_MESSAGES or self._kept_characters > CELL_CHARACTERS:
+                        continue
+                self._messages.append(checked)
 
 
 def _own_memory() -> int:
-    """Bytes that this process holds, where the system tells."""
-    with contextlib.suppress(OSError, ValueError), open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Return how many bytes this process holds, where the system tells."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
 
 def _environment(home: Path) -> dict[str, str]:
-    return {
+    return ONE_THREAD | {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "USER": "student",
@@ -488,7 +400,7 @@ def _environment(home: Path) -> dict[str, str]:
         "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 12 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
         "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` changes nothing: there is no time to compile
-    } | _one_thread()
+    }
 
 
 def _in_words(reason: str, number: int, status: int) -> str:

@@ -1,6 +1,7 @@
 """The package that submissions run with: a copy in which the answers of a notebook, and of later ones, do not exist."""
 
 import ast
+import compileall
 import functools
 import inspect
 import shutil
@@ -22,6 +23,8 @@ LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exe
 
 # What observes a student's object inside the sandbox; it knows no answer.
 ENGINE = ("draw.py", "exercise.py", "limits.py", "observe.py", "recipes.py")
+
+KERNEL_SIDE = ("__init__.py", "kernel_side.py", "wire.py")
 
 MINE = '''"""The package's parts, not your own: each exercise is looked at by itself."""
 
@@ -65,6 +68,8 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
         path = package / file
         path.write_text(stub_source(path.read_text(encoding="utf-8"), name, blank), encoding="utf-8")
     _write_inert_exercises(package)
+    _write_kernel_side(package)
+    compileall.compile_dir(package, quiet=2)  # every kernel imports it
     for path in [package, *package.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return package
@@ -111,6 +116,14 @@ def _ignored(folder: str, names: list[str]) -> set[str]:
     return ignored
 
 
+def _write_kernel_side(package: Path) -> None:
+    """Copy the half of scoring that runs in the kernel."""
+    target = package / "classroom"
+    target.mkdir()
+    for file in KERNEL_SIDE:
+        shutil.copyfile(PACKAGE / "classroom" / file, target / file)
+
+
 def _write_inert_exercises(package: Path) -> None:
     target = package / "exercises"
     target.mkdir()
@@ -119,7 +132,7 @@ def _write_inert_exercises(package: Path) -> None:
     declaration = "ANSWERS: dict[str, str] = {}"
     text = inspect.getsource(inert_exercises)
     if declaration not in text:
-        raise AssertionError(f"classroom/inert_exercises.py no longer holds the line `{declaration}`, which is filled in")
+        raise AssertionError(f"inert_exercises.py no longer holds the line `{declaration}`, which is filled in")
     answers = {name: exercise.answer.__module__ for name, exercise in exercises().items()}
     text = text.replace(declaration, f"ANSWERS: dict[str, str] = {answers!r}")
     (target / "__init__.py").write_text(text, encoding="utf-8")
