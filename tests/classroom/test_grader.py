@@ -11,9 +11,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from transformer_lab.classroom import grader as grading
 from transformer_lab.classroom.assemble import assemble
 from transformer_lab.classroom.course import exercise_of
-from transformer_lab.classroom import grader as grading
 from transformer_lab.classroom.grader import Grader, Limits
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.submissions import Submission

@@ -23,10 +23,10 @@ needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox
 
 @pytest.fixture(scope="module")
 def package():
-    """The folder with a stubbed package; folders of kernels lie there too."""
+    """The folder with a stubbed package."""
     with tempfile.TemporaryDirectory(prefix="tl-", dir="/tmp") as made:
-        write_stubbed_package(Path(made), ["01_attention"])
-        yield Path(made)
+        write_stubbed_package(Path(made) / "p", ["01_attention"])
+        yield Path(made) / "p"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def kernel_with(package):
     started = []
 
     def start(sandboxed: bool = not why_no_sandbox(), seconds: float = LONG, **limits: int) -> Kernel:
-        folder = Path(tempfile.mkdtemp(dir=package))
+        folder = Path(tempfile.mkdtemp(dir=package.parent))
         started.append(Kernel(package, folder / "k", Limits(**limits), seconds, sandboxed))
         return started[-1]
 

@@ -1,7 +1,7 @@
 """What a kernel's process does before the first cell runs: it enters the sandbox and gives up its rights.
 
-`kernel_client.py` has this file run in a process that `multiprocessing` forks from one that has imported torch and other
-libraries, but nothing of this package. So importing costs a kernel nothing, and there is no answer in its memory.
+`kernel_client.py` has this file run in a process that `multiprocessing` forks from one that has imported torch and
+other libraries, but nothing of this package. So importing costs a kernel nothing, and no answer is in its memory.
 
 The forked process is the kernel's supervisor. It enters the namespaces of the sandbox and forks once more, because a
 process ID namespace holds only children of those who enter it. The student's code runs in that child.
