@@ -136,6 +136,7 @@ class _Worker:
         folder.mkdir(exist_ok=True)
         environment = {
             "HOME": str(folder),
+            "TMPDIR": str(folder),  # `multiprocessing` has a socket there
             "MPLCONFIGDIR": str(self._folder / "matplotlib"),
             "TRANSFORMER_LAB_MINE": "off",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
