@@ -3,9 +3,9 @@
     python benchmarks/grading.py [--submissions 100] [--nbgrader 8] [--jobs N]
 
 The goals on two cores: 1.5 s per submission of notebook 01 in a batch of 100, whether its answers are right or wrong;
-twice the submissions take twice the time; five times as fast as `nbgrader autograde`. A batch is what `transformer-lab grade` does, from reading the files to the last report. nbgrader
-runs before and after ours, so that whatever else the machine does meets both. Prints everything and writes it to
-`results/grading.json`.
+twice the submissions take twice the time; five times as fast as `nbgrader autograde`. A batch is what
+`transformer-lab grade` does, from reading the files to the last report. nbgrader runs before and after ours, so that
+whatever else the machine does meets both. Prints everything and writes it to `results/grading.json`.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import nbformat
 import psutil
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.classroom.batch import grade_batch, grader_for
 from transformer_lab.classroom.course import Course, exercise_of

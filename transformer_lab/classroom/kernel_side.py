@@ -14,12 +14,19 @@ from typing import Any
 from torch import nn
 
 from transformer_lab.classroom.wire import decode, encode_observation
-from transformer_lab.exercises.limits import Ran, run_limited
-from transformer_lab.exercises.observe import Foreign, Observation, is_unwritten, kept_world, namespace, observe, stuck
-from transformer_lab.exercises.recipes import recipe_from_source
+from transformer_lab.exercises.harnesses import harness_from_source
+from transformer_lab.exercises.observation import (
+    NotData,
+    Observation,
+    is_unwritten,
+    namespace,
+    observe,
+    preserved_global_state,
+    timed_out,
+)
+from transformer_lab.exercises.time_limit import Ran, run_limited
 
 MOST_CHARACTERS = 6 * 2**20  # of a reply
-
 
 
 def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
@@ -42,12 +49,12 @@ def _observed(request: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     if is_unwritten(subject, tuple(request["blank"])):
         return {"unwritten": True}
     jobs = [_job(subject, check) for check in request["checks"]]
-    with _earlier_parts(request["earlier"], subject), kept_world():
+    with _earlier_parts(request["earlier"], subject), preserved_global_state():
         try:
             ran = run_limited(jobs)
         except RuntimeError:  # no thread can be started, because the student's code has started all that may be
             ran = Ran([job() for job in jobs], "", [])
-    results = ran.results + [stuck(ran.stuck_at)] * (len(ran.results) < len(jobs))
+    results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(jobs))
     return {
         "observations": _encoded(results),
         "printed": ran.printed,
@@ -60,13 +67,13 @@ def _encoded(results: list[Observation]) -> list:
     for result in results:
         wire = encode_observation(result)
         left -= len(json.dumps(wire))
-        encoded.append(wire if left > 0 else encode_observation(replace(result, value=Foreign("a very large result"))))
+        encoded.append(wire if left > 0 else encode_observation(replace(result, value=NotData("a very large result"))))
     return encoded
 
 
 def _job(subject: Any, check: dict[str, Any]) -> Callable[[], Observation]:
-    recipe, inputs = recipe_from_source(check["recipe"]), decode(check["inputs"])
-    return lambda: observe(subject, recipe, inputs, check["seed"])
+    harness, inputs = harness_from_source(check["recipe"]), decode(check["inputs"])
+    return lambda: observe(subject, harness, inputs, check["seed"])
 
 
 @contextmanager
@@ -84,7 +91,7 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
         module = importlib.import_module(part["module"])
         if part["source"]:
             inner = vars(module) | made
-            exec(compile(part["source"], "<recipe>", "exec", dont_inherit=True), inner)
+            exec(compile(part["source"], "<harness>", "exec", dont_inherit=True), inner)
             made[name] = inner[name]
         right = made.get(name) or getattr(module, name)
         if name not in names:

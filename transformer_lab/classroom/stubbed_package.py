@@ -1,7 +1,6 @@
 """The package that submissions run with: a copy in which the answers of a notebook, and of later ones, do not exist."""
 
 import ast
-import compileall
 import functools
 import inspect
 import shutil
@@ -22,7 +21,7 @@ PACKAGE = Path(transformer_lab.__file__).resolve().parent
 LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "mine.py", "tour.py")
 
 # What observes a student's object inside the sandbox; it knows no answer.
-ENGINE = ("draw.py", "exercise.py", "limits.py", "observe.py", "recipes.py")
+ENGINE = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
 
 KERNEL_SIDE = ("__init__.py", "kernel_side.py", "wire.py")
 
@@ -69,7 +68,6 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
         path.write_text(stub_source(path.read_text(encoding="utf-8"), name, blank), encoding="utf-8")
     _write_inert_exercises(package)
     _write_kernel_side(package)
-    compileall.compile_dir(package, quiet=2)  # every kernel imports it
     for path in [package, *package.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return package

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.observe import NUMBERS, Crash, Foreign, Observation
+from transformer_lab.exercises.observation import NUMBERS, Crash, NotData, Observation
 
 MOST_BYTES = 2**20  # of one result, and of a text in it
 MOST_DEPTH = 12
@@ -35,7 +35,7 @@ class WireError(Exception):
 
 
 def encode(data: Any, depth: int = 0) -> list:
-    """Plain data as JSON. What is none, or too large, becomes a `Foreign`."""
+    """Plain data as JSON. What is none, or too large, becomes a `NotData`."""
     if data is None:
         return ["none"]
     if isinstance(data, bool):
@@ -50,7 +50,7 @@ def encode(data: Any, depth: int = 0) -> list:
         return _encode_tensor(data)
     if isinstance(data, np.ndarray):
         return _encode_array(data)
-    if isinstance(data, Foreign):
+    if isinstance(data, NotData):
         return ["foreign", data.description[:200]]
     if depth > MOST_DEPTH:
         return ["foreign", "something nested too deeply"]
@@ -120,7 +120,7 @@ class _Decoder:
                 self._take(len(text))
                 return text
             case ["foreign", str(text)] if len(text) <= 200:
-                return Foreign(text)
+                return NotData(text)
             case ["tensor", str(name), list(shape), str(text)] if name in DTYPES:
                 dtype = DTYPES[name]
                 data = self._raw(shape, dtype.itemsize, text)
@@ -195,7 +195,7 @@ class _Decoder:
 def _can_be_key(key: Any) -> bool:
     if isinstance(key, tuple):
         return all(map(_can_be_key, key))
-    return key is None or isinstance(key, str | int | float | bool | Foreign)
+    return key is None or isinstance(key, str | int | float | bool | NotData)
 
 
 def encode_observation(observation: Observation) -> list:

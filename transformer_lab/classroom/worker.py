@@ -3,6 +3,7 @@
 No code of a student runs here. Kernels run in processes of their own, and only checked messages come back.
 """
 
+import compileall
 import functools
 import gc
 import itertools
@@ -51,7 +52,7 @@ class Worker:
     def _package(self, name: str) -> Path:
         """Write the stubbed package of a notebook, and find out what its answers give, so that no student waits."""
         folder = self.folder / f"p{name}"
-        write_stubbed_package(folder, [name])
+        compileall.compile_dir(write_stubbed_package(folder, [name]), quiet=2)  # every kernel imports it
         of_notebook = self.course.exercises(name)
         for exercise in of_notebook:
             request(exercise, self.setup.seed, {other.name for other in of_notebook})
