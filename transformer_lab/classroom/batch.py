@@ -70,7 +70,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchResult:
     """What a run came to."""
 
     entries: list[Entry]  # what counts now, of this run and of those before
@@ -107,7 +107,7 @@ def grade_batch(
     resume: bool = False,
     roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Outcome:
+) -> BatchResult:
     """Grade what was handed in and write the gradebook and all reports into `out`.
 
     What was graded before, by this version of the package, and has not changed is not graded again.
@@ -162,7 +162,7 @@ def grade_batch(
         book.finish(run)
         entries, found, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(found)]
-        return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
+        return BatchResult(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
 
 
 def regrade_exercise(
@@ -173,7 +173,7 @@ def regrade_exercise(
     approve: Callable[[list[Change]], bool],
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Outcome | None:
+) -> BatchResult | None:
     """Grade one exercise anew in all that was graded before, and keep the results if `approve` says so.
 
     Args:
@@ -241,7 +241,7 @@ def regrade_exercise(
                 f"the answers of {_shortened(missed)} are as they were, because their files are "
                 + ("not in the paths given" if paths else "not where they were")
             )
-        return Outcome(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
+        return BatchResult(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
 
 
 def digest_of(submission: Submission, package_version: str) -> str:

@@ -25,11 +25,8 @@ from transformer_lab.classroom.grader import Setup
 from transformer_lab.classroom.kernel_client import preload
 from transformer_lab.classroom.pytest_items import KernelSource, SubmissionRun, write_assembled
 from transformer_lab.classroom.results import SubmissionResult
-from transformer_lab.classroom.scoring import Score, request
+from transformer_lab.classroom.scoring import Score
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
-from transformer_lab.exercises.catalogue import mistakes_of
-from transformer_lab.exercises.exercise import PUBLIC_SEED
-from transformer_lab.exercises.verdicts import known_settings, reference_of
 
 # Some of pytest's own; the two about exceptions collect the garbage of all that torch has, several times.
 UNUSED_PLUGINS = ("cacheprovider", "doctest", "faulthandler", "logging", "threadexception", "unraisableexception")
@@ -41,7 +38,7 @@ PYTEST = [
 
 
 class Worker:
-    """What the submissions of one worker share: the course, the stubbed packages, and what references give."""
+    """What the submissions of one worker share: the course, and the stubbed packages."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.setup, self.folder = setup, folder
@@ -50,19 +47,9 @@ class Worker:
         self.package = functools.cache(self._package)
 
     def _package(self, name: str) -> Path:
-        """Write the stubbed package of a notebook, and find out what its answers give, so that no student waits."""
+        """Write the stubbed package of a notebook; returns the folder that kernels put on their path."""
         folder = self.folder / f"p{name}"
         compileall.compile_dir(write_stubbed_package(folder, [name]), quiet=2)  # every kernel imports it
-        of_notebook = self.course.exercises(name)
-        for exercise in of_notebook:
-            request(exercise, self.setup.seed, {other.name for other in of_notebook})
-            for seed in (self.setup.seed, PUBLIC_SEED):
-                reference = reference_of(exercise, seed)
-                with known_settings():
-                    for check, mistake in itertools.product(exercise.checks, mistakes_of(exercise)):
-                        for way in mistake.ways:
-                            reference.is_symptom(way, check)
-        gc.freeze()  # what is here stays
         return folder
 
     def grade(self, assembled: Assembled, only: str | None) -> SubmissionResult:
@@ -121,6 +108,7 @@ def main(file: int, folder: str) -> None:
     try:
         worker = Worker(connection.recv(), Path(folder))
         preload()
+        gc.freeze()  # what has been imported stays: no collection has to look at it
         connection.send(True)
         while True:
             connection.send(worker.grade(*connection.recv()))
