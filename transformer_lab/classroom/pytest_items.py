@@ -1,4 +1,4 @@
-"""One submission as tests of pytest: nbval's cells, in a kernel of ours, and then one test for each exercise."""
+"""A submission as pytest items: one for each cell, which nbval runs in our kernel, and then one for each exercise."""
 
 import json
 import re
@@ -45,22 +45,22 @@ class CellFailure:
 
 @dataclass(eq=False)  # pytest keeps its plug-ins in sets
 class SubmissionRun:
-    """One submission while it is graded: a plug-in of pytest."""
+    """One submission while it is graded: a pytest plug-in."""
 
     assembled: Assembled
     exercises: list[Exercise]
     source: KernelSource
     results: list[ExerciseResult] = field(default_factory=list)
     failures: dict[int, CellFailure] = field(default_factory=dict)  # by number of the code cell
-    deadly: set[int] = field(default_factory=set)  # cells that have ended their kernel: no other kernel runs them
-    shown: set[str] = field(default_factory=set)  # exercises that are not to be scored any more
+    kernel_killing_cells: set[int] = field(default_factory=set)  # no other kernel runs them again
+    revealed: set[str] = field(default_factory=set)  # exercises whose answers a kernel may see: they are scored
     kernels: int = 0
     kernels_started: int = 0
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         scored = {exercise.name for exercise in self.exercises}
-        self.shown.update(name for exercise in self.exercises for name in exercise.builds_on if name not in scored)
+        self.revealed.update(name for exercise in self.exercises for name in exercise.builds_on if name not in scored)
 
     @property
     def code(self) -> list[Any]:
@@ -95,7 +95,7 @@ class SubmissionRun:
             self.kernels_started += 1
             try:
                 for number in cells:
-                    if number not in self.deadly and not _is_skipped(self.code[number]):
+                    if number not in self.kernel_killing_cells and not _is_skipped(self.code[number]):
                         kernel.await_reply(kernel.execute_cell_input(self.code[number].source), self.cell_seconds())
                 return kernel
             except Exception as error:  # `queue.Empty`: it takes too long this time
@@ -106,7 +106,7 @@ class SubmissionRun:
 
     def ended(self, number: int, ended: KernelEnded) -> None:
         """Note that this cell has ended its kernel."""
-        self.deadly.add(number)
+        self.kernel_killing_cells.add(number)
         self.failures[number] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 
     def add(self, exercise: Exercise, score: Score) -> None:
@@ -118,11 +118,11 @@ class SubmissionRun:
             score = Score(failure.state, report=f"{score.report} Its cell did not run to the end: {failure.reason}.")
         elif score.is_missing and not source.strip():
             score = Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
-        elif score.is_missing and (others := ", ".join(f"`{name}`" for name in names_of(source).definitions)):
-            score = replace(score, report=f"{score.report} Its cell defines {others}.")
+        elif score.is_missing and (defined := ", ".join(f"`{name}`" for name in names_of(source).definitions)):
+            score = replace(score, report=f"{score.report} Its cell defines {defined}.")
         elif score.state == "not attempted" and _is_imported(exercise.name, source):
-            taken = "where the answers are taken out when it is graded: write it yourself"
-            score = Score("failed", report=f"`{exercise.name}` is imported from the package, {taken}.")
+            where = "where the answers are taken out when it is graded: write it yourself"
+            score = Score("failed", report=f"`{exercise.name}` is imported from the package, {where}.")
         self.results.append(
             ExerciseResult(
                 exercise=exercise.name,
@@ -140,13 +140,13 @@ class SubmissionRun:
 
     def remarks(self) -> list[str]:
         """Cells that a student has added and that did not run to the end: what they would define is missing."""
-        found = []
+        remarks = []
         for number, failure in sorted(self.failures.items()):
             if dict(self.code[number].metadata.get("transformer_lab", {})) == {"student": True}:
                 first = next((line.strip() for line in self.code[number].source.splitlines() if line.strip()), "")
                 shown = f"`{clean_text(first, 60)}`" if "`" not in first else "with a backtick in its first line"
-                found.append(f"The added cell {shown} did not run to the end: {failure.reason}.")
-        return found[:MOST_REMARKS]
+                remarks.append(f"The added cell {shown} did not run to the end: {failure.reason}.")
+        return remarks[:MOST_REMARKS]
 
     def cell_of(self, name: str) -> int | None:
         """The number of the code cell that defines the exercise, as far as its text says."""
@@ -168,10 +168,10 @@ class SubmissionRun:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(self, file_path: Path, parent: Any) -> Iterator[None]:
-        found = yield
+        collectors = yield
         return [
-            GradedNotebook.from_parent(parent, path=one.path, run=self) if isinstance(one, IPyNbFile) else one
-            for one in found
+            GradedNotebook.from_parent(parent, path=file.path, run=self) if isinstance(file, IPyNbFile) else file
+            for file in collectors
         ]
 
 
@@ -194,7 +194,7 @@ class GradedNotebook(IPyNbFile):
         for number, cell in enumerate(self.run.code):
             options = defaultdict(bool)
             about = cell.metadata.get("transformer_lab", {})
-            if not about.get("student"):  # whatever a student's cell says to nbval is not heard
+            if not about.get("student"):  # comments to nbval in a student's cell are ignored
                 options.update(find_metadata_tags(cell.metadata))
                 options.update(find_comment_markers(cell.source))
             options.setdefault("check", False)
@@ -258,10 +258,10 @@ class GradedCell(IPyNbCell):
                 limit = f"the cell took longer than {self.config.option.nbval_cell_timeout:g} seconds"
                 run.failures[number] = CellFailure("timed out", limit)
                 if not self.parent.kernel.is_alive():
-                    run.deadly.add(number)
-            elif (says := self._exception()) is not None:
+                    run.kernel_killing_cells.add(number)
+            elif (exception := self._exception()) is not None:
                 run.failures[number] = CellFailure(
-                    "out of memory" if says.startswith("MemoryError") else "failed", f"`{says}`"
+                    "out of memory" if exception.startswith("MemoryError") else "failed", f"`{exception}`"
                 )
             raise error from None
 
@@ -293,14 +293,14 @@ class GradedExercise(pytest.Item):
         self.exercise = exercise
 
     def runtest(self) -> None:
-        found = self._score()
-        if found.state not in ("passed", "not attempted"):
+        score_now = self._score()
+        if score_now.state not in ("passed", "not attempted"):
             earlier = self._score_where_checked()
-            if earlier is not None and earlier.earned > found.earned:
-                found = earlier
+            if earlier is not None and earlier.earned > score_now.earned:
+                score_now = earlier
         run = self.parent.run
-        run.shown.add(self.exercise.name)
-        run.add(self.exercise, found)
+        run.revealed.add(self.exercise.name)
+        run.add(self.exercise, score_now)
         result = run.results[-1]
         self.user_properties += [
             ("exercise", result.exercise),
@@ -332,7 +332,7 @@ class GradedExercise(pytest.Item):
         seconds = min(run.source.limits.exercise_seconds, run.seconds_left())
         try:
             source = run.assembled.sources.get(self.exercise.name, "")
-            return score(kernel, self.exercise, run.source.seed, run.shown, seconds, source)
+            return score(kernel, self.exercise, run.source.seed, run.revealed, seconds, source)
         except Exception as error:
             return Score(
                 "grader error", report=f"The grader failed ({type(error).__name__}): this is no fault of yours."
@@ -355,12 +355,12 @@ class GradedExercise(pytest.Item):
         except Exception:  # its cells end every kernel, or there is no other: the first score stands
             return None
         try:
-            found = self._score_in(kernel)
+            earlier = self._score_in(kernel)
         finally:
             kernel.stop()
         meaning = ", ".join(f"`{name}`" for name in sorted(changed))
         remark = f"A later cell gives {meaning} another meaning. What counts is what the check in the notebook saw."
-        return replace(found, remarks=(*found.remarks, remark))
+        return replace(earlier, remarks=(*earlier.remarks, remark))
 
     def repr_failure(self, excinfo: Any) -> str:
         if isinstance(excinfo.value, _NotPassed):

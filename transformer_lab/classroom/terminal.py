@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from transformer_lab.classroom.batch import Change, BatchResult
+from transformer_lab.classroom.batch import BatchResult, Change
 from transformer_lab.classroom.gradebook import by_student, number
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.writing import on_screen
