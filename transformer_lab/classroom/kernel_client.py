@@ -21,7 +21,7 @@ from transformer_lab.classroom import kernel_process
 from transformer_lab.classroom.process_group import ProcessGroup
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import INSIDE, Sandbox
-from transformer_lab.classroom.writing import clean
+from transformer_lab.files import clean
 
 START_SECONDS = 60.0  # for a kernel; the first one waits until torch is imported
 END_SECONDS = 10.0
