@@ -49,7 +49,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     loss.plot(*_points(epochs, "train_loss"), color=DARK, marker="o", label="training: mean of the epoch", **marks)
     validation = {"color": "black", "linestyle": "--", "marker": "s", "label": "validation (labels not smoothed)"}
     loss.plot(*_points(epochs, "validation_loss"), **validation, **marks)
-    loss.set(title="Loss (nats a token)", xlabel="step")
+    loss.set(title="Loss (nats per token)", xlabel="step")
     loss.set_ylim(bottom=0)
     loss.legend(frameon=False, fontsize=9)
 
@@ -105,7 +105,7 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figur
         words.append(f"{name}: {_where_it_came_to(epochs)}")
     figure.set_label("Trainings side by side, by epoch and by minutes. " + " ".join(words))
     for axes, title, label in (
-        (loss, "Validation loss (nats a token)", "epoch"),
+        (loss, "Validation loss (nats per token)", "epoch"),
         (bleu, "Validation BLEU (greedy)", "epoch"),
         (minutes, "Validation loss", "minutes (logarithmic)"),
     ):
