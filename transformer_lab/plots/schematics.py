@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, new_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
