@@ -12,7 +12,6 @@ from transformer_lab.plots.embedding_plots import (
     draw_spread,
     draw_vectors,
 )
-from transformer_lab.plots.explorers import explore, explore_attention
 from transformer_lab.plots.figures import new_picture, save_figure
 from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
@@ -20,7 +19,7 @@ from transformer_lab.plots.lines import draw_lines, name_line
 from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explore_masks
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
-from transformer_lab.plots.schematics import draw_masking, draw_token_path
+from transformer_lab.plots.schematics import draw_cache, draw_masking, draw_ngrams, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
@@ -39,12 +38,14 @@ __all__ = [
     "draw_attention",
     "draw_beam",
     "draw_byte_pairs",
+    "draw_cache",
     "draw_encoding",
     "draw_hands",
     "draw_label_smoothing",
     "draw_lines",
     "draw_masking",
     "draw_masks",
+    "draw_ngrams",
     "draw_next_token",
     "draw_positions",
     "draw_scores",
