@@ -17,6 +17,7 @@ from transformer_lab.plots.head_explorer import draw_without_heads, explore_head
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
 from transformer_lab.plots.lines import draw_lines, name_line
 from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explore_masks
+from transformer_lab.plots.model_plots import draw_embedding_scale, draw_parameter_shares
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
 from transformer_lab.plots.schematics import draw_cache, draw_masking, draw_ngrams, draw_token_path
@@ -39,6 +40,7 @@ __all__ = [
     "draw_beam",
     "draw_byte_pairs",
     "draw_cache",
+    "draw_embedding_scale",
     "draw_encoding",
     "draw_hands",
     "draw_label_smoothing",
@@ -47,6 +49,7 @@ __all__ = [
     "draw_masks",
     "draw_ngrams",
     "draw_next_token",
+    "draw_parameter_shares",
     "draw_positions",
     "draw_scores",
     "draw_similarities",

@@ -52,8 +52,8 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> "Figure":
     """Draw the dot products of some positions with all positions of a table `(length, d_model)`."""
     similarity = encoding @ encoding.T  # (position, position)
     figure = new_picture(
-        f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others: equal peaks, each at its "
-        "own position, that fall off in the same way on both sides.",
+        f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others: equal peaks, "
+        "each at its own position, that fall off in the same way on both sides.",
         8,
         3,
     )
