@@ -101,7 +101,7 @@ def bleu_difference(
 
     def bleu_of(sums: np.ndarray) -> float:
         correct, total, (length, reference_length) = sums[:4].tolist(), sums[4:8].tolist(), sums[8:].tolist()
-        return BLEU.compute_bleu(correct, total, length, reference_length).score
+        return BLEU.compute_bleu(correct, total, length, reference_length, metric.smooth_method).score
 
     sides = counts_of(hypotheses), counts_of(others)
     drawn = np.random.default_rng(0).integers(len(references), size=(samples, len(references)))
