@@ -59,8 +59,11 @@ def train_in_own_process(
         InputError: As in `train`, or the process failed: its last lines are in the message.
     """
     if resume:
-        for record in read_metrics(Path(output) / "metrics.jsonl"):
-            on_log(record)
+        records = read_metrics(Path(output) / "metrics.jsonl")
+        finished = max((record["epoch"] for record in records if record["kind"] == "epoch"), default=0)
+        for record in records:  # the steps of an epoch that was interrupted come again
+            if record.get("epoch", finished + 1) <= finished:
+                on_log(record)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(
