@@ -288,10 +288,10 @@ def test_import_is_light():
 def test_what_torch_loads_late_is_there_before_the_students_code_runs():
     """A thread that is stopped in the middle of an import leaves a lock behind, and the next import waits forever."""
     program = (
-        "import sys; from transformer_lab.exercises import exercises, judge, run_check\n"
+        "import sys; from transformer_lab.exercises import exercises, judgment, run_check\n"
         "def loaded(): return any(name.startswith('torch._dynamo') for name in sys.modules)\n"
-        "run_limited, before = judge.run_limited, loaded()\n"
-        "judge.run_limited = lambda jobs: (print(before, loaded()), run_limited(jobs))[1]\n"
+        "run_limited, before = judgment.run_limited, loaded()\n"
+        "judgment.run_limited = lambda jobs: (print(before, loaded()), run_limited(jobs))[1]\n"
         "run_check(exercises()['train_step'], exercises()['train_step'].answer)"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -25,6 +25,7 @@ from nbformat import NotebookNode
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.errors import InputError
+from transformer_lab.plural import plural
 
 COMPARE_OUTPUT = "nbval-check-output"  # a tag of nbval: what the cell prints must stay the same
 CALL_OUT = """\
@@ -145,10 +146,6 @@ def _ascii(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-def _count(number: float, unit: str) -> str:
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
-
-
 def _find(exercises: Mapping[str, Any], name: str, path: Path) -> Any:
     if name not in exercises:
         import difflib
@@ -169,7 +166,7 @@ def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
         _add(built, nbformat.v4.new_markdown_cell(), f"task-{name}", "", locked=True)
     above = built.cells[-1]
     heading, task = re.fullmatch(r"(#+ [^\n]*\n*)?(.*)", above.source, re.DOTALL).groups(default="")
-    minutes, points = _count(exercise.minutes, "minute"), _count(exercise.points, "point")
+    minutes, points = plural(exercise.minutes, "minute"), plural(exercise.points, "point")
     box = CALL_OUT.format(name=name, minutes=minutes, points=points, task=task).replace("\n\n\n\n", "\n\n")
     above.source = f"{heading.strip()}\n\n{box}".lstrip()
 

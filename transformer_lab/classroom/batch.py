@@ -36,6 +36,7 @@ from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import find_exercise
 from transformer_lab.files import writing
+from transformer_lab.plural import plural
 
 PACKAGE = "transformer-lab"
 GRADER_ERROR = "grader error"
@@ -235,7 +236,7 @@ def regrade_exercise(
         entries, _, written = write_reports(out, book, course)
         warnings = _warnings(entries, run)
         if new := set(keys) - book.kept().keys():
-            warnings.append(f"left out, because new or changed: {_count(len(new), 'submission')}; grade without --only")
+            warnings.append(f"left out, because new or changed: {plural(len(new), 'submission')}; grade without --only")
         if missed := sorted({done[key].student for key in done.keys() - todo.keys()}):
             warnings.append(
                 f"the answers of {_shortened(missed)} are as they were, because their files are "
@@ -385,14 +386,14 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
     late = sorted({entry.student for entry in entries if entry.result.problem == TIME_IS_UP})
     shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
     return [
-        *([f"{_count(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
+        *([f"{plural(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
         *(
-            [f"the grader failed on {_count(failed, 'submission')}: grade again, nothing else is repeated"]
+            [f"the grader failed on {plural(failed, 'submission')}: grade again, nothing else is repeated"]
             * bool(failed)
         ),
         *(
             [
-                f"the package has changed since {_count(older, 'submission')} were graded, and they keep their points: "
+                f"the package has changed since {plural(older, 'submission')} were graded, and they keep their points: "
                 "--only EXERCISE grades one exercise anew, another --out folder grades all"
             ]
             if older
@@ -426,8 +427,8 @@ def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], En
 def _about_the_list(found: Attendance) -> list[str]:
     absent = [f"{person} or a namesake" if person in found.namesakes else person for person in found.absent]
     named = (
-        (f"{ABSENT}: {len(absent)} of the {_count(found.listed, 'student')} on the list", absent),
-        (f"not on the list of the class: {_count(len(found.unlisted), 'student')}", found.unlisted),
+        (f"{ABSENT}: {len(absent)} of the {plural(found.listed, 'student')} on the list", absent),
+        (f"not on the list of the class: {plural(len(found.unlisted), 'student')}", found.unlisted),
         ("found by the number, but not by the name", found.doubtful),
     )
     said = [f"{what}: {_shortened(students, between='; ')}" for what, students in named if students]
@@ -438,7 +439,3 @@ def _about_the_list(found: Attendance) -> list[str]:
 def _shortened(names: Sequence[str], most: int = 10, between: str = ", ") -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return between.join(printable(name, 200) for name in names[:most]) + more
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"

@@ -8,18 +8,18 @@ from torch import Tensor
 
 
 def pad_batch(sequences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
-    """One int64 tensor `(batch, longest)` from sequences of different lengths, padded on the right with `pad_id`."""
+    """Return sequences of different lengths as one int64 tensor `(batch, longest)`, right-padded with `pad_id`."""
     longest = max((len(sequence) for sequence in sequences), default=0)
     padded = [[*sequence, *[pad_id] * (longest - len(sequence))] for sequence in sequences]
     return torch.tensor(padded, dtype=torch.int64).view(len(sequences), longest)  # (batch, longest)
 
 
 def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Groups sentences of like length: each batch is a list of positions in `lengths`.
+    """Group sentences of similar length into batches, each a list of indices into `lengths`.
 
-    A batch of n sentences, the longest of them m tokens, fills n * m cells once it is padded: never more than
-    `max_tokens`. Every position is in exactly one batch, and each batch is as full as the order by length allows.
-    No lengths give no batches.
+    A batch of n sentences, the longest of which has m tokens, takes n * m cells once it is padded, and never more than
+    `max_tokens`. Every index is in exactly one batch, and each batch is as full as the order by length allows.
+    Without lengths, there are no batches.
 
     Raises:
         ValueError: a single sentence is longer than `max_tokens`.
@@ -51,12 +51,19 @@ class Batch:
         return int((self.target[:, 1:] != self.pad_id).sum())
 
     def to(self, device: torch.device | str) -> "Batch":
-        return replace(self, source=self.source.to(device), target=self.target.to(device))
+        return replace(self, source=copy_to(self.source, device), target=copy_to(self.target, device))
 
     def repeated(self, times: int) -> "Batch":
         """All pairs, then all again, and so on: with dropout, a model sees each of them differently."""
         source, target = self.source.repeat(times, 1), self.target.repeat(times, 1)  # (times * batch, length)
         return replace(self, source=source, target=target, indices=self.indices * times)
+
+
+def copy_to(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Return the tensor on `device`. A GPU fetches it from pinned memory, so the processor does not wait for it."""
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def bucketed_batches(

@@ -46,29 +46,29 @@ class Solution:
 
 
 def hint(exercise: Any) -> Hint:
-    """The next hint of an exercise, given by name or as the object: each call gives one that says more.
+    """Return the next hint of an exercise, given by name or as the object: each call gives one that says more.
 
     Raises:
         InputError: there is no such exercise.
     """
-    found = _exercise(exercise)
-    given = _given.get(found.name, 0)
-    number = min(given, len(found.hints) - 1)
-    _given[found.name] = given + 1
-    title = f"{found.name}, hint {number + 1} of {len(found.hints)}"
-    if number + 1 == len(found.hints):
-        title += f' (the last one; `solution("{found.name}")` shows an answer)'
-    return Hint(title, found.hints[number])
+    exercise = _exercise(exercise)
+    given = _given.get(exercise.name, 0)
+    index = min(given, len(exercise.hints) - 1)
+    _given[exercise.name] = given + 1
+    title = f"{exercise.name}, hint {index + 1} of {len(exercise.hints)}"
+    if index + 1 == len(exercise.hints):
+        title += f' (the last one; `solution("{exercise.name}")` shows an answer)'
+    return Hint(title, exercise.hints[index])
 
 
 def solution(exercise: Any) -> Solution:
-    """The package's own answer to an exercise, given by name or as the object.
+    """Return the package's own answer to an exercise, given by name or as the object.
 
     Raises:
         InputError: there is no such exercise.
     """
-    found = _exercise(exercise)
-    return Solution(found.name, inspect.getsource(found.answer).rstrip())
+    exercise = _exercise(exercise)
+    return Solution(exercise.name, inspect.getsource(exercise.answer).rstrip())
 
 
 def _exercise(exercise: Any) -> Exercise:

@@ -4,6 +4,8 @@ import html
 import textwrap
 from dataclasses import dataclass
 
+from transformer_lab.plural import plural
+
 SIGNS = {"passed": "✓", "failed": "✗", "not checked": "–"}
 WIDTH = 80  # of a line of text; longer rows of numbers are cut with an ellipsis
 
@@ -80,7 +82,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        points = f"{self.points:g} of {self.out_of:g} point{'' if self.out_of == 1 else 's'}"
+        points = f"{self.points:g} of {plural(self.out_of, 'point')}"
         state = {"passed": "passed", "failed": "not right yet", "not attempted": "not attempted"}[self.state]
         return f"{self.exercise}: {state}, {points}"
 
@@ -117,8 +119,8 @@ def _text(report: Report) -> str:
 def counted(checks: tuple[CheckResult, ...]) -> str:
     """Return how many checks there are, and how they went: "10 checks: 7 passed, 3 failed"."""
     states = {state: sum(check.state == state for check in checks) for state in SIGNS}
-    said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    return f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {said}"
+    outcomes = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    return f"{plural(len(checks), 'check')}: {outcomes}"
 
 
 def _cut(line: str) -> str:

@@ -4,7 +4,7 @@ from transformer_lab.plots.architecture import draw_architecture
 from transformer_lab.plots.attention_explorer import explore, explore_attention
 from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
 from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
-from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
+from transformer_lab.plots.curves import LiveCurve, compare_trainings, plot_training
 from transformer_lab.plots.embedding_plots import (
     draw_encoding,
     draw_hands,
@@ -21,11 +21,14 @@ from transformer_lab.plots.model_plots import draw_embedding_scale, draw_paramet
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
 from transformer_lab.plots.schematics import draw_cache, draw_masking, draw_ngrams, draw_token_path
+from transformer_lab.plots.schematics import draw_masking, draw_token_path, draw_training_loop
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
+from transformer_lab.plots.text_plots import draw_batch, draw_padding, draw_padding_shares, draw_word_frequencies
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
     draw_warmup,
     explore_label_smoothing,
+    explore_training,
     explore_warmup,
 )
 
@@ -37,6 +40,7 @@ __all__ = [
     "compare_trainings",
     "draw_architecture",
     "draw_attention",
+    "draw_batch",
     "draw_beam",
     "draw_byte_pairs",
     "draw_cache",
@@ -49,16 +53,20 @@ __all__ = [
     "draw_masks",
     "draw_next_token",
     "draw_ngrams",
+    "draw_padding",
+    "draw_padding_shares",
     "draw_parameter_shares",
     "draw_positions",
     "draw_scores",
     "draw_similarities",
     "draw_spread",
     "draw_token_path",
+    "draw_training_loop",
     "draw_tree",
     "draw_vectors",
     "draw_warmup",
     "draw_without_heads",
+    "draw_word_frequencies",
     "explore",
     "explore_attention",
     "explore_beam",

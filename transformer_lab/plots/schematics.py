@@ -189,3 +189,53 @@ def _two_lines(words: Sequence[str]) -> list[str]:
     """Return the words on one line, or on two if there are more than two of them."""
     half = (len(words) + 1) // 2
     return [" ".join(words)] if len(words) < 3 else [" ".join(words[:half]), " ".join(words[half:])]
+
+
+LOOP_BOXES = {  # center of each box, and whether the reader writes it
+    "a batch": (0, 2, False),
+    "shift_target": (2, 2, True),
+    "label_smoothing_loss": (6.5, 2, True),
+    "evaluate": (1.5, 1, True),
+    "Transformer": (4, 1, True),
+    "warmup_rate": (1.5, 0, True),
+    "optimizer": (4, 0, False),
+    "backward, clip": (6.5, 0, False),
+}
+LOOP_ARROWS = (
+    ("a batch", "shift_target", "", "center"),
+    ("shift_target", "Transformer", "input", "left"),
+    ("shift_target", "label_smoothing_loss", "labels", "center"),
+    ("Transformer", "label_smoothing_loss", "logits", "right"),
+    ("label_smoothing_loss", "backward, clip", "loss", "left"),
+    ("backward, clip", "optimizer", "gradient", "center"),
+    ("optimizer", "Transformer", "new weights", "left"),
+    ("warmup_rate", "optimizer", "learning rate", "center"),
+    ("Transformer", "evaluate", "", "center"),
+)
+
+
+def draw_training_loop() -> "Figure":
+    """Draw the training loop: from a batch to the loss, and from the loss to new weights (section 5 of the paper)."""
+    figure = new_picture(
+        "A loop of boxes: shift_target splits a batch into the decoder's input and the labels; the Transformer turns "
+        "the input into logits; label_smoothing_loss compares them with the labels; backward turns the loss into a "
+        "gradient; the optimizer gives the Transformer new weights, with the learning rate of warmup_rate. Evaluate "
+        "looks at the Transformer from outside the loop.",
+        9,
+        3.2,
+    )
+    axes = figure.subplots()
+    boxes = {}
+    for name, (x, y, is_yours) in LOOP_BOXES.items():
+        colors = {"facecolor": "#deebf7", "edgecolor": DARK} if is_yours else {"facecolor": "white", "edgecolor": "0.5"}
+        text = axes.text(x, y, name, ha="center", va="center", bbox={"boxstyle": "round,pad=0.4"} | colors)
+        boxes[name] = text.get_bbox_patch()
+    for start, end, label, side in LOOP_ARROWS:
+        (x, y), (to_x, to_y) = LOOP_BOXES[start][:2], LOOP_BOXES[end][:2]
+        style = {"arrowstyle": "-|>", "color": "0.35", "patchA": boxes[start], "patchB": boxes[end]}
+        axes.annotate("", (to_x, to_y), (x, y), arrowprops=style, zorder=4)
+        shift = {"left": 0.1, "center": 0, "right": -0.1}[side]
+        axes.text((x + to_x) / 2 + shift, (y + to_y) / 2 + 0.06, label, ha=side, va="bottom", fontsize=9)
+    axes.set(xlim=(-0.7, 7.8), ylim=(-0.3, 2.3))
+    axes.axis("off")
+    return figure
