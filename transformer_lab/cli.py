@@ -557,8 +557,8 @@ def grade(
       transformer-lab grade --only causal_mask
     """
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
-    from transformer_lab.classroom.screen import as_lines, ask_about, progress_bar
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
+    from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar
 
     if roster and only:
         raise InputError("--roster goes with a run of everything: leave out --only")

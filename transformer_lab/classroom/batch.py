@@ -28,8 +28,8 @@ from transformer_lab.classroom.gradebook import (
     failed_itself,
     source_digest,
 )
-from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.classroom.reports import write_reports
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.roster import Attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable
@@ -43,7 +43,7 @@ GRADER_ERROR = "grader error"
 
 
 class Grading(Protocol):
-    """What grades: `running.Grader` on this machine, `cluster.ClusterGrader` on several."""
+    """What grades: `grader.Grader` on this machine, `cluster.ClusterGrader` on several."""
 
     sandboxed: bool
 
@@ -71,7 +71,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchResult:
     """What a run came to."""
 
     entries: list[Entry]  # what counts now, of this run and of those before
@@ -95,7 +95,7 @@ def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> 
 def _local_grader(
     jobs: int | None, require_sandbox: bool, seed: int, course: Course
 ) -> AbstractContextManager[Grading]:
-    from transformer_lab.classroom.running import Grader
+    from transformer_lab.classroom.grader import Grader
 
     return Grader(jobs=jobs, require_sandbox=require_sandbox, seed=seed, course=course)
 
@@ -108,7 +108,7 @@ def grade_batch(
     resume: bool = False,
     roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Outcome:
+) -> BatchResult:
     """Grade what was handed in and write the gradebook and all reports into `out`.
 
     What was graded before, by this version of the package, and has not changed is not graded again.
@@ -163,7 +163,7 @@ def grade_batch(
         book.finish(run)
         entries, found, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(found)]
-        return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
+        return BatchResult(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
 
 
 def regrade_exercise(
@@ -174,7 +174,7 @@ def regrade_exercise(
     approve: Callable[[list[Change]], bool],
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Outcome | None:
+) -> BatchResult | None:
     """Grade one exercise anew in all that was graded before, and keep the results if `approve` says so.
 
     Args:
@@ -242,7 +242,7 @@ def regrade_exercise(
                 f"the answers of {_shortened(missed)} are as they were, because their files are "
                 + ("not in the paths given" if paths else "not where they were")
             )
-        return Outcome(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
+        return BatchResult(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
 
 
 def digest_of(submission: Submission, package_version: str) -> str:

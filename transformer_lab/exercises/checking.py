@@ -5,6 +5,7 @@ import os
 import textwrap
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,7 @@ from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES, library_answers
 from transformer_lab.exercises.observation import codes, namespace, unwrapped
-from transformer_lab.exercises.registry import exercises, no_such_exercise
+from transformer_lab.exercises.registry import exercises, no_such_exercise, notebook_of, notebooks
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.time_limit import is_checking
 
@@ -58,7 +59,9 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
     exercise, subject, remarks = _resolve_arguments(arguments)
     report = run_check(exercise, subject)
     if report.passed:
-        remarks += _library_remarks(exercise, subject) + saved_parts.keep(exercise, subject)
+        saved, problems = saved_parts.save(exercise, subject)
+        remarks += _library_remarks(exercise, subject) + problems
+        report = replace(report, next_step=_next_step(exercise, saved))
     report = replace(report, remarks=(*remarks, *report.remarks))
     # nbgrader, which sets the second one, gives the points of a cell unless it raises
     asked = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
@@ -67,6 +70,15 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
         _show(report)
         raise CheckFailed(report.title)
     return report
+
+
+def _next_step(exercise: Exercise, saved: Path | None) -> str:
+    """Return where a part was saved and which exercise of its notebook follows, or nothing if it was not saved."""
+    if saved is None:
+        return ""
+    names = [other.name for other in notebooks()[notebook_of(exercise.name)]]
+    following = names[names.index(exercise.name) + 1 :][:1]
+    return f"Saved in {saved.as_posix()}. " + (f"Next: {following[0]}" if following else "This notebook is done.")
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:

@@ -70,21 +70,21 @@ class _Comparison:
         self.differences.append(Difference(where, kind, says, expected, received))
 
     def wrong_type(self, expected: Any, received: Any, where: str) -> None:
-        says = f"`{where}` is {described(received)}, expected is {described(expected)}"
+        says = f"`{where}` is {described(received)}; expected {described(expected)}"
         self.differ(expected, received, where, "type", says)
 
     def remark_on_type(self, expected: Any, received: Any, where: str) -> None:
-        self.remarks.append(f"`{where}` is {described(received)}; {described(expected)} is meant.")
+        self.remarks.append(f"`{where}` is {described(received)}; use {described(expected)}.")
 
     def compare_results(self, expected: tuple, received: Any, names: tuple[str, ...]) -> None:
         """Compare the values that a function returns, each of which has a name."""
         returned = ", ".join(names)
         if not isinstance(received, list | tuple) or len(received) != len(names):
-            says = f"it returns {described(received)}, expected are {len(names)} values: `{returned}`"
+            says = f"it returns {described(received)}; expected {len(names)} values: `{returned}`"
             self.differ(expected, received, "result", "type", says)
             return
         if isinstance(received, list):
-            self.remarks.append(f"It returns a list; a tuple is meant: `return {returned}`.")
+            self.remarks.append(f"It returns a list; use a tuple: `return {returned}`.")
         for name, expected_value, received_value in zip(names, expected, received, strict=True):
             self.compare(expected_value, received_value, name)
 
@@ -99,7 +99,7 @@ class _Comparison:
                 self.differ(expected, received, where, "length", f"`{where}` has no `{key}`")
         for key in received:
             if key not in expected:
-                says = f"`{where}` has `{key}`, which is not expected"
+                says = f"`{where}` has an unexpected `{key}`"
                 self.differ(expected, received, where, "length", says)
 
     def compare_sequences(self, expected: list | tuple, received: Any, where: str) -> None:
@@ -112,7 +112,7 @@ class _Comparison:
             if not _equal_plain(expected, received, self.tolerance):
                 self.differ(expected, received, where, "value", f"`{where}` differs")
         elif len(expected) != len(received):
-            says = f"`{where}` has {len(received)} elements, expected are {len(expected)}"
+            says = f"`{where}` has {len(received)} elements; expected {len(expected)}"
             self.differ(expected, received, where, "length", says)
         else:
             for index, (expected_item, received_item) in enumerate(zip(expected, received, strict=True)):
@@ -136,16 +136,16 @@ class _Comparison:
         elif type(expected) is not type(received):
             self.wrong_type(expected, received, where)
         elif tuple(expected.shape) != tuple(received.shape):
-            says = f"`{where}` has shape {tuple(received.shape)}, expected is {tuple(expected.shape)}"
+            says = f"`{where}` has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
             self.differ(expected, received, where, "shape", says)
         elif kind_of_dtype(dtype_name(expected)) != kind_of_dtype(dtype_name(received)):
-            says = f"`{where}` holds {dtype_name(received)}, expected is {dtype_name(expected)}"
+            says = f"`{where}` has dtype {dtype_name(received)}; expected {dtype_name(expected)}"
             self.differ(expected, received, where, "dtype", says)
         else:
             if dtype_name(expected) != dtype_name(received):
                 self.remarks.append(
-                    f"`{where}` is {dtype_name(received)}, expected is {dtype_name(expected)}: what you create has the "
-                    "inputs' dtype, or torch's default."
+                    f"`{where}` is {dtype_name(received)}; expected {dtype_name(expected)}. Create tensors with the "
+                    "dtype of the inputs, or with torch's default."
                 )
             kind, says = _wrong_entries(to_double(expected), to_double(received), expected.dtype, self.tolerance)
             if kind:
@@ -178,10 +178,10 @@ def _wrong_entries(expected: Tensor, received: Tensor, dtype: Any, tolerance: fl
     """Return the kind of the difference and how to say it; two empty texts if there is none."""
     if kind_of_dtype(str(dtype).removeprefix("torch.")) in ("bool", "whole numbers"):
         wrong = expected != received
-        return ("value", f"is wrong in {int(wrong.sum())} of {wrong.numel()} places") if wrong.any() else ("", "")
+        return ("value", f"is wrong in {int(wrong.sum())} of {wrong.numel()} entries") if wrong.any() else ("", "")
     nan = received.isnan() & ~expected.isnan()
     if nan.any():
-        return "nan", f"is NaN (not a number) in {int(nan.sum())} of {nan.numel()} places"
+        return "nan", f"is NaN (not a number) in {int(nan.sum())} of {nan.numel()} entries"
     wrong = wrong_positions(expected, received, tolerance)
     if not wrong.any():
         return "", ""
@@ -192,17 +192,17 @@ def _wrong_entries(expected: Tensor, received: Tensor, dtype: Any, tolerance: fl
 
 
 def _infinities_in_words(expected: Tensor, received: Tensor) -> str:
-    """In how many places there is an infinity too many, too few, or of the other sign: what a mask has done wrong."""
-    places_by_wording = {
+    """Count the entries with an infinity too many, too few, or of the wrong sign: what a wrong mask does."""
+    entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
         "has infinity of the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
         "is not NaN in {} where it should be": expected.isnan() & ~received.isnan(),
     }
     clauses = [
-        wording.format(f"{int(places.sum())} of {places.numel()} places")
-        for wording, places in places_by_wording.items()
-        if places.any()
+        wording.format(f"{int(wrong.sum())} of {wrong.numel()} entries")
+        for wording, wrong in entries_by_wording.items()
+        if wrong.any()
     ]
     return " and ".join(clauses)
 

@@ -162,7 +162,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
         pages = [_rows(expected), _rows(received)]
         sides = [
             Grid(title, [page[i] for i in chosen[:ROWS]])
-            for title, page in zip(("expected", "received"), pages, strict=True)
+            for title, page in zip(("expected", "got"), pages, strict=True)
         ]
         which = "all of them" if len(chosen) <= ROWS else f"the first {ROWS}"
         title = f"{difference.where} {_named_shape(exercise, difference.where, expected)}"
@@ -171,7 +171,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
         return [SideBySide(title, *sides)]
     if difference.kind in ("value", "nan"):
         wanted, got = short_and_apart(expected, received)
-        return [f"`{difference.where}`: expected {wanted}, received {got}"]
+        return [f"`{difference.where}`: expected {wanted}; got {got}"]
     return []
 
 

@@ -1,6 +1,5 @@
 """`hint` and `solution`."""
 
-import html
 import inspect
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,8 @@ class Hint:
     def _repr_html_(self) -> str:
         from transformer_lab.exercises.report import prose
 
-        return f'<div style="max-width:60em"><p><b>{prose(self.title)}</b></p><p>{prose(self.text)}</p></div>'
+        frame = "max-width:60em;border-left:4px solid #0a6ebd;padding:4px 12px"
+        return f'<div style="{frame}"><p><b>{prose(self.title)}</b></p><p>{prose(self.text)}</p></div>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,11 +42,15 @@ class Solution:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.source)}</pre>"
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
+
+        return highlight(self.source, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True, style="tango"))
 
 
 def hint(exercise: Any) -> Hint:
-    """Return the next hint of an exercise, given by name or as the object: each call gives one that says more.
+    """Return the next hint for an exercise, given by name or as the object. Each call tells a little more.
 
     Raises:
         InputError: there is no such exercise.

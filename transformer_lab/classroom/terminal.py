@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from transformer_lab.classroom.batch import Change, Outcome
+from transformer_lab.classroom.batch import BatchResult, Change
 from transformer_lab.classroom.gradebook import by_student, number
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
@@ -47,7 +47,7 @@ def progress_bar() -> Iterator[Bar]:
         bar.stop()
 
 
-def as_lines(outcome: Outcome) -> list[str]:
+def as_lines(outcome: BatchResult) -> list[str]:
     """What a run came to, in words."""
     students = by_student(outcome.entries)
     problems = [entry for entry in outcome.entries if entry.result.problem]
@@ -56,7 +56,7 @@ def as_lines(outcome: Outcome) -> list[str]:
     return [*lines, *(f"  {on_screen(str(path))}" for path in outcome.written)]
 
 
-def _counted(outcome: Outcome) -> str:
+def _counted(outcome: BatchResult) -> str:
     refused = f", {outcome.refused} could not be graded" if outcome.refused else ""
     kept = f", {outcome.kept} kept" if outcome.kept else ""
     return f"{plural(outcome.graded - outcome.refused, 'submission')} graded{refused}{kept}"
