@@ -225,11 +225,14 @@ export class Transformer {
 // -------------------------------------------------------------------------------------------- byte pairs (section 5.1)
 
 const SPECIAL = ["<pad>", "<bos>", "<eos>", "<unk>"];
-const SPACES = /[\s\x1c-\x1f\x85]+/u; // as Python's str.split; U+FEFF is handled where it is used
+// What Python takes for white space; `\s` is not the same.
+const SPACE = "[\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
+const SPACES = new RegExp(`${SPACE}+`, "u");
+const OUTER_SPACES = new RegExp(`^${SPACE}+|${SPACE}+$`, "gu");
 const PIECES = { // a word with its leading space, digits, or other characters
-  undefined: / ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+/gu,
-  byte_pairs: / ?(?:(?!\p{sc=Han})[\p{L}\p{M}])+| ?(?:(?!\p{sc=Han})\p{N})+|\p{sc=Han}+| ?[^\s\p{L}\p{M}\p{N}]+/gu,
-  characters: / ?(?:(?!\p{sc=Han})[\p{L}\p{M}])+| ?(?:(?!\p{sc=Han})\p{N})+|\p{sc=Han}| ?[^\s\p{L}\p{M}\p{N}]+/gu,
+  undefined: / ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+/gu,
+  byte_pairs: / ?(?:(?!\p{sc=Han})[\p{L}\p{M}])+| ?(?:(?!\p{sc=Han})\p{N})+|\p{sc=Han}+| ?[^ \p{L}\p{M}\p{N}]+/gu,
+  characters: / ?(?:(?!\p{sc=Han})[\p{L}\p{M}])+| ?(?:(?!\p{sc=Han})\p{N})+|\p{sc=Han}| ?[^ \p{L}\p{M}\p{N}]+/gu,
 };
 const SIGNS = "、。，！？；：（）《》〈〉「」『』【】〔〕";
 const NEEDLESS_SPACE = new RegExp(
@@ -337,7 +340,7 @@ export class Tokenizer {
   }
 
   decode(ids) {
-    return this.targetSide.texts(ids.filter(id => id > UNK)).join("").trim();
+    return this.targetSide.texts(ids.filter(id => id > UNK)).join("").replace(OUTER_SPACES, "");
   }
 }
 
