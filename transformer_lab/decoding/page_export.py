@@ -110,15 +110,15 @@ class Word:
 
 
 def still_picture(translator: Translator) -> str:
-    """An SVG of one translation, with a curve from each word to those that looked at it; "" without an example.
+    """An SVG of one translation, with a curve from each word to those that looked at it; "" if there's no example.
 
     The weights are the mean over the heads of the last decoder layer but one, as on the page.
     """
     config, tokenizer = translator.model.config, translator.tokenizer
-    if tokenizer.source not in FIRST_SENTENCES:
+    sentence = FIRST_SENTENCES.get(tokenizer.source, "")
+    source = tokenizer.encode_source(sentence)
+    if not sentence or len(source) > config.max_length:
         return ""
-    sentence = FIRST_SENTENCES[tokenizer.source]
-    source = translator.encode([sentence])[0]
     target = translator.search([sentence], 1, 0.0, None)[0]
     with evaluation_mode(translator.model), record_attention(translator.model) as recorded:
         translator.model(torch.tensor([source]), torch.tensor([[config.bos_id, *target[: config.max_length - 1]]]))

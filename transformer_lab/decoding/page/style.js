@@ -1,4 +1,4 @@
-// The style of the widget. The variables --lab-… and --pst-… are those of the course's website; without them, the values
+// The style of the widget. The variables --lab-… and --pst-… come from the course's website; without them, the values
 // that follow them apply.
 export default `
 :host {

@@ -193,10 +193,14 @@ class TranslatorWidget {
   // `files`: config, tokenizer, and perhaps training as parsed JSON; weights as an ArrayBuffer.
   use({ config, tokenizer, weights, training }) {
     ({ model: this.model, tokenizer: this.tokenizer } = loadModel(config, tokenizer, weights));
+    this.result = this.words = this.weights = null; // those of the model before
+    this.stage.replaceChildren();
+    this.map.replaceChildren();
     const { source, target } = this.tokenizer;
     this.languages = { source: languageName(source), target: languageName(target) };
     this.label.textContent = `Type a sentence in ${this.languages.source}`;
     this.input.lang = source;
+    this.say(this.label.textContent);
     this.button.disabled = false;
     for (const side of ["source", "target"]) {
       this.sentences[side].lang = this.tokenizer[side];
@@ -209,9 +213,10 @@ class TranslatorWidget {
     // The last layer but one is where the small models of this course match words most clearly.
     this.chosen = { layer: Math.max(0, config.n_layers - 2), head: null };
     this.buildChooser();
-    const millions = (this.model.nParameters / 1e6).toFixed(1);
+    const rounded = { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 };
+    const count = new Intl.NumberFormat("en", rounded);
     const captions = training?.configuration?.preset?.corpus === "multi30k";
-    this.about.textContent = `${millions} million parameters${trainingText(training)}. ` +
+    this.about.textContent = `${count.format(this.model.nParameters)} parameters${trainingText(training)}. ` +
       "The model runs in your browser; nothing you type is sent anywhere." +
       (captions ? " It has read nothing but captions of photographs, so ask it about people, dogs, and parks. " +
       "Anything else becomes a caption too, fluent and wrong." : "");
@@ -260,7 +265,7 @@ class TranslatorWidget {
     }
     this.written = Infinity;
     this.show();
-    this.root.host.dispatchEvent(new CustomEvent("translated", { detail: this.translation }));
+    this.root.host.dispatchEvent(new CustomEvent("translated", { detail: this.translation, bubbles: true }));
   }
 
   get translation() {
@@ -334,6 +339,7 @@ class TranslatorWidget {
   }
 
   show() {
+    if (!this.words) return;
     const { active, pinned } = this;
     const other = active && (active.side === "target" ? "source" : "target");
     const weights = active && this.weightsOf(active);
