@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 from playwright.sync_api import sync_playwright
 
 from transformer_lab.data import load_corpus
