@@ -8,7 +8,8 @@ export default `
   --surface: var(--lab-surface, light-dark(#ffffff, #1a1e24));
   --accent: var(--lab-accent, light-dark(#08519c, #9ecae1));
   --on-accent: light-dark(#ffffff, #10151b);
-  --lit: light-dark(#c2500a, #fdae6b);
+  --attention: light-dark(#08519c, #9ecae1); /* blue, as in the notebooks */
+  --lit: var(--lab-accent, light-dark(#c2500a, #fdae6b));
   display: block;
 }
 * { box-sizing: border-box; }
@@ -50,7 +51,7 @@ textarea {
 
 .stage { position: relative; margin: 1.6rem 0 0; }
 .stage svg { position: absolute; inset: 0; overflow: visible; pointer-events: none; }
-.stage path { fill: none; stroke: var(--accent); stroke-linecap: round; }
+.stage path { fill: none; stroke: var(--attention); stroke-linecap: round; }
 .stage path.lit { stroke: var(--lit); }
 .stage path[pathLength] { stroke-dasharray: 1; animation: draw .3s ease-out both; }
 @keyframes draw { from { stroke-dashoffset: 1; } }
@@ -103,7 +104,7 @@ slot { display: block; text-align: center; color: var(--muted); }
 
 .large { min-width: 0; container-type: inline-size; }
 .map {
-  position: relative; overflow-x: auto; color: var(--accent);
+  position: relative; overflow-x: auto; color: var(--attention);
   --cell: clamp(14px, calc((100cqi - 6.5rem) / var(--columns)), 42px);
 }
 table { border-collapse: collapse; color: var(--ink); font-size: .78rem; line-height: 1; }
@@ -119,12 +120,12 @@ tbody th {
 tbody td {
   width: var(--cell); min-width: var(--cell); height: clamp(14px, var(--cell), 24px);
   padding: 0; border: 1px solid var(--surface);
-  background: color-mix(in srgb, var(--accent) calc(4% + var(--weight) * 96%), var(--surface));
+  background: color-mix(in srgb, var(--attention) calc(4% + var(--weight) * 96%), var(--surface));
 }
 .scale { margin-top: .6rem; font-size: .75rem; color: var(--muted); text-align: left; }
 .scale span {
   display: inline-block; width: 5rem; height: .7em; border-radius: 2px; vertical-align: -.05em;
-  background: linear-gradient(to right, color-mix(in srgb, var(--accent) 4%, var(--surface)), var(--accent));
+  background: linear-gradient(to right, color-mix(in srgb, var(--attention) 4%, var(--surface)), var(--attention));
 }
 tr.marked th { color: var(--lit); font-weight: 600; }
 tr.marked td, td.marked { box-shadow: inset 0 2px var(--lit), inset 0 -2px var(--lit); }

@@ -100,7 +100,7 @@ class TranslatorWidget {
 
   build() {
     const submit = event => {
-      if (event.key !== "Enter" || event.shiftKey) return;
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       this.form.requestSubmit();
     };
@@ -193,9 +193,12 @@ class TranslatorWidget {
   // `files`: config, tokenizer, and perhaps training as parsed JSON; weights as an ArrayBuffer.
   use({ config, tokenizer, weights, training }) {
     ({ model: this.model, tokenizer: this.tokenizer } = loadModel(config, tokenizer, weights));
-    this.result = this.words = this.weights = null; // those of the model before
-    this.stage.replaceChildren();
-    this.map.replaceChildren();
+    if (this.result) { // of the model before
+      this.runs += 1;
+      this.result = this.words = this.weights = null;
+      this.stage.replaceChildren();
+      this.map.replaceChildren();
+    }
     const { source, target } = this.tokenizer;
     this.languages = { source: languageName(source), target: languageName(target) };
     this.label.textContent = `Type a sentence in ${this.languages.source}`;
@@ -291,6 +294,7 @@ class TranslatorWidget {
   // Two lines, if both sentences fit into one line each; otherwise two columns.
   arrange() {
     if (!this.words) return;
+    this.stage.classList.remove("columns"); // whose letters are smaller
     const widths = ["source", "target"].map(side =>
       sum([...this.sentences[side].querySelectorAll("button")].map(button => button.offsetWidth + 6)));
     this.stage.classList.toggle("columns", Math.max(...widths) > this.stage.clientWidth);
@@ -564,11 +568,24 @@ async function ownModel() {
 
 const host = document.getElementById("translator");
 if (host) {
-  const model = ownModel();
+  const files = ownModel();
   const widget = new TranslatorWidget(host);
   try {
-    await widget.translate(widget.use(await model));
+    const sentence = widget.use(await files);
+    await seen(host);
+    if (!widget.result) widget.translate(sentence);
   } catch (error) {
     widget.say(`The model could not be loaded (${error.message}). You can still drop a model of your own here.`, true);
   }
+}
+
+// Wait until the element is in the window: what is written further down would not be seen being written.
+function seen(element) {
+  return new Promise(resolve => {
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some(entry => entry.isIntersecting)) return;
+      observer.disconnect();
+      resolve();
+    }, { threshold: 0.3 }).observe(element);
+  });
 }
