@@ -30,8 +30,9 @@ async sentences => {
         worker.onerror = event => reject(new Error(event.message));
         worker.postMessage(sentences);
     });
-    const half = Math.ceil(sentences.length / 2);
-    return (await Promise.all([work(sentences.slice(0, half)), work(sentences.slice(half))])).flat();
+    const share = Math.ceil(sentences.length / navigator.hardwareConcurrency), shares = [];
+    for (let start = 0; start < sentences.length; start += share) shares.push(sentences.slice(start, start + share));
+    return (await Promise.all(shares.map(work))).flat();
 }
 """
 PAIRS = [

@@ -53,7 +53,7 @@ textarea {
 .stage svg { position: absolute; inset: 0; overflow: visible; pointer-events: none; }
 .stage path { fill: none; stroke: var(--attention); stroke-linecap: round; }
 .stage path.lit { stroke: var(--lit); }
-.stage path[pathLength] { stroke-dasharray: 1; animation: draw .3s ease-out both; }
+.stage path[pathLength] { stroke-dasharray: 1; animation: draw .2s ease-out both; }
 @keyframes draw { from { stroke-dashoffset: 1; } }
 .sentence { position: relative; font-size: clamp(1.1rem, 2.6vw, 1.4rem); line-height: 1.9; text-align: center; }
 .sentence::before { content: attr(data-language); }
