@@ -93,7 +93,7 @@ def test_the_same_greedy_tokens_for_all_of_test2016(page, translator_address, tr
 
 
 def test_the_same_greedy_tokens_for_captions(page, translator_address, translator):
-    """Of a corpus that is always there."""
+    """The captions come with the package, so this runs everywhere."""
     sentences = [german for german, _ in load_corpus("captions").test[:100]]
     same_greedy_tokens(page, translator_address, translator, sentences)
 
@@ -128,7 +128,7 @@ def test_the_same_source_tokens_and_texts(page, translator_address, kind):
         tokenizer = BpeTokenizer.train(CHINESE_PAIRS, "zh", "en", vocab_size=540, chinese=chinese)
     sentences = ODD_SENTENCES + [text for pair in (*PAIRS[:3], *CHINESE_PAIRS[:2]) for text in pair]
     targets = [ids[1:-1] for ids in tokenizer.encode_targets(sentences)]
-    targets += [[ids[0], *ids[2:]] for ids in targets]  # some of which spell bytes that are no character
+    targets += [[ids[0], *ids[2:]] for ids in targets]  # some of these bytes aren't UTF-8
     state = {"kind": tokenizer.kind}
     if kind == "separate":
         state |= {"source_side": tokenizer.source_side._state(), "target_side": tokenizer.target_side._state()}

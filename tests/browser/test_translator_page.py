@@ -17,7 +17,7 @@ LONG = (
     "Ein Mann mit einem orangefarbenen Hut, der auf einer Leiter steht, streicht das Fenster eines alten Hauses, "
     "während zwei Kinder in roten Jacken mit einem Ball spielen."
 )
-# The lowest contrast of a text with what is behind it, with that text.
+# The text with the lowest contrast to its background, and that contrast.
 LOWEST_CONTRAST = """
 () => {
     const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -89,7 +89,7 @@ def test_a_word_shows_what_it_attended_to(visit, screenshot):
     page = visit()
     status, dog = page.get_by_role("status"), page.locator(".target button", has_text="dog")
     dog.hover()
-    assert re.search(r"To write dog, the model looked at Hund \d\d%", status.inner_text())
+    assert re.search(r"To write dog, the model looked at Hund \(\d\d%\)", status.inner_text())
     page.mouse.move(0, 0)
     assert "Point at a word" in status.inner_text()
     dog.click()

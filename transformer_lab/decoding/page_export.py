@@ -27,7 +27,7 @@ FIRST_SENTENCES = {  # in translator.js too, which starts with them
     "de": "Ein brauner Hund rennt über die grüne Wiese.",
     "en": "A brown dog is running across the green meadow.",
 }
-FONT_SIZE = 21  # of the still picture, in pixels
+FONT_SIZE = 21  # pixels, in the still picture
 FAINTEST_CURVE = 0.05
 
 

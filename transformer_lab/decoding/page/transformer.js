@@ -9,8 +9,8 @@ const EPS = 1e-5; // of the layer normalization
 
 // ---------------------------------------------------------------------------------------------- section 3.2: attention
 
-// x W^T + b for `rows` vectors; the weight has one row for each output, as in PyTorch. Four outputs at a time, so that
-// each number of x is loaded once for four products: about twice as fast as one at a time.
+// x W^T + b for `rows` vectors; the weight has one row for each output, as in PyTorch. Four outputs are computed at a
+// time, so that each number of x is loaded once for four products.
 function linear({ weight, bias }, x, rows) {
   const outputs = bias.length, inputs = weight.length / outputs;
   const y = new Float32Array(rows * outputs);

@@ -374,8 +374,7 @@ class TranslatorWidget {
     const other = side === "target" ? "source" : "target";
     const strongest = this.weightsOf({ side, word }).map((weight, at) => [weight, at]).sort(([a], [b]) => b - a);
     const named = strongest.filter(([weight]) => weight >= 0.05).slice(0, 3);
-    const list = named.flatMap(([weight, at], i) =>
-      [i ? ", " : "", quoted(other, at), ` ${percent(weight)}`]);
+    const list = named.flatMap(([weight, at], i) => [i ? ", " : "", quoted(other, at), ` (${percent(weight)})`]);
     if (!list.length) return ["Little of any word’s attention went to ", quoted(side, word), "."];
     if (side === "target") return ["To write ", quoted(side, word), ", the model looked at ", ...list, "."];
     return [quoted(side, word), " was looked at while these were written: ", ...list, "."];
