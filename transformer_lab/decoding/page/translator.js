@@ -260,10 +260,12 @@ class TranslatorWidget {
     this.written = 0;
     this.showResult();
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const start = performance.now();
     while (!still && this.written < this.words.target.length) {
       this.written += 1;
       this.show();
-      await new Promise(resolve => setTimeout(resolve, (1000 * WRITING_SECONDS) / this.words.target.length));
+      const due = start + (1000 * WRITING_SECONDS * this.written) / this.words.target.length;
+      await new Promise(resolve => setTimeout(resolve, due - performance.now())); // a slow word makes the next one fast
       if (run !== this.runs) return; // another sentence has taken its place
     }
     this.written = Infinity;
