@@ -510,10 +510,11 @@ class TranslatorWidget {
 
 function trainingText(training) {
   const seconds = training?.result?.seconds, pairs = training?.configuration?.train_pairs;
-  const { device, threads } = training?.circumstances ?? {};
+  const { device, threads } = training?.environment ?? {};
   if (!seconds || !pairs) return "";
   const minutes = Math.max(1, Math.round(seconds / 60));
-  const machine = device === "cpu" ? ` on ${threads === 1 ? "one core" : `${threads} cores`} of a CPU` : " on a GPU";
+  const cores = threads === 1 ? "one core" : `${threads} cores`;
+  const machine = { cpu: ` on ${cores} of a CPU`, cuda: " on a GPU" }[device] ?? "";
   return `, trained in ${minutes} ${minutes === 1 ? "minute" : "minutes"}${machine} with ` +
     `${pairs.toLocaleString("en-US")} sentence pairs`;
 }
