@@ -20,7 +20,7 @@ from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explo
 from transformer_lab.plots.model_plots import draw_embedding_scale, draw_parameter_shares
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
-from transformer_lab.plots.schematics import draw_masking, draw_token_path
+from transformer_lab.plots.schematics import draw_masking, draw_next_token_questions, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
 from transformer_lab.plots.text_plots import draw_batch, draw_padding, draw_padding_shares, draw_word_frequencies
 from transformer_lab.plots.training_explorers import (
@@ -49,6 +49,7 @@ __all__ = [
     "draw_masking",
     "draw_masks",
     "draw_next_token",
+    "draw_next_token_questions",
     "draw_padding",
     "draw_padding_shares",
     "draw_parameter_shares",
