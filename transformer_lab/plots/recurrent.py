@@ -75,7 +75,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     says = arrow | {"color": DARK, "linewidth": 2, "shrinkB": 2}
     axes.annotate("", (decoder[2][0] - 0.22, 3.8), context, arrowprops=says)
     axes.annotate("", context, decoder[1], arrowprops=arrow | {"color": ORANGE, "linestyle": "--", "shrinkB": 14})
-    axes.text(context[0] - 0.28, 2.4, "query", color=ORANGE, ha="left", fontsize=10)
+    axes.text(context[0] - 0.42, 2.6, "query", color=ORANGE, ha="left", fontsize=10)
     axes.text(-0.85, 0.0, "encoder", ha="right", va="center", fontsize=11, color="0.3")
     axes.text(-0.85, 3.0, "decoder", ha="right", va="center", fontsize=11, color="0.3")
     axes.set(xlim=(-2.2, 1.6 * max(len(source), len(target) + 1) - 0.4), ylim=(-1.0, 4.1))
