@@ -64,7 +64,7 @@ def test_seconds_are_those_of_the_updates():
 
 
 def test_pictures_say_what_they_show():
-    assert "The state before dog asks" in draw_recurrent_translator(["Ein", "Hund"], ["a", "dog"]).get_label()
+    assert "The state before dog is the query" in draw_recurrent_translator(["Ein", "Hund"], ["a", "dog"]).get_label()
     attention = AdditiveAttention(1, 1, 1)
     assert "0.50 for the key 1" in draw_additive_attention(attention, [1.0, 1.0], 0.5).get_label()
     maps = {
@@ -80,7 +80,7 @@ def test_pictures_say_what_they_show():
         assert own == tokens
     results = {"one": {"bleu": 30.0, "bleu_by_length": [{"words": "1-8", "sentences": 3, "bleu": 31.0}]}}
     assert "one: 30.0 on all, 31.0 on 1-8 words" in draw_bleu_by_length(results).get_label()
-    assert "0.5 one place before, 0.25 2 places before" in draw_reach({"GRU": [4.0, 2.0, 1.0]}).get_label()
+    assert "0.5 one position earlier, 0.25 2 positions earlier" in draw_reach({"GRU": [4.0, 2.0, 1.0]}).get_label()
 
 
 def test_a_model_looks_the_same_in_every_order():

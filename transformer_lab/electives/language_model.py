@@ -1,6 +1,6 @@
-"""Elective 21: a language model from PyTorch's own Transformer classes. It is trained, measured, and then writes.
+"""Elective 21: a language model built from PyTorch's own Transformer classes, with training, scoring, and sampling.
 
-Masks of PyTorch's classes say the opposite of this course's: there, True *hides*.
+The masks of PyTorch's classes mean the opposite of this course's masks: True means *hidden*.
 """
 
 import math
@@ -18,18 +18,20 @@ from transformer_lab.training import linear_rate
 
 
 class LanguageModel(nn.Module):
-    """Predicts the next token at every position (Radford et al. 2018): a decoder without a source is an encoder that
-    may not look ahead. All classes are PyTorch's own; positions are learnt, and norms come first (Radford et al. 2019).
+    """A decoder-only model that predicts the next token at every position (Radford et al. 2018).
+
+    Without a source, a decoder is an encoder with a causal mask. All parts are PyTorch's own. The positional encoding
+    is learned, and layer norms come first (Radford et al. 2019).
 
     Args:
-        vocab_size: how many tokens there are.
-        d_model: width of the model.
-        n_heads: of each attention.
-        n_layers: of the stack.
-        d_ff: width inside the feed-forward networks.
-        max_length: the most tokens it can read at once.
-        dropout: as in section 5.4, and on attention weights and hidden layers as well.
-        norm_first: pre-norm; the paper has post-norm.
+        vocab_size: Number of tokens in the vocabulary.
+        d_model: Width of the model.
+        n_heads: Number of heads in each attention.
+        n_layers: Number of layers.
+        d_ff: Width inside the feed-forward networks.
+        max_length: Maximum number of tokens that the model can read at once.
+        dropout: As in section 5.4, but also on attention weights and inside the feed-forward networks.
+        norm_first: True for pre-norm; the paper has post-norm.
     """
 
     def __init__(
@@ -52,24 +54,24 @@ class LanguageModel(nn.Module):
         last_norm = nn.LayerNorm(d_model) if norm_first else None
         self.encoder = nn.TransformerEncoder(layer, n_layers, last_norm, enable_nested_tensor=False)
         self.output = nn.Linear(d_model, vocab_size)
-        for weight in self.encoder.parameters():  # nn.TransformerEncoder copies the layer: all begin with its values
+        for weight in self.encoder.parameters():  # copies of one layer would all start with the same values
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
         for table in (self.embedding, self.positions):
-            nn.init.normal_(table.weight, std=0.02)  # as Radford et al.; torch's own 1.0 learns far more slowly
+            nn.init.normal_(table.weight, std=0.02)  # as in GPT; PyTorch's default of 1 learns far more slowly
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The logits of the token that follows each position.
+        """Return the logits of the token that follows each position.
 
         Args:
             tokens: `(batch, length)`, integers.
-            mask: `(length, length)`, boolean, rows are queries: **True hides**, as everywhere in `nn.Transformer`.
+            mask: `(length, length)`, boolean, rows are queries. **True means hidden**, as always in `nn.Transformer`.
 
         Returns:
             `(batch, length, vocab)`.
 
         Raises:
-            ValueError: the sequence is longer than `max_length`.
+            ValueError: The sequence is longer than `max_length`.
         """
         length = tokens.size(1)
         if length > self.max_length:
@@ -79,21 +81,22 @@ class LanguageModel(nn.Module):
 
 
 def next_token_pairs(tokens: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Cut a long text into windows, each with its labels: the tokens that follow, one place further.
+    """Cut a long text into windows. The labels of a window are the tokens one position further on.
 
-    The windows stand one behind the other. A rest that does not fill a window with its labels is left out.
+    The windows follow each other without overlap or gap. Leftover tokens that do not fill a window and its labels are
+    dropped.
 
     Args:
-        tokens: `(n,)`, integers, the whole text in a row.
-        length: of each window.
+        tokens: `(n,)`, integers, the whole text.
+        length: Number of tokens in each window.
 
     Returns:
         `(inputs, labels)`, both `(windows, length)`: `labels[w, i]` is the token after `inputs[w, i]`.
 
     Raises:
-        ValueError: there are fewer than `length + 1` tokens.
+        ValueError: There are fewer than `length + 1` tokens.
     """
-    windows = (len(tokens) - 1) // length  # the last label of all needs a token too
+    windows = (len(tokens) - 1) // length  # the very last label needs a token, too
     if windows < 1:
         raise ValueError(f"{len(tokens)} tokens are too few for a window of {length} and its labels: shorten `length`")
     used = windows * length
@@ -101,16 +104,16 @@ def next_token_pairs(tokens: Tensor, length: int) -> tuple[Tensor, Tensor]:
 
 
 def causal_language_model_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """The mean cross-entropy of all predictions: one at every position, each from what stands before it.
+    """Return the mean cross-entropy over all positions, each predicted from the tokens up to that position.
 
     Args:
-        model: gives logits `(batch, length, vocab)` for `(tokens, mask)`. Its mask `(length, length)` is PyTorch's:
-            True hides. Its mode is left as it is.
+        model: Returns logits `(batch, length, vocab)` for `(tokens, mask)`. The mask, `(length, length)`, follows
+            PyTorch's convention: True means hidden. The model stays in the mode it is in.
         inputs: `(batch, length)`, integers.
         labels: `(batch, length)`, the token after each of `inputs`.
 
     Returns:
-        A scalar, in nats a token.
+        A scalar, in nats per token.
     """
     hidden = ~causal_mask(inputs.size(1), inputs.device)[0, 0]  # (length, length): True above the diagonal
     logits = model(inputs, hidden)  # (batch, length, vocab)
@@ -118,12 +121,12 @@ def causal_language_model_loss(model: nn.Module, inputs: Tensor, labels: Tensor)
 
 
 def top_k_filter(logits: Tensor, k: int) -> Tensor:
-    """Keep the `k` likeliest tokens (Fan et al. 2018): the logits of all others become minus infinity.
+    """Keep the `k` most probable tokens (Fan et al. 2018) and set the logits of all others to −∞.
 
     Args:
-        logits: `(..., vocab)`; they stay as they are.
-        k: how many; from the vocabulary's size on nothing changes. Where several logits equal the k-th greatest, all of
-            these may stay, or only as many as make k.
+        logits: `(..., vocab)`. Not modified.
+        k: Number of tokens to keep. If it is the size of the vocabulary or more, nothing changes. If several logits tie
+            for k-th place, you may keep all of them or only as many as make k.
 
     Returns:
         `(..., vocab)`, a new tensor.
@@ -139,14 +142,15 @@ def top_k_filter(logits: Tensor, k: int) -> Tensor:
 
 
 def top_p_filter(logits: Tensor, p: float) -> Tensor:
-    """Keep the nucleus (Holtzman et al. 2020): the fewest tokens, likeliest first, that have `p` together.
+    """Keep the nucleus: the smallest set of most probable tokens with a total probability of at least `p`.
 
-    The token with which the sum reaches `p` is kept, so that there is always one. The logits of all others become
-    minus infinity.
+    See Holtzman et al. (2020). The token that makes the sum reach `p` is kept, so there is always at least one. The
+    logits of all others become −∞.
 
     Args:
-        logits: `(..., vocab)`; they stay as they are.
-        p: a probability, above 0. With 1 all are kept, however unlikely: a rounded sum can be 1 long before the end.
+        logits: `(..., vocab)`. Not modified.
+        p: A probability above 0. With 1, all tokens are kept, however improbable, even if a rounded sum reaches 1
+            before the last token.
 
     Returns:
         `(..., vocab)`, a new tensor.
@@ -156,11 +160,11 @@ def top_p_filter(logits: Tensor, p: float) -> Tensor:
     """
     if not 0 < p <= 1:
         raise ValueError(f"p is {p}, but must be above 0 and at most 1")
-    if p == 1:  # where one token has nearly everything, the sum is rounded to 1 and the others would go
+    if p == 1:  # if one token has almost everything, a rounded sum of 1 would remove the others
         return logits.clone()
     probabilities, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)  # (..., vocab)
-    before = probabilities.cumsum(dim=-1) - probabilities  # what all likelier tokens have together
-    removed = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= p)  # in the tokens' own order
+    before = probabilities.cumsum(dim=-1) - probabilities  # sum over all more probable tokens
+    removed = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= p)  # in vocabulary order
     return logits.masked_fill(removed, -math.inf)
 
 
@@ -173,23 +177,23 @@ def sample(
     top_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Write on, one drawn token at a time. First the temperature, then top-k, then top-p.
+    """Continue a text by sampling one token at a time: first the temperature, then top-k, then top-p.
 
     Args:
-        model: as in `causal_language_model_loss`, with `max_length`; it reads the last `max_length` tokens. It is put
-            into evaluation mode, and left in the mode it was in.
-        prompt: `(length,)`, integers, at least one: what has been written so far.
-        count: how many tokens to write; 0 writes none.
-        temperature: the logits are divided by it. 0 takes the likeliest token every time.
-        top_k: of `top_k_filter`; None leaves it out.
-        top_p: of `top_p_filter`; None leaves it out.
-        generator: draws, so that the same seed writes the same text; torch's own if None.
+        model: As in `causal_language_model_loss`. It reads the last `max_length` tokens, where `max_length` is its
+            attribute. It runs in evaluation mode and is left in the mode it was in.
+        prompt: `(length,)`, integers, at least one: the text so far.
+        count: Number of tokens to write, 0 or more.
+        temperature: The logits are divided by it. 0 means to take the most probable token every time.
+        top_k: The `k` of `top_k_filter`, or None for no filter.
+        top_p: The `p` of `top_p_filter`, or None for no filter.
+        generator: The source of random numbers, so that the same seed writes the same text. None for PyTorch's own.
 
     Returns:
-        `(count,)`: the new tokens alone.
+        `(count,)`: only the new tokens.
 
     Raises:
-        ValueError: the prompt is empty, or `temperature` is negative.
+        ValueError: The prompt is empty, or `temperature` is negative.
     """
     if len(prompt) == 0:
         raise ValueError("the prompt is empty, but the first token needs one before it: give a line break, for example")
@@ -227,26 +231,26 @@ def train_language_model(
     pairs: Callable[[Tensor, int], tuple[Tensor, Tensor]] = next_token_pairs,
     seed: int = 1,
 ) -> Iterator[dict[str, float]]:
-    """Train for `steps` batches of whole windows. Each time through the text, the windows begin elsewhere.
+    """Train for `steps` batches of whole windows. In each pass through the text, the windows start somewhere else.
 
-    The rate climbs for a tenth of the steps and falls to zero; gradients are clipped at 1. The model is in training
-    mode at every step; between two of them it may be used.
+    The learning rate rises for a tenth of the steps and then falls to zero; gradients are clipped at 1. The model is
+    put into training mode before every step, so the caller may use it between two steps.
 
     Args:
-        model: is trained in place.
+        model: Trained in place.
         tokens: `(n,)`, the text, on the model's device.
-        steps: how many updates.
-        batch_size: windows of `model.max_length` tokens in a batch.
-        peak_rate: of Adam.
-        loss: of `(model, inputs, labels)`.
-        pairs: of `(tokens, length)`.
-        seed: of the order of the windows.
+        steps: Number of updates.
+        batch_size: Number of windows of `model.max_length` tokens in a batch.
+        peak_rate: Peak learning rate of Adam.
+        loss: Called with `(model, inputs, labels)`.
+        pairs: Called with `(tokens, length)`.
+        seed: For the order of the windows.
 
     Yields:
-        After each step `{"step": from 1, "loss": in nats, "rate": of that step}`.
+        After each step, `{"step": from 1, "loss": in nats per token, "rate": the learning rate of that step}`.
 
     Raises:
-        ValueError: the text is shorter than a window and its labels.
+        ValueError: The text is shorter than a window and its labels.
     """
     shuffle = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
@@ -272,50 +276,50 @@ def train_language_model(
 
 @dataclass(frozen=True)
 class LanguageModelScore:
-    """How well a text was predicted. What is counted is the text, whatever the tokens are."""
+    """How well a model predicted a text. It counts the whole text, whatever the tokens are."""
 
-    nats: float  # of the whole text: the sum of minus the logarithms of all probabilities
+    nats: float  # loss of the whole text, summed over its tokens
     tokens: int
     characters: int
 
     @property
     def loss(self) -> float:
-        """Nats a token."""
+        """Return the mean loss in nats per token."""
         return self.nats / self.tokens
 
     @property
     def perplexity(self) -> float:
-        """e to the loss: between so many tokens the model wavers. Comparable only where the tokens are the same."""
+        """Return the exponential of the loss. Comparable only between models with the same tokens."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_character(self) -> float:
-        """The length of the text, if the model compressed it: comparable between all models of the same text."""
+        """Return the loss in bits per character. Comparable between all models of the same text."""
         return self.nats / math.log(2) / self.characters
 
 
 def score_language_model(
     model: LanguageModel, tokenizer: TextTokenizer, text: str, loss: Loss = causal_language_model_loss
 ) -> LanguageModelScore:
-    """Predict every token of `text` once, from those before it in its window; before the first stands a line break.
+    """Predict every token of `text` once, from the tokens before it in its window. The first one follows a line break.
 
-    No character is left out, not even at the end, so that two models with different tokens are measured on the same.
+    Every character counts, even at the end of the text, so models with different tokens are scored on the same text.
 
     Args:
-        model: predicts in evaluation mode, without gradients, and is left in the mode it was in.
-        tokenizer: the model's.
-        text: at least one character.
-        loss: of `(model, inputs, labels)`, a mean.
+        model: Runs in evaluation mode without gradients and is left in the mode it was in.
+        tokenizer: The model's tokenizer.
+        text: At least one character.
+        loss: Called with `(model, inputs, labels)`; returns a mean.
 
     Raises:
-        ValueError: the text is empty.
+        ValueError: The text is empty.
     """
     if not text:
         raise ValueError("the text is empty: there is nothing to predict")
     tokens = tokenizer.encode("\n" + text).to(model.output.weight.device)
     length, count = model.max_length, len(tokens) - 1
     nats = 0.0
-    whole = count // length * length  # what fills windows; the rest is a window of its own
+    whole = count // length * length  # tokens in full windows; the rest is a window of its own
     with evaluation_mode(model):
         if whole:
             for inputs, labels in zip(*(side.split(32) for side in next_token_pairs(tokens, length)), strict=True):

@@ -1,7 +1,7 @@
-"""What attention replaced: a recurrent encoder–decoder, with additive attention (Bahdanau et al. 2015) and without.
+"""Elective 20: a recurrent encoder–decoder, with additive attention (Bahdanau et al. 2015) and without.
 
-Its translator has `config`, `encode`, `decode` and `forward(source, target)` as the Transformer has, so the same
-trainer, tokenizers, decoders and scores serve both.
+Like the Transformer, its translator has `config`, `encode`, `decode`, and `forward(source, target)`, so both work with
+the same trainer, tokenizers, decoding functions, and scores.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,12 @@ from transformer_lab.model import TokenEmbedding, TransformerConfig, initialize_
 
 
 class AdditiveAttention(nn.Module):
-    """Bahdanau et al. (2015), section 3.1 and appendix A.1.2: a small network scores every pair of query and key.
+    """Bahdanau et al. (2015), section 3.1 and appendix A.1.2: a small network scores each pair of query and key.
 
         score = v · tanh(W_q query + W_k key)
 
-    The weights are the softmax of the scores over the keys, and the context is the weighted sum of the memory itself.
+    The weights are the softmax of the scores over the keys. The context is the weighted sum of the memory, not of the
+    keys.
     """
 
     def __init__(self, d_query: int, d_memory: int, d_attention: int) -> None:
@@ -28,23 +29,23 @@ class AdditiveAttention(nn.Module):
         self.v = nn.Linear(d_attention, 1, bias=False)
 
     def project(self, memory: Tensor) -> Tensor:
-        """The keys, `(batch, key, d_attention)`: they are the same for every query, so a decoder computes them once."""
+        """Return the keys, `(batch, key, d_attention)`. A decoder computes them only once."""
         return self.w_k(memory)
 
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Look for what the query asks for in the memory.
+        """Compute the weights of the memory for each query, and the weighted sum of the memory.
 
         Args:
-            query: `(batch, query, d_query)`; a decoder asks with one state at a time.
+            query: `(batch, query, d_query)`. A decoder passes one state at a time.
             memory: `(batch, key, d_memory)`.
-            mask: boolean, broadcasts to `(batch, query, key)`; True means "may attend". A query that may attend to
-                nothing gets zero weights.
-            keys: what `project(memory)` gives, if it is at hand already.
+            mask: Boolean, broadcasts to `(batch, query, key)`; True means "may attend". A query that may not attend to
+                anything gets weights of zero.
+            keys: The result of `project(memory)`, if the caller has it already.
 
         Returns:
-            `(context, weights)` of shapes `(batch, query, d_memory)` and `(batch, query, key)`.
+            `(context, weights)` with shapes `(batch, query, d_memory)` and `(batch, query, key)`.
         """
         if keys is None:
             keys = self.project(memory)
@@ -59,10 +60,10 @@ class AdditiveAttention(nn.Module):
 
 
 class FixedContext(nn.Module):
-    """No attention: whatever is asked, the context is the same summary of the sentence (Cho et al. 2014, section 2.2).
+    """No attention: for every query, the context is the same summary of the sentence (Cho et al. 2014, section 2.2).
 
-    It stands in the place of an `AdditiveAttention`. The summary is what the two directions of the encoder have at
-    their ends: the forward state of the last word, the backward state of the first.
+    Use it in place of an `AdditiveAttention`. The summary consists of the last states of the encoder's two directions:
+    the forward state of the last word and the backward state of the first.
     """
 
     def project(self, memory: Tensor) -> Tensor:
@@ -71,7 +72,7 @@ class FixedContext(nn.Module):
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """As `AdditiveAttention.forward`, with a mask of `(batch, 1, key)`; there are no weights."""
+        """Same as `AdditiveAttention.forward` for a mask `(batch, 1, key)`, but without weights."""
         half = memory.size(-1) // 2
         last = torch.full_like(memory[:, 0, 0], memory.size(1) - 1, dtype=torch.long)  # (batch,)
         if mask is not None:
@@ -82,7 +83,7 @@ class FixedContext(nn.Module):
 
 
 class NoContext(nn.Module):
-    """The mistake of a context that is computed and never used: what arrives in the decoder is zero."""
+    """Reproduce the mistake of a context that is never used: the decoder gets zeros."""
 
     def project(self, memory: Tensor) -> Tensor:
         return memory
@@ -90,7 +91,7 @@ class NoContext(nn.Module):
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """As `AdditiveAttention.forward`; there are no weights."""
+        """Same as `AdditiveAttention.forward`, but without weights."""
         return torch.zeros_like(memory[:, :1]).expand(-1, query.size(1), -1), None
 
 
@@ -98,13 +99,13 @@ class RecurrentEncoder(nn.Module):
     """A GRU that reads the sentence in both directions (Bahdanau et al. 2015, section 3.2).
 
     Raises:
-        ValueError: `d_model` is odd: each direction has half of it.
+        ValueError: `d_model` is odd. Each direction gets half of it.
     """
 
     def __init__(self, vocab_size: int, d_model: int, n_layers: int = 1, dropout: float = 0.0, pad_id: int = 0) -> None:
         super().__init__()
         if d_model % 2:
-            raise ValueError(f"d_model is {d_model}, but must be even: each direction has half of it")
+            raise ValueError(f"d_model is {d_model}, but must be even: each direction gets half of it")
         self.pad_id = pad_id
         self.embedding = TokenEmbedding(vocab_size, d_model, pad_id)
         between = dropout if n_layers > 1 else 0.0  # torch's GRU drops between its layers
@@ -112,17 +113,18 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor) -> Tensor:
-        """Read a batch. What comes out at a word does not depend on how far the sentence was padded.
+        """Encode a batch. A word's states do not depend on how far its sentence is padded.
 
-        The batch may be padded further than its longest sentence; the memory is as long as the batch all the same.
-        Dropout acts on the embeddings and on the memory.
+        The batch may be padded beyond its longest sentence; the memory is then as long as the batch. Dropout is applied
+        to the embeddings and to the memory.
 
         Args:
-            source: `(batch, source)`, integers, padded on the right; every sentence has a token.
+            source: `(batch, source)`, integers, padded on the right. Every sentence has at least one token.
 
         Returns:
-            The memory, `(batch, source, d_model)`: of each word the forward state, which has read from the first word
-            to this one, and beside it the backward state, which has read from the last. Where padding is, zeros.
+            The memory, `(batch, source, d_model)`: for each word, the forward state, which has read everything from the
+            first word to this one, followed by the backward state, which has read everything from the last word to this
+            one. Padded positions are zero.
         """
         lengths = (source != self.pad_id).sum(dim=1)  # (batch,)
         x = self.dropout(self.embedding(source))  # (batch, source, d_model)
@@ -133,9 +135,9 @@ class RecurrentEncoder(nn.Module):
 
 
 class AttentionDecoder(nn.Module):
-    """A GRU that asks the memory before every word (Bahdanau et al. 2015, section 3.1 and appendix A.2.2).
+    """A GRU that attends to the memory before every word (Bahdanau et al. 2015, section 3.1 and appendix A.2.2).
 
-    In front of the output layer the paper has a maxout of the state before the step; here it is a tanh, of the new one.
+    Before the output layer, the paper has a maxout of the state before the step. Here it is a tanh of the new state.
     """
 
     def __init__(self, vocab_size: int, d_model: int, dropout: float = 0.0, pad_id: int = 0) -> None:
@@ -148,8 +150,8 @@ class AttentionDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def first_state(self, memory: Tensor) -> Tensor:
-        """The state before the first word, `(batch, d_model)`, from the backward state of the first source word."""
-        backward = memory[:, 0, memory.size(-1) // 2 :]  # (batch, d_model / 2): it has read the whole sentence
+        """Return the initial state, `(batch, d_model)`, computed from the backward state of the first source word."""
+        backward = memory[:, 0, memory.size(-1) // 2 :]  # (batch, d_model / 2): has read the whole sentence
         return self.w_s(backward).tanh()
 
     def step(
@@ -157,19 +159,20 @@ class AttentionDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Read one token of each sentence.
 
-        The state from before it asks the memory; the cell makes the next state of the token's embedding and the
-        context, side by side; `w_o` sees the new state, the context and the embedding, in this order, and a tanh
-        follows. Dropout acts on the embedding and on the output, not on the state that is carried on.
+        The state from before the step is the query. The cell computes the new state from the token's embedding and the
+        context, concatenated in this order. `w_o` gets the new state, the context, and the embedding, in this order,
+        and is followed by a tanh. Dropout is applied to the embedding and to the output, but not to the state that is
+        passed on.
 
         Args:
             token: `(batch,)`, integers.
             state: `(batch, d_model)`.
             memory: `(batch, source, d_model)`.
-            mask: boolean, `(batch, 1, source)`; True means "may attend".
-            keys: what `attention.project(memory)` gives, if it is at hand already.
+            mask: Boolean, `(batch, 1, source)`; True means "may attend".
+            keys: The result of `attention.project(memory)`, if the caller has it already.
 
         Returns:
-            `(output, state)`, both `(batch, d_model)`: what the output layer takes, and the state for the next step.
+            `(output, state)`, both `(batch, d_model)`: the input of the output layer, and the state for the next step.
         """
         x = self.dropout(self.embedding(token))  # (batch, d_model)
         context, _ = self.attention(state[:, None], memory, mask, keys)
@@ -179,15 +182,15 @@ class AttentionDecoder(nn.Module):
         return self.dropout(output), state
 
     def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read a whole batch of targets, one position after the other.
+        """Read a batch of whole targets, one position after the other (teacher forcing).
 
         Args:
             target: `(batch, target)`, integers.
             memory: `(batch, source, d_model)`.
-            mask: boolean, `(batch, 1, source)`; True means "may attend".
+            mask: Boolean, `(batch, 1, source)`; True means "may attend".
 
         Returns:
-            `(batch, target, d_model)`: at each position what says which token follows.
+            `(batch, target, d_model)`: at each position, the vector that the output layer predicts from.
         """
         keys = self.attention.project(memory)
         state, outputs = self.first_state(memory), []
@@ -198,12 +201,12 @@ class AttentionDecoder(nn.Module):
 
 
 class RecurrentTranslator(nn.Module):
-    """Encoder and decoder with an output layer: to trainers and decoders what a `Transformer` is.
+    """An encoder and a decoder with an output layer. Trainers and decoding functions can use it like a `Transformer`.
 
-    Of the configuration it takes `d_model`, `target_vocab`, `tie` and the ids; the parts were built with the others.
+    It uses `d_model`, `target_vocab`, `tie`, and the ids from the configuration; encoder and decoder are already built.
 
     Raises:
-        ValueError: `tie` is asked for with vocabularies of different sizes.
+        ValueError: `tie` is True, but the vocabularies have different sizes.
     """
 
     def __init__(self, config: TransformerConfig, encoder: nn.Module, decoder: nn.Module) -> None:
@@ -222,26 +225,33 @@ class RecurrentTranslator(nn.Module):
         initialize_parameters(self)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """`(batch, source)` to `(memory, source_mask)`: `(batch, source, d_model)`, `(batch, 1, 1, source)`."""
+        """Encode `(batch, source)`.
+
+        Returns:
+            `(memory, source_mask)` with shapes `(batch, source, d_model)` and `(batch, 1, 1, source)`.
+        """
         return self.encoder(source), padding_mask(source, self.config.pad_id)
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """`(batch, target)` to the logits of the token that follows each position, `(batch, target, vocab)`."""
+        """Return the logits of the token after each position of `target`, `(batch, target, vocab)`."""
         return self.output(self.decoder(target, memory, source_mask[:, 0]))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """`(batch, source)` and `(batch, target)` to `(batch, target, vocab)`. The caller shifts the target."""
+        """Return the logits `(batch, target, vocab)` for `(batch, source)` and `(batch, target)`.
+
+        The caller shifts the target.
+        """
         return self.decode(target, *self.encode(source))
 
     def incremental_decoder(self, source: Tensor) -> "IncrementalRecurrentDecoder":
-        """What the package's decoders go forward with: no cache, because the state is all that there is to keep."""
+        """Return the step-by-step decoder that the package's decoding functions use. Its only cache is the state."""
         return IncrementalRecurrentDecoder(self, source)
 
 
 class IncrementalRecurrentDecoder:
-    """The decoder of a `RecurrentTranslator` one step at a time, for several hypotheses of each source sentence.
+    """Run the decoder of a `RecurrentTranslator` one step at a time, for several hypotheses per source sentence.
 
-    It has the methods of `transformer_lab.decoding.incremental.IncrementalDecoder`.
+    It has the same methods as `transformer_lab.decoding.incremental.IncrementalDecoder`.
     """
 
     def __init__(self, model: RecurrentTranslator, source: Tensor) -> None:
@@ -252,11 +262,11 @@ class IncrementalRecurrentDecoder:
         self.states = self.decoder.first_state(self.memory)[:, None]  # (sentences, hypotheses, d_model)
 
     def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Feed the next token of each hypothesis, and get what the output layer takes.
+        """Read the next token of each hypothesis and return the input of the output layer.
 
         Args:
             tokens: `(sentences, hypotheses)`, integers.
-            mask: over earlier tokens. It has nothing to hide here: they are in the state.
+            mask: Over earlier tokens. Not used here, because earlier tokens are in the state.
 
         Returns:
             `(sentences, hypotheses, d_model)`.
@@ -268,32 +278,33 @@ class IncrementalRecurrentDecoder:
         return output.unflatten(0, tokens.shape)
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis i of each sentence go on from the state of `parents[:, i]`, `(sentences, hypotheses)`."""
+        """Continue hypothesis i of each sentence from the state of `parents[:, i]`, `(sentences, hypotheses)`."""
         self.states = self.states.gather(1, parents[:, :, None].expand(-1, -1, self.states.size(-1)))
 
     def select(self, sentences: Tensor) -> None:
-        """Go on with these sentences alone, `(sentences,)` integers."""
+        """Continue with only these sentences, `(sentences,)`, integers."""
         self.memory, self.mask = self.memory[sentences], self.mask[sentences]
         self.keys, self.states = self.keys[sentences], self.states[sentences]
 
 
 def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_length: int) -> list[list[int]]:
-    """Translate a batch, the likeliest token every time, and feed each token once: the state remembers the others.
+    """Translate a batch greedily: always take the most probable token.
 
-    It ends when every sentence has its eos.
+    The model reads each token once, because its state keeps track of the earlier ones. Decoding stops when every
+    sentence has its eos.
 
     Args:
-        model: a `RecurrentTranslator`, in any mode; it is left in that mode.
+        model: A `RecurrentTranslator` in any mode. It runs in evaluation mode and is left in the mode it was in.
         source: `(batch, source)`, integers, padded on the right.
-        max_length: generate at most so many tokens a sentence. Bos does not count, eos does.
+        max_length: Maximum number of tokens to generate per sentence, counting eos but not bos.
 
     Returns:
-        One list of tokens a sentence, without bos, eos and pad.
+        A list of tokens for each sentence, without bos, eos, and pad.
     """
     config = model.config
     with evaluation_mode(model):
         memory, source_mask = model.encode(source)
-        keys = model.decoder.attention.project(memory)  # once: they are the same at every step
+        keys = model.decoder.attention.project(memory)  # only once, because they never change
         state = model.decoder.first_state(memory)  # (batch, d_model)
         token = torch.full_like(source[:, 0], config.bos_id)  # (batch,)
         generated = source[:, :0]  # (batch, 0)
@@ -307,7 +318,7 @@ def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_leng
 
 
 def with_attention(config: TransformerConfig) -> RecurrentTranslator:
-    """The translator of Bahdanau et al. (2015) in the sizes of `config`: `train(..., build_model=with_attention)`."""
+    """Build the translator of Bahdanau et al. (2015) with the sizes in `config`. For `train(..., build_model=…)`."""
     encoder = RecurrentEncoder(config.source_vocab, config.d_model, config.n_layers, config.dropout, config.pad_id)
     decoder = AttentionDecoder(config.target_vocab, config.d_model, config.dropout, config.pad_id)
     return RecurrentTranslator(config, encoder, decoder)
@@ -316,7 +327,7 @@ def with_attention(config: TransformerConfig) -> RecurrentTranslator:
 def with_context(
     context: Callable[[], nn.Module], build_model: Callable[[TransformerConfig], RecurrentTranslator] = with_attention
 ) -> Callable[[TransformerConfig], RecurrentTranslator]:
-    """A `build_model` that puts another module, `FixedContext` for example, in the place of the attention."""
+    """Return a `build_model` that uses another module, such as `FixedContext`, in place of the attention."""
 
     def build(config: TransformerConfig) -> RecurrentTranslator:
         model = build_model(config)
@@ -327,10 +338,10 @@ def with_context(
 
 
 def additive_weights(model: RecurrentTranslator, source: Tensor, target: Tensor) -> Tensor:
-    """What the decoder looks at while it reads `target`: weights `(batch, target, source)`, on the CPU.
+    """Return the attention weights while the decoder reads `target`, `(batch, target, source)`, on the CPU.
 
     Args:
-        model: with an `AdditiveAttention`; it is used in evaluation mode and left in the mode it was in.
+        model: A model with an `AdditiveAttention`. It runs in evaluation mode and is left in the mode it was in.
         source: `(batch, source)`, integers.
         target: `(batch, target)`, integers, bos first.
     """

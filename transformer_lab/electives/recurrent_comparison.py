@@ -1,6 +1,8 @@
-"""A recurrent translator and a Transformer side by side: the same tokens, the same updates, the same scores."""
+"""Compare recurrent translators with a Transformer: same tokens, same number of updates, same scores."""
 
 import json
+import os
+import random
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
@@ -12,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lab.data import Corpus
+from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.decoding import Translator
 from transformer_lab.electives.recurrent import FixedContext, NoContext, additive_weights, with_attention, with_context
+from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations
 from transformer_lab.model import Transformer, TransformerConfig
 from transformer_lab.training import Preset, find_preset, read_metrics, train
@@ -27,12 +30,18 @@ ATTENTION, FIXED, UNUSED, TRANSFORMER = (
     "GRU, context never used",
     "Transformer",
 )
-LENGTHS = (8, 11, 14, 18)  # words of the source: up to 8, 9 to 11, and so on
+LENGTHS = (8, 11, 14, 18)  # source words: up to 8, 9 to 11, and so on
+THINGS = (
+    "Ball/ball Brot/bread Buch/book Eimer/bucket Fahrrad/bicycle Fisch/fish Gabel/fork Glas/glass Hammer/hammer "
+    "Hemd/shirt Hose/pants Hund/dog Hut/hat Jacke/jacket Karte/map Katze/cat Kerze/candle Kissen/pillow "
+    "Koffer/suitcase Korb/basket Lampe/lamp Löffel/spoon Messer/knife Pfanne/pan Rucksack/backpack Schal/scarf "
+    "Schlüssel/key Schuh/shoe Seife/soap Seil/rope"
+)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the models that are compared: how it is built, and how it is trained."""
+    """One of the models in the comparison: how to build it and how to train it."""
 
     name: str
     preset: Preset
@@ -40,9 +49,9 @@ class Contender:
 
 
 def full_preset(epochs: int) -> Preset:
-    """The Transformer of the full comparison: the laptop preset with half of its layers, in float32.
+    """Return the preset of the Transformer in the full comparison: the laptop preset with half its layers, in float32.
 
-    The recurrent models have no bfloat16 here, so nobody has. And all are trained with Adam.
+    The recurrent models can't use bfloat16 here, so no model does. All of them are trained with Adam.
     """
     return replace(
         find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32",
@@ -54,14 +63,14 @@ def contenders(
     preset: Preset, d_model: int, peak_rate: float, attention: BuildModel = with_attention,
     transformer: BuildModel = Transformer,
 ) -> list[Contender]:  # fmt: skip
-    """Three recurrent translators and a Transformer, with the same tokens, batches and number of updates.
+    """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: of the Transformer. The recurrent models differ from it in what follows, and have one layer.
-        d_model: width of the recurrent models, such that the number of parameters is about the Transformer's.
-        peak_rate: of the recurrent models' learning rate.
-        attention: makes the recurrent translator with attention; the other two are the same with another context.
-        transformer: makes the Transformer.
+        preset: The Transformer's. The recurrent models have one layer and differ in the next two arguments.
+        d_model: Width of the recurrent models. Choose it so that they have about as many parameters as the Transformer.
+        peak_rate: Peak learning rate of the recurrent models.
+        attention: Builds the recurrent translator with attention; the other two are the same with another context.
+        transformer: Builds the Transformer.
     """
     recurrent = replace(preset, d_model=d_model, n_layers=1, peak_rate=peak_rate, attention="explicit")
     return [
@@ -70,6 +79,48 @@ def contenders(
         Contender(UNUSED, recurrent, with_context(NoContext, attention)),
         Contender(TRANSFORMER, preset, transformer),
     ]
+
+
+def write_packing_lists(folder: Path, train: int, validation: int = 100, test: int = 200) -> None:
+    """Write a small corpus in which no word can be guessed from the others: random lists of 3 to 20 different things.
+
+    Args:
+        folder: A new folder, in the form that `load_corpus` reads.
+        train: Number of sentence pairs, like the other two.
+    """
+    folder.mkdir()
+    things = [thing.split("/") for thing in THINGS.split()]
+    shuffle = random.Random(1)
+    for name, count in (("train", train), ("val", validation), ("test", test)):
+        lists = [shuffle.sample(things, shuffle.randint(3, 20)) for _ in range(count)]
+        for side, language in enumerate(("de", "en")):
+            lines = "".join(" ".join(thing[side] for thing in one) + "\n" for one in lists)
+            (folder / f"{name}.{language}").write_text(lines, encoding="utf-8")
+
+
+def choose_comparison(
+    scratch: Path, epochs: int, attention: BuildModel, transformer: BuildModel
+) -> tuple[Corpus, list[Contender]]:
+    """Return a corpus and the four contenders for it: Multi30k, or packing lists without it and for the `tiny` preset.
+
+    Args:
+        scratch: A folder for the packing lists.
+        epochs: On Multi30k.
+        attention: As in `contenders`.
+        transformer: As in `contenders`.
+    """
+    if os.environ.get("TRANSFORMER_LAB_PRESET") != "tiny":
+        try:
+            return load_corpus("multi30k"), contenders(full_preset(epochs), 192, 2e-3, attention, transformer)
+        except InputError as error:
+            print(f"{error}\n\nTherefore, these are tiny models on packing lists.\n")
+    folder = scratch / "lists"
+    write_packing_lists(folder, train=2500)
+    tiny = replace(
+        find_preset("tour"), corpus=str(folder), vocab_size=640, d_model=64, n_layers=1, d_ff=128, epochs=8,
+        max_tokens=512, warmup_steps=30, peak_rate=0.01, precision="float32", validate_every=8,
+    )  # fmt: skip
+    return load_corpus(folder), contenders(tiny, 64, 0.01, attention, transformer)
 
 
 def train_and_measure(
@@ -81,22 +132,22 @@ def train_and_measure(
     quiet: bool = True,
     on_log: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[Translator, dict[str, Any]]:
-    """Train a contender with the course's trainer, and score what it translates greedily.
+    """Train a contender with the course's trainer, and score its greedy translations.
 
     Args:
-        contender: what to train.
-        folder: a new folder for the run.
-        corpus: the one that the preset names; its first test set is translated.
-        training_sentences: so many training pairs are translated too, to see what a score on them is worth.
-        data_dir: where the corpus lies, as in `train`.
-        quiet: nothing is printed.
-        on_log: as in `train`.
+        contender: The model to train.
+        folder: A new folder for the run.
+        corpus: The corpus that the preset names. Its first test set is translated.
+        training_sentences: Translate this many training pairs too, to show what a score on them is worth.
+        data_dir: Where the corpus is, as in `train`.
+        quiet: Print nothing.
+        on_log: As in `train`.
 
     Returns:
-        The trained model with its tokenizer, and what was measured, ready for a JSON file.
+        The trained model with its tokenizer, and the measurements, ready for a JSON file.
 
     Raises:
-        InputError: as `train`.
+        InputError: As in `train`.
     """
     with redirect_stderr(StringIO() if quiet else sys.stderr):
         record = train(contender.preset, folder, data_dir, build_model=contender.build_model, on_log=on_log)
@@ -123,13 +174,16 @@ def train_and_measure(
 
 
 def recorded_comparison() -> dict[str, Any] | None:
-    """What `benchmarks/recurrent.py` has written into this copy of the course, or nothing if it was never run."""
+    """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if it was never run."""
     path = Path(__file__).resolve().parents[2] / "results" / "recurrent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
-    """The time of an epoch's updates, without validation and saving: from its first to its last, and one more."""
+    """Return the time that an epoch's updates took, without validation and saving.
+
+    It is the time from the first update to the last, plus one more on average.
+    """
     times = [line["seconds"] for line in metrics if line["kind"] == "step" and line["epoch"] == epoch]
     if len(times) < 2:
         return times[-1]
@@ -139,16 +193,16 @@ def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
 def bleu_by_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], limits: Sequence[int] = LENGTHS
 ) -> list[dict[str, Any]]:
-    """The BLEU of the short sentences, of longer ones, and so on.
+    """Score sentences in groups of similar length.
 
     Args:
-        sources: decide, by their number of words, to which group a sentence belongs.
-        translations: one for each source.
-        references: one for each source.
-        limits: the most words of each group, ascending; the last group has no limit.
+        sources: The source sentences. Their number of words decides which group a sentence belongs to.
+        translations: One for each source.
+        references: One for each source.
+        limits: The maximum number of words in each group, ascending; the last group has no limit.
 
     Returns:
-        For each group that has a sentence: `words` (such as "9-11"), `sentences`, `bleu`.
+        A dictionary for each group that isn't empty: `words` (such as "9-11"), `sentences`, `bleu`.
     """
     groups = []
     lower = 1
@@ -167,17 +221,18 @@ def bleu_by_length(
 
 
 def heat_maps(recurrent: Translator, transformer: Translator, source: str, target: str) -> dict[str, Any]:
-    """What both look at while they read the same target: lists of rows, one for each token that is asked for.
+    """Return the attention weights of both models while they read the same target.
 
     Args:
-        recurrent: a translator with an `AdditiveAttention`.
-        transformer: a translator with the same tokenizer.
-        source: a sentence.
-        target: its translation, of any origin.
+        recurrent: A translator with an `AdditiveAttention`.
+        transformer: A translator with the same tokenizer.
+        source: A sentence.
+        target: Its translation, from anywhere.
 
     Returns:
-        `source_tokens`, `target_tokens` (those that are read, `<bos>` first) and `written` (those that are asked for);
-        `additive`, `(target, source)`; `transformer`, for each layer the mean of its heads, `(target, source)`.
+        `source_tokens`, `target_tokens` (the tokens that are read, `<bos>` first), and `written` (the tokens to
+        predict); `additive`, `(target, source)`; `transformer`, the mean over the heads of each layer,
+        `(target, source)`.
     """
     tokenizer = recurrent.tokenizer
     ids, read = tokenizer.encode_source(source), tokenizer.encode_target(target)

@@ -1,4 +1,4 @@
-"""What may come next: the distribution of a language model, and what temperature, top-k and top-p leave of it."""
+"""The next-token distribution of a language model, and what temperature, top-k, and top-p do to it."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHOWN = 20  # tokens in the picture, likeliest first
+SHOWN = 20  # tokens in the figure, most probable first
 
 Filter = Callable[[Tensor, Any], Tensor]
 
@@ -27,15 +27,15 @@ def draw_next_token(
     top_p: float | None = None,
     filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
 ) -> "Figure":
-    """The likeliest next tokens: what the model says, and what is drawn from.
+    """Draw the most probable next tokens: the model's probabilities, and those that you sample from.
 
     Args:
-        logits: `(vocab,)`, as the model gives them.
-        names: a readable string for each token.
-        temperature: divides the logits; 0 leaves the likeliest alone.
-        top_k: of the first of `filters`; None leaves it out.
-        top_p: of the second; None leaves it out.
-        filters: of top-k and of top-p: yours, to see what they do.
+        logits: `(vocab,)`, as the model returns them.
+        names: A readable string for each token.
+        temperature: Divides the logits; 0 keeps only the most probable token.
+        top_k: For the first of `filters`, or None for no filter.
+        top_p: For the second one, or None for no filter.
+        filters: The functions for top-k and top-p, such as your own.
 
     Raises:
         InputError: `temperature` is negative, or a name is missing.
@@ -60,24 +60,24 @@ def draw_next_token(
     settings += "" if top_p is None else f", top-p {top_p:g}"
     likeliest = ", ".join(f"{names[token]} {drawn_from[token]:.2f}" for token in order[:3].tolist())
     figure = new_picture(
-        f"Bars of the {len(order)} likeliest next tokens, as the model says them and as they are drawn with "
-        f"{settings}: {possible} of {len(names)} can come; the first three are {likeliest}.",
+        f"Bars of the {len(order)} most probable next tokens, with the model's probabilities and those after "
+        f"{settings}: {possible} of {len(names)} can be sampled; the first three are {likeliest}.",
         9.5,
         3.4,
     )
     axes = figure.subplots()
     places = list(range(len(order)))
-    axes.bar(places, drawn_from[order].tolist(), color=DARK, label="drawn from")
-    outline = {"fill": False, "edgecolor": ORANGE, "linewidth": 1.5, "label": "what the model says"}
+    axes.bar(places, drawn_from[order].tolist(), color=DARK, label="sampled from")
+    outline = {"fill": False, "edgecolor": ORANGE, "linewidth": 1.5, "label": "model"}
     axes.bar(places, probabilities[order].tolist(), **outline)
     for place, token in enumerate(order.tolist()):
         if drawn_from[token] == 0:
             axes.text(place, probabilities[token] + 0.01, "×", ha="center", va="bottom", color="0.4")
-    # A dollar sign would begin a formula.
+    # A dollar sign would start a formula.
     labels = [names[token].replace("$", r"\$") for token in order.tolist()]
     axes.set_xticks(places, labels, rotation=90 if max(map(len, labels)) > 2 else 0, fontsize=10)
     axes.set(ylabel="probability", ylim=(0, 1.05 * max(float(drawn_from.max()), float(probabilities.max())) + 0.02))
-    axes.set_title(f"{settings}: {possible:,} of {len(names):,} tokens can come", fontsize=11)
+    axes.set_title(f"{settings}: {possible:,} of {len(names):,} tokens can be sampled", fontsize=11)
     axes.legend(frameon=False, loc="upper right")
     tidy(axes)
     return figure
@@ -91,15 +91,15 @@ def explore_next_token(
     write: Callable[..., Tensor] = sample,
     seed: int = 0,
 ) -> Any:
-    """`draw_next_token` with a field for the text, sliders for all three settings, and buttons that write on.
+    """Show `draw_next_token` with a text field, sliders for the three settings, and buttons that continue the text.
 
     Args:
-        model: says what comes next.
-        tokenizer: the model's.
-        text: what has been written; the model reads it behind a line break.
-        filters: of top-k and of top-p.
-        write: as `sample`: draws the tokens that the buttons write.
-        seed: of what the buttons draw.
+        model: Predicts the next token.
+        tokenizer: The model's tokenizer.
+        text: The text so far. The model reads it after a line break.
+        filters: The functions for top-k and top-p.
+        write: A function like `sample`, called by the buttons.
+        seed: For the tokens that the buttons sample.
 
     Returns:
         The widget. A cell that ends in it shows it.
@@ -124,7 +124,7 @@ def explore_next_token(
         return draw_next_token(logits, names, temperature, *asked_for(top_k, top_p), filters)
 
     def asked_for(top_k: int, top_p: float) -> tuple[int | None, float | None]:
-        """A slider has no place for None: there, all tokens are a k of 0 and a p of 1."""
+        """Translate the sliders' values: a slider cannot hold None, so it has a k of 0 and a p of 1 for "all"."""
         return top_k or None, None if top_p == 1 else top_p
 
     controls = {
@@ -146,12 +146,12 @@ def explore_next_token(
             written = controls["text"].value
             settings = temperature.value, *asked_for(top_k.value, top_p.value)
             new = write(model, ids(written), count, *settings, generator=generator)
-            # A field holds one line: what comes behind a line break is a new text.
+            # The field holds a single line: a line break starts a new text.
             controls["text"].value = (written + tokenizer.decode(new)).split("\n")[-1]
 
         made = Button(description=label)
         made.on_click(clicked)
         return made
 
-    buttons = HBox([button("Draw a token", 1), button("Draw ten", 10)])
+    buttons = HBox([button("Sample one", 1), button("Sample ten", 10)])
     return Explorer(controls, draw, rows=[controls["text"], HBox([temperature, top_k, top_p]), buttons])

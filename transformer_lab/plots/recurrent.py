@@ -1,4 +1,4 @@
-"""Pictures of a recurrent translator: how its parts hang together, what it looks at, how it fares with length."""
+"""Figures of a recurrent translator: its parts, its attention, and its BLEU score by sentence length."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -13,26 +13,27 @@ from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_to
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # colour, line, mark
-# A model looks the same in every picture, whatever else is in it and in which order.
+LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # color, line, marker
+# A model looks the same in every figure, whatever else is in the figure and in whichever order.
 LOOK_OF = dict(
     zip(("GRU with attention", "GRU without attention", "GRU, context never used", "Transformer"), LOOKS, strict=True)
 )
 
 
 def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "Figure":
-    """The encoder's states, the decoder's, and the attention between them: one step in full, the one before it pale.
+    """Draw the states of encoder and decoder and the attention between them: one step in full, the previous one pale.
 
     Args:
-        source: a few words.
-        target: a few words; the attention is that of the second.
+        source: A few words.
+        target: A few words. The step drawn in full is the one that writes the second word.
     """
     text = (
-        f"Below, the encoder reads {' '.join(source)} in both directions: a state above each word, with arrows to the "
-        f"right and to the left. Above, the decoder writes {' '.join(target)}, a state for each word, and each "
-        f"reads the word before: the first reads <bos>, the second {target[0]}. The state before {target[1]} asks all "
-        f"states of the encoder; the context that it gets goes into the next state, and into what that says. The first "
-        f"state, which the encoder gives, has asked in the same way for a context of its own."
+        f"At the bottom, the encoder reads {' '.join(source)} in both directions: each word has a state, and arrows "
+        f"connect the states to the right and to the left. At the top, the decoder writes {' '.join(target)}, with one "
+        f"state per word. For each word, it reads the previous one: <bos> for the first, {target[0]} for the second. "
+        f"The state before {target[1]} is the query, compared with all of the encoder's states. The resulting context "
+        f"is an input of the next state and of the prediction. The initial state comes from the encoder and has been "
+        f"the query for a context of its own."
     )
     figure = new_picture(text, 9, 4.1)
     axes = figure.subplots()
@@ -73,7 +74,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     says = arrow | {"color": DARK, "linewidth": 2, "shrinkB": 2}
     axes.annotate("", (decoder[2][0] - 0.22, 3.8), context, arrowprops=says)
     axes.annotate("", context, decoder[1], arrowprops=arrow | {"color": ORANGE, "linestyle": "--", "shrinkB": 14})
-    axes.text(context[0] - 0.28, 2.4, "asks", color=ORANGE, ha="left", fontsize=10)
+    axes.text(context[0] - 0.42, 2.6, "query", color=ORANGE, ha="left", fontsize=10)
     axes.text(-0.85, 0.0, "encoder", ha="right", va="center", fontsize=11, color="0.3")
     axes.text(-0.85, 3.0, "decoder", ha="right", va="center", fontsize=11, color="0.3")
     axes.set(xlim=(-2.2, 1.6 * max(len(source), len(target) + 1) - 0.4), ylim=(-1.0, 4.1))
@@ -87,12 +88,12 @@ def _box(axes: Any, place: tuple[float, float], text: str, colour: str, ink: str
 
 
 def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> "Figure":
-    """The weights of some keys of one feature each, for every query from -3 to 3, and for one of them as bars.
+    """Draw the attention weights of one-feature keys as curves for all queries from -3 to 3, and for one query as bars.
 
     Args:
-        attention: an `AdditiveAttention(1, 1, …)`, whose weights decide.
-        keys: a number for each word of the memory.
-        query: the one that is shown as bars.
+        attention: An `AdditiveAttention(1, 1, …)`.
+        keys: One number for each word of the memory.
+        query: The query shown as bars.
     """
     queries = torch.linspace(-3, 3, 121)
     memory = torch.tensor(keys, dtype=torch.float32)[None, :, None]
@@ -106,7 +107,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
         colour, line, _ = LOOKS[number % len(LOOKS)]
         left.plot(queries, curves[:, number], line, color=colour, label=f"key {key:g}")
     left.axvline(query, color="0.7", linewidth=1)
-    left.set(xlabel="query", ylabel="weight", ylim=(0, 1), title="the weight of each key, as the query moves")
+    left.set(xlabel="query", ylabel="weight", ylim=(0, 1), title="weight of each key by query")
     left.legend(frameon=False, fontsize=9)
     right.bar([f"{key:g}" for key in keys], bars, color=DARK)
     right.set(ylim=(0, 1), xlabel="key", title=f"query {query:g}")
@@ -115,22 +116,22 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
 
 
 def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Figure":
-    """The additive attention's map beside the Transformer's, on the same tokens.
+    """Draw the map of an additive attention next to that of a Transformer, on the same tokens.
 
     Args:
-        maps: what `heat_maps` of `transformer_lab.electives.recurrent_comparison` gives.
-        layer: of the Transformer; negative numbers count from the last.
+        maps: The result of `heat_maps` in `transformer_lab.electives.recurrent_comparison`.
+        layer: A layer of the Transformer; negative numbers count from the last.
     """
     queries, keys, written = maps["target_tokens"], maps["source_tokens"], maps["written"]
     cell = min(0.34, 5.2 / len(keys))
-    lettering = max(cell, 0.3)  # what stands beside a row may fill it: in a long map it is read all the same
+    lettering = max(cell, 0.3)  # labels next to a row may fill it: they stay legible even in a long map
     layers = len(maps["transformer"])
     number = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {
         "GRU:\nadditive attention": maps["additive"],
         f"Transformer: cross-attention,\n{number}, mean of heads": maps["transformer"][layer],
     }
-    # Rows are the same in both, so what is read stands on the far left and what is asked for on the far right.
+    # Both maps have the same rows, so the tokens read are on the far left and the tokens to predict on the far right.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step = max(map_width, 2.3) + 0.35
     left, right = label_length(queries, lettering) + 0.5, label_length(written, lettering) + 0.5
@@ -156,11 +157,11 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
 
 
 def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
-    """BLEU of several models, all sentences and by the number of words of the source.
+    """Draw the BLEU scores of several models by the number of words in the source.
 
     Args:
-        results: name of a model to what `train_and_measure` gives: `bleu` and `bleu_by_length`. At most four names
-            that are none of the comparison's.
+        results: For each model's name, `bleu` and `bleu_by_length` as `train_and_measure` returns them. At most four
+            names other than those of the comparison.
     """
     scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
@@ -176,27 +177,27 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
         labels = [f"{group['words']}\n({group['sentences']})" for group in groups]
         axes.plot(labels, [group["bleu"] for group in groups], line, marker=mark, color=colour,
                   label=f"{name}: {result['bleu']:.1f} on all")  # fmt: skip
-    axes.set(xlabel="words of the German sentence (number of sentences)", ylabel="BLEU", ylim=(0, None))
+    axes.set(xlabel="words in the German sentence (number of sentences)", ylabel="BLEU", ylim=(0, None))
     tidy(axes, grid="y")
     axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
 def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
-    """How much of a gradient arrives so many words away, on a logarithmic scale.
+    """Draw how much of a gradient arrives at words further and further away, on a logarithmic scale.
 
     Args:
-        reaches: name of a model to the size of the gradient at the distances 0, 1, 2, ….
+        reaches: For each model's name, the size of the gradient at the distances 0, 1, 2, ….
     """
     shares = "; ".join(
-        f"{name}: {sizes[1] / sizes[0]:.2g} one place before, {sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} places before"
+        f"{name}: {sizes[1] / sizes[0]:.2g} one position earlier, {sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} positions earlier"
         for name, sizes in reaches.items()
     )
-    figure = new_picture(f"What is left of a gradient, as a share of that at the word itself. {shares}.", 7.5, 3.0)
+    figure = new_picture(f"Size of the gradient by distance, relative to that at the word itself. {shares}.", 7.5, 3.0)
     axes = figure.subplots()
     for (name, sizes), (colour, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
         axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=colour, markersize=4, label=name)
-    axes.set(xlabel="places before", ylabel="gradient that arrives")
+    axes.set(xlabel="positions earlier", ylabel="relative gradient")
     tidy(axes)
     axes.legend(frameon=False)
     return figure

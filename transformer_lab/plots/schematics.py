@@ -370,3 +370,34 @@ def draw_training_loop() -> "Figure":
     axes.set(xlim=(-0.7, 7.8), ylim=(-0.3, 2.3))
     axes.axis("off")
     return figure
+
+
+def draw_next_token_questions(read: str, predicted: str, highlight: int) -> "Figure":
+    """Draw a text, the next character above each of its characters, and which characters each prediction depends on.
+
+    Args:
+        read: The characters that the model reads.
+        predicted: The character to predict at each position, as long as `read`.
+        highlight: The position whose prediction is shown in color.
+    """
+    figure = new_picture(
+        f"{len(read)} characters in a row, and above each one the character that the model has to predict there: the "
+        "next one of the text. Lines lead from each character to the predictions at its own position and at all later "
+        "positions, and to none before it.",
+        8,
+        2.9,
+    )
+    axes = figure.subplots()
+    text = {"ha": "center", "va": "center", "fontsize": 13, "family": "monospace", "color": "black"}
+    for position, (below, above) in enumerate(zip(read, predicted, strict=True)):
+        for later in range(position, len(read)):
+            chosen = later == highlight
+            axes.plot([position, later], [0.14, 0.86], color="#08519c" if chosen else "0.85", zorder=1 + chosen)
+        for height, character, fill, edge in ((0, below, "white", "0.5"), (1, above, "#deebf7", "#08519c")):
+            box = {"boxstyle": "round", "facecolor": fill, "edgecolor": edge}
+            axes.text(position, height, character.replace(" ", "▁"), bbox=box, **text)
+    axes.text(-0.6, 0, "input", ha="right", va="center")
+    axes.text(-0.6, 1, "prediction", ha="right", va="center")
+    axes.set(xlim=(-2, len(read) - 0.4), ylim=(-0.3, 1.3))
+    axes.axis("off")
+    return figure
