@@ -30,8 +30,25 @@ if TYPE_CHECKING:
     from transformer_lab.decoding.translator import Translator
 
 
+def hide_kind_of_flags(parameters: list[Any]) -> list[Any]:
+    """Keep `<bool>` out of the help: a flag takes no value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_bool_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
 class Commands(typer.core.TyperGroup):
     """Whatever the reader can mend is one line on stderr and a status, never a traceback."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command:
+            hide_kind_of_flags(command.get_params(ctx))
+        return command
+
+    def get_params(self, ctx: Any) -> Any:
+        return hide_kind_of_flags(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -101,23 +118,40 @@ def transformer_lab(
     rich_help_panel=LEARN,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
-def open_course(context: typer.Context) -> None:
-    """Open the course in JupyterLab. Further arguments go to JupyterLab.
+def open_course(
+    context: typer.Context,
+    fresh: Annotated[
+        str | None,
+        typer.Option("--fresh", metavar="NOTEBOOK", help="restore one notebook first; yours is kept under another name"),
+    ] = None,
+) -> None:
+    """Open your copy of the course, my_course/, in JupyterLab. Other arguments are passed to JupyterLab.
 
     \b
     Examples:
       transformer-lab open
+      transformer-lab open --fresh 03
       transformer-lab open --no-browser --port 8890
     """
     from transformer_lab.doctor import INSTALL, TOUR_NOTEBOOK
+    from transformer_lab.my_course import JUPYTER, prepare, refresh
 
+    if not TOUR_NOTEBOOK.is_file():
+        raise InputError(f"there is no {TOUR_NOTEBOOK}: the notebooks come with the repository, install from a clone")
+    folder, notebooks = TOUR_NOTEBOOK.parent.parent / "my_course", TOUR_NOTEBOOK.parent
+    if fresh is not None:
+        notebook, kept = refresh(folder, fresh, notebooks)
+        print(f"{notebook} is new again" + (f"; your version is now {kept.name}" if kept else ""))
+    for name in prepare(folder, notebooks):
+        print(f"{name} has a newer text. To get it: transformer-lab open --fresh {name.removesuffix('.ipynb')}")
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+        filter(None, [str(JUPYTER), os.environ.get("JUPYTER_CONFIG_PATH")])
+    )
     try:
         from jupyterlab.labapp import main as start_jupyterlab
     except ImportError as error:
         raise InputError(f"JupyterLab does not load ({error}): {INSTALL}") from None
-    if not TOUR_NOTEBOOK.is_file():
-        raise InputError(f"there is no {TOUR_NOTEBOOK}: the notebooks come with the repository, install from a clone")
-    start_jupyterlab([str(TOUR_NOTEBOOK), *context.args])
+    start_jupyterlab([str(folder / TOUR_NOTEBOOK.name), *context.args])
 
 
 @app.command(rich_help_panel=LEARN)
@@ -572,7 +606,7 @@ def grade(
         ),
     ] = True,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, metavar="N", help="submissions graded in parallel; default: one per core")
+        int | None, typer.Option("--jobs", min=1, metavar="N", help="submissions graded at once; default: one per core")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, for example tcp://host:8786")
