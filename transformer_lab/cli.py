@@ -110,7 +110,7 @@ def transformer_lab(
 ) -> None:
     """Build, train, and inspect the Transformer from "Attention Is All You Need"."""
     if context.invoked_subcommand is None:
-        context.get_help()  # Typer prints it
+        print(context.get_help())
 
 
 @app.command(
@@ -122,7 +122,7 @@ def open_course(
     context: typer.Context,
     fresh: Annotated[
         str | None,
-        typer.Option("--fresh", metavar="NOTEBOOK", help="restore one notebook first; yours is kept under another name"),
+        typer.Option("--fresh", metavar="NOTEBOOK", help="restore one notebook; yours is kept under another name"),
     ] = None,
 ) -> None:
     """Open your copy of the course, my_course/, in JupyterLab. Other arguments are passed to JupyterLab.
@@ -411,6 +411,18 @@ def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Begin an error about a field with the option that was typed: `--max-tokens is …`."""
+    try:
+        yield
+    except InputError as error:
+        name, _, rest = str(error).partition(" ")
+        if name not in {field.name for field in fields(Preset)}:
+            raise
+        raise InputError(f"--{name.replace('_', '-')} {rest}") from None
+
+
 METAVARS = {
     str: "NAME",
     int: "N",
@@ -452,7 +464,8 @@ def train(
     from transformer_lab.training import train as train_model
 
     standard = find_preset(preset)
-    chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
+    with naming_options():
+        chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
     if not resume:  # a run that was begun must be named as it was
         reject_unused_option(standard, chosen)
     output = output or Path("runs", preset)
