@@ -181,13 +181,35 @@ def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, mon
     assert "epoch 4" not in again.stderr
 
 
-def test_open_hands_the_notebook_and_all_further_arguments_to_jupyterlab(lab, tmp_path, monkeypatch):
+def test_open_hands_the_copy_and_all_further_arguments_to_jupyterlab(lab, tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr("transformer_lab.doctor.TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
+    tour = tmp_path / "notebooks" / "00_tour.ipynb"
+    tour.parent.mkdir()
+    tour.touch()
+    monkeypatch.setattr("transformer_lab.doctor.TOUR_NOTEBOOK", tour)
     monkeypatch.setattr("jupyterlab.labapp.main", started.append)
-    (tmp_path / "00_tour.ipynb").touch()
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "elsewhere")
     assert lab("open", "--no-browser", "--port", "8890", "--help-all").status == 0
-    assert started == [[str(tmp_path / "00_tour.ipynb"), "--no-browser", "--port", "8890", "--help-all"]]
+    copied = tmp_path / "my_course" / "00_tour.ipynb"
+    assert started == [[str(copied), "--no-browser", "--port", "8890", "--help-all"]]
+    assert copied.is_file()
+
+
+def test_help_says_nothing_about_the_kind_of_a_flag(lab):
+    for command in ([], ["grade"], ["train"]):
+        assert "<bool>" not in lab(*command, "--help").stdout
+
+
+def test_no_arguments_show_the_help(lab):
+    shown = lab()
+    assert (shown.status, shown.stdout) == (0, lab("--help").stdout)
+
+
+def test_the_old_name_of_the_output_option_still_works(lab, model_folder, tmp_path):
+    for option in ("--out", "--output"):
+        picture = tmp_path / f"{option}.svg"
+        assert lab("heatmap", "Der Hund sieht den Ball.", "--model", model_folder, option, picture).status == 0
+        assert picture.is_file()
 
 
 @pytest.fixture

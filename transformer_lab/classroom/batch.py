@@ -394,7 +394,7 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
         *(
             [
                 f"the package has changed since {plural(older, 'submission')} were graded, and they keep their points: "
-                "--only EXERCISE grades one exercise anew, another --out folder grades all"
+                "--only EXERCISE grades one exercise anew, another --output folder grades all"
             ]
             if older
             else []

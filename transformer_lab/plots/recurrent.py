@@ -190,7 +190,8 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
         reaches: For each model's name, the size of the gradient at the distances 0, 1, 2, ….
     """
     shares = "; ".join(
-        f"{name}: {sizes[1] / sizes[0]:.2g} one position earlier, {sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} positions earlier"
+        f"{name}: {sizes[1] / sizes[0]:.2g} one position earlier, "
+        f"{sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} positions earlier"
         for name, sizes in reaches.items()
     )
     figure = new_picture(f"Size of the gradient by distance, relative to that at the word itself. {shares}.", 7.5, 3.0)
