@@ -24,15 +24,16 @@ function softmax(scores) {
 
 function drawAttention(figure) {
   const sentences = JSON.parse(document.getElementById("lab-weights").textContent);
-  const svg = make("svg", { viewBox: "0 0 640 300", role: "group", "aria-label": "Which German words the model looks at for each English word" }, figure);
+  const narrow = figure.clientWidth < 480, width = narrow ? 400 : 600, size = narrow ? 14.5 : 19;
+  const svg = make("svg", { viewBox: `0 0 ${width} 320`, "font-size": size, role: "group", "aria-label": "Which German words the model looks at for each English word" }, figure);
   const caption = make("figcaption", {}, figure);
   make("span", {}, caption, "The course’s own model translating. A line is as thick as the weight that an English word puts on a German one (cross-attention in the third of four layers, averaged over the heads). Point at a word to hold it.");
   const button = make("button", { type: "button" }, caption, "Pause");
   let sentence = 0, shown = 0, paused = false, held = null, english = [], lines = [], german = [];
 
   const place = (words) => {
-    const lengths = words.map((word) => 9.6 * word.length + 22);
-    const start = (640 - lengths.reduce((sum, one) => sum + one, 0)) / 2;
+    const lengths = words.map((word) => 0.52 * size * word.length + (narrow ? 12 : 20));
+    const start = (width - lengths.reduce((sum, one) => sum + one, 0)) / 2;
     return lengths.map((length, i) => start + lengths.slice(0, i).reduce((sum, one) => sum + one, 0) + length / 2);
   };
   const letter = (word, x, y) => {
@@ -45,11 +46,11 @@ function drawAttention(figure) {
     svg.replaceChildren();
     const from = place(target), to = place(source);
     lines = weights.map((row, i) => row.map((weight, j) => make("path", {
-      d: `M ${from[i]} 62 C ${from[i]} 150, ${to[j]} 150, ${to[j]} 238`,
-      "stroke-width": (0.6 + 8 * weight).toFixed(2), opacity: 0,
+      d: `M ${from[i]} 58 C ${from[i]} 165, ${to[j]} 155, ${to[j]} 262`,
+      "stroke-width": (0.8 + 9 * weight).toFixed(2), opacity: 0,
     }, svg)));
-    english = target.map((word, i) => letter(word, from[i], 46));
-    german = source.map((word, j) => letter(word, to[j], 264));
+    english = target.map((word, i) => letter(word, from[i], 42));
+    german = source.map((word, j) => letter(word, to[j], 290));
     english.forEach((text, i) => {
       text.parentNode.addEventListener("pointerenter", () => { if (i < shown) { held = i; show(); } });
       text.parentNode.addEventListener("pointerleave", () => { held = null; show(); });
