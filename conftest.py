@@ -1,4 +1,4 @@
-"""Whatever pytest runs here, tests or notebooks, trains the tiny model of notebook 12: the real one takes minutes."""
+"""Whatever pytest runs here, tests or notebooks, trains the tiny model of notebook 13: the real one takes minutes."""
 
 import os
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.data import load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator, beam_search

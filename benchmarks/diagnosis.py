@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 SAMPLE = 12  # wrong answers per exercise

@@ -19,8 +19,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from environment import describe_machine, run_script
 from ipywidgets import Widget
+from machine import describe_machine, run_script
 
 from transformer_lab.data import learn_bpe
 from transformer_lab.decoding import load_pretrained

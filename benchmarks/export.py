@@ -22,7 +22,7 @@ from pathlib import Path
 
 import ctranslate2
 import torch
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 from tokenizers import Tokenizer
 
 from transformer_lab.data import load_corpus, token_batches

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import nbformat
 import psutil
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.classroom.batch import grade_batch, grader_for
 from transformer_lab.classroom.course import Course, exercise_of

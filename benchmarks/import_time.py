@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.decoding.translator import PRETRAINED
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 from torch import Tensor, nn
 
 from transformer_lab.data import load_text

@@ -24,7 +24,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.data import load_corpus
 from transformer_lab.training import read_metrics

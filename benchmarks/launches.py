@@ -21,7 +21,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 from torch.utils._python_dispatch import TorchDispatchMode
 from training import AsTrained, PlainLoop
 
@@ -29,7 +29,7 @@ from transformer_lab.data import load_corpus
 from transformer_lab.data.tokenizers import train_tokenizer
 from transformer_lab.decoding import incremental, translator
 from transformer_lab.presets import find_preset
-from transformer_lab.training.fast import FastGradients, OutputLayerLoss
+from transformer_lab.training.fast_gradients import FastGradients, OutputLayerLoss
 from transformer_lab.training.trainer import encode_pairs
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"

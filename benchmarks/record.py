@@ -27,7 +27,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from environment import describe_machine
+from machine import describe_machine
 
 from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.decoding import DEFAULT_ALPHA, Translator
@@ -138,7 +138,7 @@ def measure_run(
             "chrf": round(found.chrf, 2),
             "signature": found.signatures["bleu"],
         }
-    result, circumstances = training["result"], training["circumstances"]
+    result, environment = training["result"], training["environment"]
     whole_command = folder / "command.json"
     seconds = read_json(whole_command)["seconds"] if whole_command.exists() else None
     figures = {
@@ -150,9 +150,9 @@ def measure_run(
         "training_seconds": result["seconds"],
         "command_seconds": seconds,
         "peak_memory_mib": result["peak_memory_mib"],
-        "device": circumstances["device"],
-        "precision": circumstances["precision"],
-        "commit": circumstances["commit"],
+        "device": environment["device"],
+        "precision": environment["precision"],
+        "commit": environment["commit"],
     }
     if reach is not None:
         before_training = seconds - result["seconds"] if seconds else 0.0  # the program starts, the corpus is read

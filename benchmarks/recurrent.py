@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.data.batches import bucketed_batches
@@ -33,7 +33,7 @@ from transformer_lab.electives.recurrent_comparison import (
     train_and_measure,
 )
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.steps import build_optimizer, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
 

@@ -35,7 +35,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 from scaling_report import write_report
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode

@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.training import find_preset, read_metrics
 

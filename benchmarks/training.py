@@ -22,7 +22,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from environment import describe_machine, run_script
+from machine import describe_machine, run_script
 
 from transformer_lab.data import load_corpus
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch

@@ -14,7 +14,7 @@ from transformer_lab.authoring import marked_answer
 from transformer_lab.exercises import exercises
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
-LAST = "12_multi30k"
+LAST = "13_multi30k"
 
 FACTS = """
 yours = Translator.load(folder, Transformer)
@@ -77,7 +77,7 @@ def test_the_last_notebook_trains_what_the_others_have_built(tmp_path):
     before = [path for path in NOTEBOOKS if "00" < path.stem[:2] < LAST[:2]]
     code, written = nbformat.v4.new_code_cell, set()
     student = nbformat.v4.new_notebook(cells=[])
-    for path in before:  # in one kernel, emptied between two notebooks: to start twelve takes a minute
+    for path in before:  # in one kernel, emptied between two notebooks: to start thirteen takes a minute
         cells = imports_and_exercises(answered(path))
         written |= {cell.id.removeprefix("exercise-") for cell in cells} & exercises().keys()
         student.cells += [code("%reset -f"), *(code(cell.source) for cell in cells)]

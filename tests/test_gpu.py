@@ -10,7 +10,7 @@ from transformer_lab.data.batches import bucketed_batches
 from transformer_lab.decoding import DEFAULT_ALPHA, beam_search, load_pretrained
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.training import PRESETS, read_metrics, train
-from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -29,7 +29,7 @@ def test_the_fast_path_has_the_gradients_of_the_plain_step():
     fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)  # as in test_fast.py
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)  # as in test_fast_gradients.py
 
 
 def test_translations_are_those_of_the_plain_search():

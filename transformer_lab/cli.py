@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from transformer_lab.errors import InputError
-from transformer_lab.presets import Preset, find_preset, override, refuse_idle_change
+from transformer_lab.presets import Preset, find_preset, override, reject_unused_option
 
 if TYPE_CHECKING:
     from transformer_lab.classroom.batch import Change, Grading, OpenGrader
@@ -202,7 +202,7 @@ def train(
     standard = find_preset(preset)
     chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
     if not resume:  # a run that was begun must be named as it was
-        refuse_idle_change(standard, chosen)
+        reject_unused_option(standard, chosen)
     output = output or Path("runs", preset)
     with telling_how_to_go_on(output, "--resume"):
         record = train_model(

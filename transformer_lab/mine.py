@@ -8,13 +8,13 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     from transformer_lab.errors import InputError
-    from transformer_lab.exercises import kept
+    from transformer_lab.exercises import saved_parts
 
     if name.startswith("_"):
         raise AttributeError(name)
-    outermost = kept.is_outermost()
+    outermost = saved_parts.is_outermost()
     try:
-        part, which = kept.part(name)
+        part, which = saved_parts.part(name)
     except InputError as error:
         raise ImportError(str(error)) from None
     if outermost:  # a part of yours brings its own parts without a word

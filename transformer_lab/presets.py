@@ -211,7 +211,7 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
     return replace(preset, **parsed)
 
 
-def refuse_idle_change(preset: Preset, changed: Preset) -> None:
+def reject_unused_option(preset: Preset, changed: Preset) -> None:
     """Whoever turns a knob that is not connected would believe to have seen its effect.
 
     Raises:

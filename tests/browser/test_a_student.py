@@ -79,10 +79,10 @@ def test_the_same_notebook_runs_in_notebook_7(opened, notebook_7, screenshot):
     assert notebook.page.errors == at_start
 
 
-def test_the_layer_of_notebook_13_is_moved_and_the_picture_changes(opened, screenshot):
+def test_the_layer_of_notebook_14_is_moved_and_the_picture_changes(opened, screenshot):
     from playwright.sync_api import expect
 
-    notebook = opened("13_heat_maps.ipynb")
+    notebook = opened("14_heat_maps.ipynb")
     notebook.run("attention-heat-maps-2")
     notebook.run("attention-heat-maps-3")
     output = notebook.run("three-stacks-three-kinds-of_look-for-yourself-2")

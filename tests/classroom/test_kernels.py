@@ -286,7 +286,7 @@ def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
             for folder, folders, files in os.walk(top):
                 folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/usr", "/sys")]
                 for name in files + folders:
-                    if name in ("solutions", "notebook_01_attention.py", "01_attention.ipynb", ".git", "judge.py"):
+                    if name in ("solutions", "notebook_01_attention.py", "01_attention.ipynb", ".git", "judgment.py"):
                         print(os.path.join(folder, name))
     """
     assert printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())) == ""

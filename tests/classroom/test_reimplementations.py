@@ -13,7 +13,7 @@ from typing import Any
 from transformer_lab.classroom.stubbed import LEFT_OUT, PACKAGE, reimplementations
 from transformer_lab.decoding import cached_beam_search
 from transformer_lab.exercises import exercises
-from transformer_lab.exercises.judge import judge, observe_all
+from transformer_lab.exercises.judgment import judge, observe_all
 from transformer_lab.reimplementations import reimplements
 
 NOTHING = inspect.Parameter.empty

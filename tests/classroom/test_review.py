@@ -351,10 +351,13 @@ def test_a_mark_of_the_solutions_is_flagged(mark):
         ("def f():\n    global check\n    check = 1", "replaces `check`"),
         ("from elsewhere import check", "replaces `check`"),
         ("import transformer_lab\ntransformer_lab.exercises.x = 1", "writes into `transformer_lab`"),
-        ("import transformer_lab.exercises.judge as j\nj.judge = 1", "writes into `transformer_lab.exercises.judge`"),
+        (
+            "import transformer_lab.exercises.judgment as j\nj.judge = 1",
+            "writes into `transformer_lab.exercises.judgment`",
+        ),
         ("import transformer_lab\nsetattr(transformer_lab.exercises, 'x', 1)", "writes into `transformer_lab`"),
         ("check.__code__ = f.__code__", "writes into `transformer_lab.check`"),
-        ("open('transformer_lab/exercises/judge.py', 'w').write('')", "opens a file of the package"),
+        ("open('transformer_lab/exercises/judgment.py', 'w').write('')", "opens a file of the package"),
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
     ],
 )

@@ -13,8 +13,8 @@ from transformer_lab.classroom import observing, scoring
 from transformer_lab.classroom.kernels import KernelEnded
 from transformer_lab.classroom.observing import WireError, decode, decode_observation, encode
 from transformer_lab.exercises import exercises
-from transformer_lab.exercises.judge import drawn
-from transformer_lab.exercises.observe import Foreign, Observation, same_data
+from transformer_lab.exercises.judgment import inputs_by_check
+from transformer_lab.exercises.observation import NotData, Observation, same_data
 
 SEED = 4711
 
@@ -58,7 +58,7 @@ def softmax(scores):
 
 def test_the_inputs_of_every_exercise_arrive_as_they_were_sent():
     for exercise in exercises().values():
-        for name, inputs in drawn(exercise, 0).items():
+        for name, inputs in inputs_by_check(exercise, 0).items():
             sent = json.loads(json.dumps(encode(inputs)))
             assert same_data(decode(sent), inputs), f"{exercise.name}: {name}"
 
@@ -117,7 +117,7 @@ def test_what_is_no_data_arrives_as_a_description(value):
     arrived = decode(json.loads(json.dumps(encode(value))))
     while isinstance(arrived, list):
         (arrived,) = arrived
-    assert isinstance(arrived, Foreign)
+    assert isinstance(arrived, NotData)
 
 
 def test_results_that_are_too_large_do_not_travel():
@@ -291,7 +291,7 @@ def test_a_misconception_is_named_and_earns_what_its_probes_say():
 
 
 def test_who_knows_the_inputs_of_the_notebook_by_heart_earns_nothing():
-    known = [(i["scores"], softmax(i["scores"])) for i in drawn(exercises()["softmax"], 0).values()]
+    known = [(i["scores"], softmax(i["scores"])) for i in inputs_by_check(exercises()["softmax"], 0).values()]
 
     def by_heart(scores):
         return next((right for inputs, right in known if np.array_equal(inputs, scores)), np.zeros_like(scores))
@@ -307,7 +307,7 @@ def test_a_report_tells_nothing_about_the_secret_inputs():
     report = score("softmax", kernel).report
     secret, public = ([check["inputs"] for check in asked["checks"]] for asked in kernel.asked)
     assert secret != public
-    for inputs in drawn(exercises()["softmax"], SEED).values():
+    for inputs in inputs_by_check(exercises()["softmax"], SEED).values():
         for number in inputs["scores"].flatten()[:20]:
             assert f"{number:.4f}" not in report
 

@@ -100,7 +100,7 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
     assert not {"authoring", "classroom", "cli.py"} & {path.parts[0] for path in files}
-    assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judge.py", "hints.py")]
+    assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judgment.py", "hints.py")]
 
 
 # What gives an answer in other words, so that no comparison of texts finds it.
@@ -152,7 +152,7 @@ def run(folder, cells, answers):
     if folder == runs[0]["folder"]:  # in this one every answer is a stub
         for module in pkgutil.walk_packages([folder + "/transformer_lab"], "transformer_lab."):
             importlib.import_module(module.name)
-    from transformer_lab.exercises.observe import is_unwritten
+    from transformer_lab.exercises.observation import is_unwritten
     for name, (module, blank) in answers.items():
         importlib.import_module(module)
         if not is_unwritten(getattr(sys.modules[module], name), blank):

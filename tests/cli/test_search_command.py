@@ -33,7 +33,7 @@ def test_search_says_what_it_has_found_and_goes_on(search, tmp_path):
         assert len(table.splitlines()) == rows + 1
         assert str(tmp_path / "search" / f"{name}.csv") in whole.stdout
     record = json.loads((tmp_path / "search" / "search.json").read_text())
-    assert "--trials 4" in record["circumstances"]["command"]
+    assert "--trials 4" in record["environment"]["command"]
     assert "sampler was random, now tpe" in search("--trials", 4, "--sampler", "tpe").complaint
 
 

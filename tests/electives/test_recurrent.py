@@ -18,7 +18,7 @@ from transformer_lab.electives.recurrent import (
 )
 from transformer_lab.model import TransformerConfig
 from transformer_lab.training import find_preset, train
-from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
 
 BUILDERS = [with_attention, with_context(FixedContext), with_context(NoContext)]

@@ -7,7 +7,7 @@ import pytest
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.catalogue import CatalogueError, mistakes_of, read
 from transformer_lab.exercises.edits import EditError, find, without_comments
-from transformer_lab.exercises.judge import judge
+from transformer_lab.exercises.judgment import judge
 from transformer_lab.exercises.verdicts import known_settings, reference_of
 
 SEEDS = range(int(os.environ.get("TRANSFORMER_LAB_SEEDS", "2")))

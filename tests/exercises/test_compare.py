@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_lab.exercises.compare import compare, number, short, short_and_apart
+from transformer_lab.exercises.comparison import compare, number, short, short_and_apart
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from transformer_lab.classroom.observing import decode_observation, encode_observation
-from transformer_lab.exercises import check, exercises, limits, run_check
-from transformer_lab.exercises.judge import drawn, judge, observe_all, reference_of
-from transformer_lab.exercises.limits import run_limited
+from transformer_lab.exercises import check, exercises, run_check, time_limit
+from transformer_lab.exercises.judgment import inputs_by_check, judge, observe_all, reference_of
+from transformer_lab.exercises.time_limit import run_limited
 from transformer_lab.model import causal_mask, softmax
 from transformer_lab.model import scaled_dot_product_attention as attention
 
@@ -47,8 +47,8 @@ def world():
     assert torch.is_grad_enabled()
     assert torch.get_default_device().type == "cpu"
     assert (sys.stdout, sys.stderr) == streams
-    assert limits._worker is None
-    assert not limits._one_at_a_time.locked()
+    assert time_limit._worker is None
+    assert not time_limit._one_at_a_time.locked()
 
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -57,8 +57,8 @@ pytestmark = pytest.mark.usefixtures("world")
 @pytest.fixture
 def short(monkeypatch):
     """Loops that never end are stopped after a moment, not after five seconds."""
-    monkeypatch.setattr(limits, "SECONDS", 0.3)
-    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(time_limit, "SECONDS", 0.3)
+    monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.5)
 
 
 def test_exception_names_the_students_line():
@@ -241,7 +241,7 @@ def test_changed_settings_are_named():
 )
 def test_callers_settings_make_no_difference(setting):
     """A notebook may have switched gradients off or changed the defaults: the check is the same, the first time too."""
-    drawn.cache_clear()
+    inputs_by_check.cache_clear()
     reference_of.cache_clear()
     torch.set_default_dtype(torch.float16)
     try:
@@ -297,7 +297,7 @@ def test_endless_loop_is_stopped(endless):
 
 def test_the_next_check_works_after_an_endless_loop(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(limits, "SECONDS", 0.3)
+        patch.setattr(time_limit, "SECONDS", 0.3)
         assert not check("softmax", loop_swallowing).passed
     assert check(softmax).passed
 

@@ -10,7 +10,7 @@ from jupyter_client.manager import KernelManager
 FIRST_CELL = """
 import numpy as np
 from transformer_lab import check, hint, progress, solution
-from transformer_lab.exercises import limits
+from transformer_lab.exercises import time_limit
 """
 
 

@@ -18,11 +18,11 @@ import torch
 from transformer_lab.classroom.review import review
 from transformer_lab.exercises import check, exercises, notebooks, run_check
 from transformer_lab.exercises.catalogue import mistakes_of
-from transformer_lab.exercises.compare import compare
+from transformer_lab.exercises.comparison import compare
 from transformer_lab.exercises.exercise import PUBLIC_SEED
-from transformer_lab.exercises.judge import judge, observe_all
-from transformer_lab.exercises.observe import observe, same_data
-from transformer_lab.exercises.recipes import recipe_from_source, recipe_source
+from transformer_lab.exercises.harnesses import harness_from_source, harness_source
+from transformer_lab.exercises.judgment import judge, observe_all
+from transformer_lab.exercises.observation import observe, same_data
 
 # A notebook uses seed 0; a grader draws its own, so every seed has to do: TRANSFORMER_LAB_SEEDS=20 tries more.
 SEEDS = range(int(os.environ.get("TRANSFORMER_LAB_SEEDS", "2")))
@@ -91,7 +91,7 @@ def test_expected_value_depends_on_the_seed(exercise, part):
     expected = []
     for seed in range(5):
         inputs = exercise.inputs(part, seed)
-        expected.append(observe(exercise.answer, exercise.recipe(part), inputs, exercise.world_seed(part)).value)
+        expected.append(observe(exercise.answer, exercise.harness(part), inputs, exercise.global_seed(part)).value)
     different = [one for i, one in enumerate(expected) if not any(same_data(one, other) for other in expected[:i])]
     assert len(different) >= 3, "small numbers may meet by chance, but not that often"
 
@@ -130,19 +130,19 @@ def test_no_constant_passes_a_probe(exercise, part):
     """Points come from right values: what does not depend on the inputs, or repeats one of them, earns nothing."""
     for seed in SEEDS:
         inputs = exercise.inputs(part, seed)
-        expected = observe(exercise.answer, exercise.recipe(part), inputs, 0).value
+        expected = observe(exercise.answer, exercise.harness(part), inputs, 0).value
         others = [constant(expected, number) for number in (0, 1, -1, math.nan)]
         others += [repeated(expected, value) for value in inputs.values()]
         for other in others:
-            if part.agrees is not None:
-                assert refused(part.agrees, inputs, expected, other), f"passes with {other}"
+            if part.compare_results is not None:
+                assert refused(part.compare_results, inputs, expected, other), f"passes with {other}"
             else:
                 assert compare(expected, other, exercise.returns, part.tolerance)[0], f"passes with {other}"
 
 
-def refused(agrees, inputs, expected, received) -> bool:
+def refused(compare_results, inputs, expected, received) -> bool:
     try:
-        return agrees(inputs, expected, received) is not None
+        return compare_results(inputs, expected, received) is not None
     except Exception:
         return True
 
@@ -208,10 +208,10 @@ def test_plainly_wrong_answers_get_nothing(exercise):
 def test_recipe_is_self_contained(exercise, part):
     """A grader sends a recipe as text to a process that knows neither its file nor the answers."""
     inputs = exercise.inputs(part)
-    recipe = recipe_from_source(recipe_source(exercise.recipe(part)))
-    seed = exercise.world_seed(part)
-    there = observe(exercise.answer, recipe, inputs, seed)
-    here = observe(exercise.answer, exercise.recipe(part), inputs, seed)
+    harness = harness_from_source(harness_source(exercise.harness(part)))
+    seed = exercise.global_seed(part)
+    there = observe(exercise.answer, harness, inputs, seed)
+    here = observe(exercise.answer, exercise.harness(part), inputs, seed)
     assert there.crash is None, there.crash
     assert not compare(here.value, there.value, exercise.returns)[0]
     assert_is_data(inputs)
@@ -297,7 +297,7 @@ def test_a_kernel_learns_nothing_about_the_secret_inputs():
     """Code that is checked can read torch's seed, so it must be the same whatever the grader's seed is."""
     (exercise, *_) = exercises().values()
     one, other = exercise.checks[:2]
-    assert exercise.world_seed(one) == exercise.input_seed(one, PUBLIC_SEED)
+    assert exercise.global_seed(one) == exercise.input_seed(one, PUBLIC_SEED)
     secret = {exercise.input_seed(check, seed) for check in (one, other) for seed in (5, 6, 2**62)}
     assert len(secret) == 6
-    assert secret.isdisjoint(exercise.world_seed(check) for check in (one, other))
+    assert secret.isdisjoint(exercise.global_seed(check) for check in (one, other))

@@ -30,7 +30,7 @@ from transformer_lab.plots import (
     explore_warmup,
     new_picture,
 )
-from transformer_lab.plots.explorers import draw_heads
+from transformer_lab.plots.attention_explorer import draw_heads
 
 PAIRS = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")]
 COUNTS = {"German": {"Hund": 6, "und": 5}, "English": {"hound": 2, "and": 9}}

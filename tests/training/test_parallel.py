@@ -73,5 +73,5 @@ def test_two_processes_train_like_one(tiny_preset, tmp_path):
     assert [record["step"] for record in two] == [record["step"] for record in one]
     # float32 sums in another order; what that changes grows from step to step
     assert [record["loss"] for record in two] == [pytest.approx(record["loss"], abs=1e-4) for record in one]
-    assert json.loads((tmp_path / "two" / "training.json").read_text())["circumstances"]["processes"] == 2
+    assert json.loads((tmp_path / "two" / "training.json").read_text())["environment"]["processes"] == 2
     assert Translator.load(tmp_path / "two").translate(["Der Hund sieht den Ball."])

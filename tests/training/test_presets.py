@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.presets import PRESETS, find_preset, override, refuse_idle_change
+from transformer_lab.presets import PRESETS, find_preset, override, reject_unused_option
 
 
 def test_the_presets_are_found_by_name():
@@ -115,13 +115,13 @@ def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
 def test_a_field_that_changes_nothing_is_refused(name, values, message):
     """Whoever turns a knob that is not connected believes to have seen its effect."""
     with pytest.raises(InputError, match=message):
-        refuse_idle_change(PRESETS[name], override(PRESETS[name], values))
+        reject_unused_option(PRESETS[name], override(PRESETS[name], values))
     other = {"schedule": "linear" if name == "paper" else "paper"}
-    refuse_idle_change(PRESETS[name], override(PRESETS[name], values | other))
+    reject_unused_option(PRESETS[name], override(PRESETS[name], values | other))
 
 
 def test_the_included_model_carries_its_record():
-    """Notebook 12 shows how the model was trained, also where the package is installed without the folder `results`."""
+    """Notebook 13 shows how the model was trained, also where the package is installed without the folder `results`."""
     from transformer_lab.decoding.translator import PRETRAINED
 
     results = Path(__file__).resolve().parents[2] / "results"

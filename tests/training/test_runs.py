@@ -85,15 +85,15 @@ def test_the_configuration_is_written_beside_the_weights(finished_run, tiny_pres
     record = json.loads((finished_run / "training.json").read_text(encoding="utf-8"))
     assert record["configuration"]["preset"] == json.loads(json.dumps(asdict(tiny_preset)))
     assert record["configuration"]["train_pairs"] == 336
-    assert record["circumstances"]["versions"]["torch"] == torch.__version__
+    assert record["environment"]["versions"]["torch"] == torch.__version__
     assert record["result"]["validation_bleu"] == max(record["result"]["validation_bleu_of_candidates"].values())
 
 
 def test_fields_that_differ_from_the_named_preset_are_recorded(tiny_preset, tmp_path):
     preset = replace(PRESETS["tour"], **{**asdict(tiny_preset), "name": "tour", "epochs": 2})
     record = train(preset, tmp_path / "run")
-    assert record["circumstances"]["overridden"]["epochs"] == 2
-    assert "clip_norm" not in record["circumstances"]["overridden"]
+    assert record["environment"]["overridden"]["epochs"] == 2
+    assert "clip_norm" not in record["environment"]["overridden"]
 
 
 def test_the_tokenizer_has_seen_the_training_pairs_alone(finished_run):
@@ -461,8 +461,8 @@ def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_
     """Validation and test sentences that were respelled would be another task than the one that is reported."""
     run = run_without_training(respelling_preset, tmp_path / "both")
     sources, targets = run.train_pairs.sources, run.train_pairs.targets
-    first, second = run.spell_training_pairs(1), run.spell_training_pairs(2)
-    assert run.spell_training_pairs(1) == first
+    first, second = run.encode_epoch(1), run.encode_epoch(2)
+    assert run.encode_epoch(1) == first
     for epoch in (first, second):
         for spelled, usual in zip(epoch, (sources, targets), strict=True):
             assert sum(one != other for one, other in zip(spelled, usual, strict=True)) / len(usual) > 0.3
@@ -474,17 +474,17 @@ def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_
     assert validation.sources == run.tokenizer.encode_sources([source for source, _ in validation.pairs])
 
     run.preset = replace(respelling_preset, bpe_dropout_on="source")
-    assert run.spell_training_pairs(1) == (first[0], targets)
+    assert run.encode_epoch(1) == (first[0], targets)
     run.preset = replace(respelling_preset, bpe_dropout_on="target")
-    assert run.spell_training_pairs(1) == (sources, first[1])
+    assert run.encode_epoch(1) == (sources, first[1])
     run.preset = replace(respelling_preset, bpe_dropout=0.0)
-    assert run.spell_training_pairs(1) == (sources, targets)
+    assert run.encode_epoch(1) == (sources, targets)
 
 
 def test_a_spelling_that_is_too_long_for_the_model_is_not_taken(respelling_preset, tmp_path):
     """In characters most sentences are longer than the model: they must stay in the run, as they were."""
     run = run_without_training(replace(respelling_preset, bpe_dropout=1.0, max_length=30), tmp_path / "run")
-    spelled = list(zip(*run.spell_training_pairs(1), strict=True))
+    spelled = list(zip(*run.encode_epoch(1), strict=True))
     usual = list(zip(run.train_pairs.sources, run.train_pairs.targets, strict=True))
     in_characters = [(len(source) + 2, len(target) + 3) for source, target in run.train_pairs.pairs]  # space, bos, eos
     assert {max(lengths) <= 30 for lengths in in_characters} == {True, False}

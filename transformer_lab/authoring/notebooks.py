@@ -252,7 +252,7 @@ def _without_outputs(notebook: NotebookNode) -> NotebookNode:
 def _execute(solution: NotebookNode, path: Path) -> None:
     """Runs `solution` in place, in the folder of `path`, with the package's own parts; a check that fails stops it.
 
-    A training of some minutes, in notebook 12, is replaced by one of seconds.
+    A training of some minutes, in notebook 13, is replaced by one of seconds.
     """
     import os
 

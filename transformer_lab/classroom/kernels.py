@@ -67,7 +67,7 @@ class Zygotes:
             "MPLCONFIGDIR": str(cache),
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
             "TRANSFORMER_LAB_MINE": "off",
-            "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 12 would train for twenty minutes
+            "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 13 would train for twenty minutes
             "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",  # macOS
         } | _one_thread()
         with open(folder / "zygote.log", "wb") as log:
@@ -485,7 +485,7 @@ def _environment(home: Path) -> dict[str, str]:
         "MPLCONFIGDIR": str(home / "home"),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "TRANSFORMER_LAB_MINE": "off",
-        "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 12 would train for twenty minutes
+        "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 13 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
         "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` changes nothing: there is no time to compile
     } | _one_thread()

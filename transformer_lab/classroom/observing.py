@@ -19,19 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.exercises.limits import Ran, run_limited
-from transformer_lab.exercises.observe import (
+from transformer_lab.exercises.harnesses import harness_from_source
+from transformer_lab.exercises.observation import (
     NUMBERS,
     Crash,
-    Foreign,
+    NotData,
     Observation,
     is_unwritten,
-    kept_world,
     namespace,
     observe,
-    stuck,
+    preserved_global_state,
+    timed_out,
 )
-from transformer_lab.exercises.recipes import recipe_from_source
+from transformer_lab.exercises.time_limit import Ran, run_limited
 
 MOST_BYTES = 2**20  # of one result, and of a text in it
 MOST_CHARACTERS = 6 * 2**20  # of a reply
@@ -84,12 +84,12 @@ def _observed(request: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     if is_unwritten(subject, tuple(request["blank"])):
         return {"unwritten": True}
     jobs = [_job(subject, check) for check in request["checks"]]
-    with _earlier_parts(request["earlier"], subject), kept_world():
+    with _earlier_parts(request["earlier"], subject), preserved_global_state():
         try:
             ran = run_limited(jobs)
         except RuntimeError:  # no thread can be started, because the student's code has started all that may be
             ran = Ran([job() for job in jobs], "", [])
-    results = ran.results + [stuck(ran.stuck_at)] * (len(ran.results) < len(jobs))
+    results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(jobs))
     return {
         "observations": _encoded(results),
         "printed": ran.printed,
@@ -102,13 +102,13 @@ def _encoded(results: list[Observation]) -> list:
     for result in results:
         wire = encode_observation(result)
         left -= len(json.dumps(wire))
-        encoded.append(wire if left > 0 else encode_observation(replace(result, value=Foreign("a very large result"))))
+        encoded.append(wire if left > 0 else encode_observation(replace(result, value=NotData("a very large result"))))
     return encoded
 
 
 def _job(subject: Any, check: dict[str, Any]) -> Callable[[], Observation]:
-    recipe, inputs = recipe_from_source(check["recipe"]), decode(check["inputs"])
-    return lambda: observe(subject, recipe, inputs, check["seed"])
+    harness, inputs = harness_from_source(check["recipe"]), decode(check["inputs"])
+    return lambda: observe(subject, harness, inputs, check["seed"])
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
         module = importlib.import_module(part["module"])
         if part["source"]:
             inner = vars(module) | made
-            exec(compile(part["source"], "<recipe>", "exec", dont_inherit=True), inner)
+            exec(compile(part["source"], "<harness>", "exec", dont_inherit=True), inner)
             made[name] = inner[name]
         right = made.get(name) or getattr(module, name)
         if name not in names:
@@ -160,7 +160,7 @@ def _is_imported(one: Any, home: Any) -> bool:
 
 
 def encode(data: Any, depth: int = 0) -> list:
-    """Plain data as JSON. What is none, or too large, becomes a `Foreign`."""
+    """Plain data as JSON. What is none, or too large, becomes a `NotData`."""
     if data is None:
         return ["none"]
     if isinstance(data, bool):
@@ -175,7 +175,7 @@ def encode(data: Any, depth: int = 0) -> list:
         return _encode_tensor(data)
     if isinstance(data, np.ndarray):
         return _encode_array(data)
-    if isinstance(data, Foreign):
+    if isinstance(data, NotData):
         return ["foreign", data.description[:200]]
     if depth > MOST_DEPTH:
         return ["foreign", "something nested too deeply"]
@@ -245,7 +245,7 @@ class _Decoder:
                 self._take(len(text))
                 return text
             case ["foreign", str(text)] if len(text) <= 200:
-                return Foreign(text)
+                return NotData(text)
             case ["tensor", str(name), list(shape), str(text)] if name in DTYPES:
                 dtype = DTYPES[name]
                 data = self._raw(shape, dtype.itemsize, text)
@@ -320,7 +320,7 @@ class _Decoder:
 def _can_be_key(key: Any) -> bool:
     if isinstance(key, tuple):
         return all(map(_can_be_key, key))
-    return key is None or isinstance(key, str | int | float | bool | Foreign)
+    return key is None or isinstance(key, str | int | float | bool | NotData)
 
 
 def encode_observation(observation: Observation) -> list:

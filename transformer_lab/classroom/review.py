@@ -17,7 +17,7 @@ from transformer_lab.authoring.stubs import BEGIN, END, marked_answer
 from transformer_lab.classroom.cells import UNREADABLE, is_out_of_sight, names_of, syntax_tree, that_give
 from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
-from transformer_lab.exercises.banned import USUAL_NAMES
+from transformer_lab.exercises.library_answers import USUAL_NAMES
 
 MOST_FLAGS = 8  # of one exercise
 LEAST_NODES = 80  # of a syntax tree: what is smaller comes out alike by itself

@@ -13,12 +13,12 @@ from transformer_lab.classroom.observing import WireError, decode_observation, e
 from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise
-from transformer_lab.exercises.judge import judge
-from transformer_lab.exercises.observe import Crash, Observation
-from transformer_lab.exercises.recipes import recipe_source
+from transformer_lab.exercises.harnesses import harness_source
+from transformer_lab.exercises.judgment import judge
+from transformer_lab.exercises.observation import Crash, Observation
 from transformer_lab.exercises.registry import exercises, notebook_of
 from transformer_lab.exercises.report import Report
-from transformer_lab.exercises.verdicts import drawn
+from transformer_lab.exercises.verdicts import inputs_by_check
 
 REPORT_CHARACTERS = 20_000
 _source = functools.cache(inspect.getsource)  # the file may be another one by the time it is asked for again
@@ -123,15 +123,15 @@ def _json(text: Any) -> Any:
 
 def request(exercise: Exercise, seed: int, shown: set[str]) -> dict[str, Any]:
     """What the kernel needs to observe an object of this exercise, as JSON."""
-    inputs = drawn(exercise, seed)
+    inputs = inputs_by_check(exercise, seed)
     return {
         "name": exercise.name,
         "blank": list(exercise.blank),
         "checks": [
             {
-                "recipe": recipe_source(exercise.recipe(check)),
+                "recipe": harness_source(exercise.harness(check)),
                 "inputs": encode(inputs[check.name]),
-                "seed": exercise.world_seed(check),
+                "seed": exercise.global_seed(check),
             }
             for check in exercise.checks
         ],
@@ -152,7 +152,7 @@ def _earlier_parts(exercise: Exercise, shown: set[str]) -> list[dict[str, str]]:
 
 
 def _observations(exercise: Exercise, wire: list) -> dict[str, Observation]:
-    inputs = drawn(exercise, PUBLIC_SEED)
+    inputs = inputs_by_check(exercise, PUBLIC_SEED)
     found = {}
     for check, one in zip(exercise.checks, wire, strict=False):
         changes = (*(f"input {name}" for name in inputs[check.name]), *OF_THE_WORLD)

@@ -21,7 +21,7 @@ PACKAGE = Path(transformer_lab.__file__).resolve().parent
 LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "mine.py", "tour.py")
 
 # What observes a student's object inside the sandbox; it knows no answer.
-ENGINE = ("draw.py", "exercise.py", "limits.py", "observe.py", "recipes.py")
+ENGINE = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
 
 MINE = '''"""The package's parts, not your own: each exercise is looked at by itself."""
 

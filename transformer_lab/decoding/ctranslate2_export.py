@@ -1,4 +1,4 @@
-"""From the course to a service: a trained model as CTranslate2 reads it, an engine in C++ that needs no PyTorch.
+"""Export a trained model to CTranslate2, an inference engine in C++ that doesn't need PyTorch.
 
 CTranslate2 computes with code of its own, to which a model is a list of sizes and weights. Greedy decoding gives the
 same translations there, but for sums that are rounded in another order. Its beam search is another one than section

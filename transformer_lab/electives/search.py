@@ -203,9 +203,9 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
         if plan != begun:
             versions = {"python": platform.python_version(), "torch": torch.__version__}
             versions |= {name: installed(name) for name in ("transformer-lab", "optuna")}
-            circumstances = {"command": command_line(), "commit": commit(), "versions": versions}
-            circumstances["threads"] = torch.get_num_threads()
-            write_json(folder / "search.json", {"plan": asdict(plan), "circumstances": circumstances})
+            environment = {"command": command_line(), "commit": commit(), "versions": versions}
+            environment["threads"] = torch.get_num_threads()
+            write_json(folder / "search.json", {"plan": asdict(plan), "environment": environment})
 
 
 def read_plan(folder: Path) -> Plan:
@@ -276,7 +276,7 @@ def read_search(folder: str | Path) -> Results:
         tables = [table_of(study) for study in studies.values()]
     else:
         tables = [read_table(folder / f"{name}.csv") for name in ("trials", "finalists")]
-    return Results(plan, read_json(folder / "search.json")["circumstances"], *tables)
+    return Results(plan, read_json(folder / "search.json")["environment"], *tables)
 
 
 def write_tables(folder: Path) -> Results:

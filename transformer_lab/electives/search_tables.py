@@ -57,7 +57,7 @@ class Results:
     """
 
     plan: "Plan"
-    circumstances: dict[str, Any]
+    environment: dict[str, Any]
     trials: "DataFrame"
     finalists: "DataFrame"
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from transformer_lab.model.seam import Attend, attending_modules, wrapped_attention
+from transformer_lab.model.attention_hooks import Attend, attending_modules, wrapped_attention
 
 
 @contextmanager

@@ -13,37 +13,37 @@ notebook. Nothing else has to be registered; `notebook_01_attention.py` shows ev
         builds_on=("split_heads",),              # earlier exercises: the package's stand in for the student's
         banned=("torch.nn.functional.softmax",), # libraries' answers: right, but remarked upon; ".softmax": a method
         probes=[Probe(name, inputs, call)],      # what earns points: the same result as the answer's
-        properties=[Property(name, inputs, holds, call)],   # what must hold anyway: costs points when broken
+        properties=[Property(name, inputs, rule, call)],   # what must hold anyway: costs points when broken
         hints=["...", "...", "..."],             # from a nudge to nearly the line
     )
 
 Inputs
-    are drawn by a function of a `Draw`: `lambda draw: {"scores": draw.numbers(2, 3)}`. They are plain data (float64
-    tensors, arrays, numbers, strings, lists, dictionaries), small enough to print, with a different size for each
-    axis, so that a wrong shape can be named. Let the most basic probe be the smallest: it is the one that is shown.
+    are drawn by a function of an `InputSampler`: `lambda sampler: {"scores": sampler.numbers(2, 3)}`. They are plain
+    data (float64 tensors, arrays, numbers, strings, lists, dictionaries), small enough to print, with a different size
+    for each axis, so that a wrong shape can be named. Make the most basic probe the smallest: it is the one shown.
     Every seed must do, because a grader draws its own: make sure that what the probe covers happens for all of them
     (the mask hides something, and the hidden key has the highest score). The expected value has to differ from seed
     to seed, so draw sizes, overlaps, and ranks too if the result depends on nothing else.
 
-Recipes
+Harnesses
     `call` says how the student's object is used; an exercise may have one for all checks that have none of their own.
     Without either, a function is called with the inputs in their order, and a module is constructed from
-    `inputs["arguments"]` (a dictionary), gets `inputs["weights"]` by name (`draw.weights(Answer(...))`), and is called
-    with the other inputs in their order. `recipes.py` has more that fit several exercises. A recipe of your own is a
-    `def` with the arguments `(subject, **inputs)` that returns data: a tensor, a tuple (named by `returns`), or a
-    dictionary that names its results. Its text may run in another process, beside the student's code and without
-    these files, so it uses only its arguments, the `RECIPE_NAMES` and `CLASSES` of `recipes.py` (`torch`, `nn`, `np`,
-    `build`, `gradients`, `raised`, …) and what it imports in its own body. Callables and models that the student's
-    object needs are made inside the recipe, from data. Random draws (dropout) are seeded; compare effects, not
-    streams.
+    `inputs["arguments"]` (a dictionary), gets `inputs["weights"]` by name (`sampler.weights(Answer(...))`), and is
+    called with the other inputs in their order. `harnesses.py` has more that fit several exercises. A harness of your
+    own is a `def` with the arguments `(subject, **inputs)` that returns data: a tensor, a tuple (named by `returns`),
+    or a dictionary that names its results. Its text may run in another process, next to the student's code and without
+    these files, so it uses only its arguments, the `HARNESS_NAMES` and `CLASSES` of `harnesses.py` (`torch`, `nn`,
+    `np`, `build`, `gradients`, `raised`, …) and what it imports in its own body. Callables and models that the
+    student's object needs are made inside the harness, from data. Random draws (dropout) are seeded; compare effects,
+    not streams.
 
 Probes
-    compare with the answer's result, to 1e-5 (`tolerance`). Where several results are right, `agrees(inputs,
+    compare with the answer's result, to 1e-5 (`tolerance`). Where several results are right, `compare_results(inputs,
     expected, received)` returns what is wrong, or None. No constant function may pass a probe: what any constant has
     (a shape, rows that sum to 1, no look ahead) is a property.
 
 Properties
-    `holds(inputs, received)` returns a sentence on what is wrong, or None, or a `Remark` where the result is accepted
+    `rule(inputs, received)` returns a sentence on what is wrong, or None, or a `Remark` where the result is accepted
     but something should be said. `rules.py` has what several properties ask for. Say it without numbers that depend on
     how the code was written. That inputs, seeds, default dtype and gradient mode are left alone is checked in every
     call already.
@@ -77,19 +77,19 @@ Tests
 """
 
 from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check
-from transformer_lab.exercises.draw import Draw
+from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.hints import hint, solution
 from transformer_lab.exercises.progress import progress
 from transformer_lab.exercises.registry import exercises, find_exercise, notebooks
 from transformer_lab.exercises.report import Report
-from transformer_lab.exercises.running import run_check
+from transformer_lab.exercises.sampling import InputSampler
 
 __all__ = [
     "CheckFailed",
     "CheckUsageError",
-    "Draw",
     "Exercise",
+    "InputSampler",
     "Probe",
     "Property",
     "Remark",

@@ -4,8 +4,8 @@ import sys
 import time
 
 from transformer_lab.exercises.catalogue import mistakes_of
+from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.registry import exercises, find_exercise
-from transformer_lab.exercises.running import run_check
 
 taken: dict[str, float] = {}
 for name in sys.argv[1:] or exercises():

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 
 from transformer_lab.errors import InputError
-from transformer_lab.exercises import kept
-from transformer_lab.exercises.banned import USUAL_NAMES, library_answers
+from transformer_lab.exercises import saved_parts
+from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.limits import is_checking
-from transformer_lab.exercises.observe import codes, namespace, unwrapped
+from transformer_lab.exercises.library_answers import USUAL_NAMES, library_answers
+from transformer_lab.exercises.observation import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, no_such_exercise
 from transformer_lab.exercises.report import Report
-from transformer_lab.exercises.running import run_check
+from transformer_lab.exercises.time_limit import is_checking
 
 
 class CheckFailed(Exception):  # noqa: N818 (the name is fixed: notebooks and graders know it)
@@ -58,7 +58,7 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
     exercise, subject, remarks = _understood(arguments)
     report = run_check(exercise, subject)
     if report.passed:
-        remarks += _borrowed(exercise, subject) + kept.keep(exercise, subject)
+        remarks += _borrowed(exercise, subject) + saved_parts.keep(exercise, subject)
     report = replace(report, remarks=(*remarks, *report.remarks))
     # nbgrader, which sets the second one, gives the points of a cell unless it raises
     asked = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
@@ -84,7 +84,7 @@ def _borrowed(exercise: Exercise, subject: Any) -> list[str]:
 
 
 def _show(report: Report) -> None:
-    if kept.shell() is not None:
+    if saved_parts.shell() is not None:
         from IPython.display import display
 
         display(report)

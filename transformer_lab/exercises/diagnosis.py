@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer_lab.exercises.catalogue import Mistake, mistakes_of
 from transformer_lab.exercises.edits import Wrong
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.observe import Observation
+from transformer_lab.exercises.observation import Observation
 from transformer_lab.exercises.variants import SAYS, Variant, variants_of
 from transformer_lab.exercises.verdicts import Reference, observation, same_crash, same_result, same_value
 

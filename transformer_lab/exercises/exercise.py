@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer_lab.exercises.draw import Draw
-from transformer_lab.exercises.observe import fresh_world
-from transformer_lab.exercises.recipes import call_function, call_module, defaults_of
+from transformer_lab.exercises.harnesses import call_function, call_module, defaults_of
+from transformer_lab.exercises.observation import isolated_global_state
+from transformer_lab.exercises.sampling import InputSampler
 
 PUBLIC_SEED = 0  # of the inputs that a notebook's own check uses
 
@@ -28,14 +28,16 @@ class Probe:
     """
 
     name: str  # what it covers, as the report says it: "a causal mask hides the future"
-    inputs: Callable[[Draw], dict[str, Any]]  # plain data: tensors, arrays, numbers, strings, lists, dictionaries
+    inputs: Callable[
+        [InputSampler], dict[str, Any]
+    ]  # plain data: tensors, arrays, numbers, strings, lists, dictionaries
     call: Callable[..., Any] | None = (
-        None  # a recipe (see recipes.py); None: call the function, or build and call the module
+        None  # a harness (see harnesses.py); None: call the function, or build and call the module
     )
     weight: float = 1
     needs: tuple[str, ...] = ()  # names of checks without which this one says nothing: then it is "not checked"
     tolerance: float = 1e-5  # absolute and relative; float32 rounding inside float64 code stays below it
-    agrees: Callable[[dict, Any, Any], str | None] | None = (
+    compare_results: Callable[[dict, Any, Any], str | None] | None = (
         None  # (inputs, expected, received) -> what is wrong, or None
     )
 
@@ -45,10 +47,10 @@ class Property:
     """What must hold whatever the code looks like. It costs points when broken and never earns any."""
 
     name: str  # the thing that holds, as a sentence: "every row of weights sums to 1"
-    inputs: Callable[[Draw], dict[str, Any]]
-    holds: Callable[[dict, Any], str | None]  # (inputs, received) -> what is wrong, or None, or a Remark
+    inputs: Callable[[InputSampler], dict[str, Any]]
+    rule: Callable[[dict, Any], str | None]  # (inputs, received) -> what is wrong, or None, or a Remark
     call: Callable[..., Any] | None = None
-    costs: float = 1  # in weights of probes
+    penalty: float = 1  # in weights of probes
     needs: tuple[str, ...] = ()
 
 
@@ -83,14 +85,14 @@ class Exercise:
         str, ...
     ] = ()  # full names of library answers; ".softmax" is a method of any object: flagged when graded
 
-    call: Callable[..., Any] | None = None  # the recipe of checks that have none of their own
+    call: Callable[..., Any] | None = None  # the harness of checks that have none of their own
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.answer).parameters.values()
         defaults = {one.name: one.default for one in parameters if isinstance(one.default, bool | int | float)}
         if defaults:
-            one = Property("the defaults are those in the signature", lambda draw: {"expected": defaults},
-                           same_defaults, defaults_of, costs=0.5)  # fmt: skip
+            one = Property("the defaults are those in the signature", lambda sampler: {"expected": defaults},
+                           same_defaults, defaults_of, penalty=0.5)  # fmt: skip
             self.properties.append(one)
 
     @property
@@ -101,7 +103,7 @@ class Exercise:
     def checks(self) -> list[Probe | Property]:
         return [*self.probes, *self.properties]
 
-    def recipe(self, check: Probe | Property) -> Callable:
+    def harness(self, check: Probe | Property) -> Callable:
         """How `check` uses the student's object."""
         return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
@@ -117,11 +119,11 @@ class Exercise:
         key = seed.to_bytes(16, "big", signed=True)
         return int.from_bytes(hashlib.blake2b(check_name, digest_size=8, key=key).digest(), "big")
 
-    def world_seed(self, check: Probe | Property) -> int:
+    def global_seed(self, check: Probe | Property) -> int:
         """Return what torch's generators are seeded with while a check runs. The code that is checked can read it."""
         return self.input_seed(check, PUBLIC_SEED)
 
     def inputs(self, check: Probe | Property, seed: int = PUBLIC_SEED) -> dict[str, Any]:
         """Return fresh inputs of `check`. A notebook uses `PUBLIC_SEED`, a grader a seed of its own."""
-        with fresh_world(seed):
-            return check.inputs(Draw(self.input_seed(check, seed)))
+        with isolated_global_state(seed):
+            return check.inputs(InputSampler(self.input_seed(check, seed)))

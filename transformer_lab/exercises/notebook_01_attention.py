@@ -4,19 +4,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import build, gradients, gradients_of_weights, names_and_shapes
+from transformer_lab.exercises.harnesses import build, gradients, gradients_of_weights, names_and_shapes
 from transformer_lab.exercises.rules import same_results
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import SingleHeadAttention, numpy_attention, scaled_dot_product_attention, softmax
 
 # --- softmax ---------------------------------------------------------------------------------------------------------
 
 
-def wide_row(draw: Draw) -> dict:
+def wide_row(sampler: InputSampler) -> dict:
     """Two scores near -1000 and two near 1000, in random order. Within each pair they differ."""
-    low, high = draw.integer(1, 30) / 10, draw.integer(1, 30) / 10
-    return {"scores": np.array([-1000.0, low - 1000, 1000 - high, 1000.0])[draw.order(4)]}
+    low, high = sampler.integer(1, 30) / 10, sampler.integer(1, 30) / 10
+    return {"scores": np.array([-1000.0, low - 1000, 1000 - high, 1000.0])[sampler.order(4)]}
 
 
 def softmax_of_shifted_scores(subject, scores, shift):
@@ -45,26 +45,26 @@ SOFTMAX = Exercise(
         *("torch.softmax", "torch.log_softmax", "torch.distributions.", ".softmax", ".log_softmax"),
     ),
     probes=[
-        Probe("one row of scores", lambda draw: {"scores": draw.numbers(4).numpy()}),
-        Probe("two rows, each by itself", lambda draw: {"scores": draw.numbers(2, 3).numpy()}),
-        Probe("a batch of tables: still the last axis", lambda draw: {"scores": draw.numbers(2, 3, 4).numpy()}),
-        Probe("scores around 1000", lambda draw: {"scores": 1000 + draw.numbers(2, 4).numpy()}),
-        Probe("scores around -1000", lambda draw: {"scores": -1000 + draw.numbers(2, 4).numpy()}),
+        Probe("one row of scores", lambda sampler: {"scores": sampler.numbers(4).numpy()}),
+        Probe("two rows, each by itself", lambda sampler: {"scores": sampler.numbers(2, 3).numpy()}),
+        Probe("a batch of tables: still the last axis", lambda sampler: {"scores": sampler.numbers(2, 3, 4).numpy()}),
+        Probe("scores around 1000", lambda sampler: {"scores": 1000 + sampler.numbers(2, 4).numpy()}),
+        Probe("scores around -1000", lambda sampler: {"scores": -1000 + sampler.numbers(2, 4).numpy()}),
         Probe(
             "one row around 1000, another around -1000",
-            lambda draw: {"scores": np.array([[1000.0], [-1000.0]]) + draw.numbers(2, 3).numpy()},
+            lambda sampler: {"scores": np.array([[1000.0], [-1000.0]]) + sampler.numbers(2, 3).numpy()},
         ),
         Probe("scores from -1000 to 1000 in one row", wide_row),
     ],
     properties=[
         Property(
             "no weight is negative, and every row adds up to 1",
-            lambda draw: {"scores": draw.numbers(3, 5).numpy()},
+            lambda sampler: {"scores": sampler.numbers(3, 5).numpy()},
             rows_sum_to_one,
         ),
         Property(
             "adding the same number to all scores changes nothing",
-            lambda draw: {"scores": draw.numbers(2, 4).numpy(), "shift": draw.integer(1, 9)},
+            lambda sampler: {"scores": sampler.numbers(2, 4).numpy(), "shift": sampler.integer(1, 9)},
             same_results("adding the same number to all scores changes the weights", np.allclose),
             softmax_of_shifted_scores,
         ),
@@ -82,17 +82,19 @@ SOFTMAX = Exercise(
 # --- numpy_attention -------------------------------------------------------------------------------------------------
 
 
-def attention_inputs(draw: Draw, *leading: int, query: int, key: int, d_k: int, d_v: int, **limits: float) -> dict:
+def attention_inputs(
+    sampler: InputSampler, *leading: int, query: int, key: int, d_k: int, d_v: int, **limits: float
+) -> dict:
     """Return tensors; `limits` are those of the numbers in queries and keys."""
     return {
-        "query": draw.numbers(*leading, query, d_k, **limits),
-        "key": draw.numbers(*leading, key, d_k, **limits),
-        "value": draw.numbers(*leading, key, d_v),
+        "query": sampler.numbers(*leading, query, d_k, **limits),
+        "key": sampler.numbers(*leading, key, d_k, **limits),
+        "value": sampler.numbers(*leading, key, d_v),
     }
 
 
-def array_inputs(draw: Draw, batch: int, query: int, key: int, d_k: int, d_v: int, **limits: float) -> dict:
-    inputs = attention_inputs(draw, batch, query=query, key=key, d_k=d_k, d_v=d_v, **limits)
+def array_inputs(sampler: InputSampler, batch: int, query: int, key: int, d_k: int, d_v: int, **limits: float) -> dict:
+    inputs = attention_inputs(sampler, batch, query=query, key=key, d_k=d_k, d_v=d_v, **limits)
     return {name: tensor.numpy() for name, tensor in inputs.items()}
 
 
@@ -119,22 +121,25 @@ NUMPY_ATTENTION = Exercise(
     builds_on=("softmax",),
     banned=("torch.nn.functional.scaled_dot_product_attention",),
     probes=[
-        Probe("a single query and a single key", lambda draw: array_inputs(draw, 1, 1, 1, 4, 3)),
-        Probe("queries and keys with a single feature", lambda draw: array_inputs(draw, 1, 2, 3, 1, 4)),
-        Probe("two queries attend to three keys", lambda draw: array_inputs(draw, 1, 2, 3, 4, 4)),
-        Probe("a batch of two", lambda draw: array_inputs(draw, 2, 3, 5, 4, 4)),
-        Probe("as many queries and keys as features, and wider values", lambda draw: array_inputs(draw, 1, 3, 3, 3, 5)),
-        Probe("scores in the thousands", lambda draw: array_inputs(draw, 1, 2, 3, 4, 4, low=40, high=60)),
+        Probe("a single query and a single key", lambda sampler: array_inputs(sampler, 1, 1, 1, 4, 3)),
+        Probe("queries and keys with a single feature", lambda sampler: array_inputs(sampler, 1, 2, 3, 1, 4)),
+        Probe("two queries attend to three keys", lambda sampler: array_inputs(sampler, 1, 2, 3, 4, 4)),
+        Probe("a batch of two", lambda sampler: array_inputs(sampler, 2, 3, 5, 4, 4)),
+        Probe(
+            "as many queries and keys as features, and wider values",
+            lambda sampler: array_inputs(sampler, 1, 3, 3, 3, 5),
+        ),
+        Probe("scores in the thousands", lambda sampler: array_inputs(sampler, 1, 2, 3, 4, 4, low=40, high=60)),
     ],
     properties=[
         Property(
             "no weight is negative, and every row adds up to 1",
-            lambda draw: array_inputs(draw, 2, 3, 4, 2, 2),
+            lambda sampler: array_inputs(sampler, 2, 3, 4, 2, 2),
             lambda inputs, received: rows_sum_to_one(inputs, received[1]),
         ),
         Property(
             "the order of the keys doesn't matter",
-            lambda draw: array_inputs(draw, 1, 2, 4, 3, 3) | {"order": draw.order(4)},
+            lambda sampler: array_inputs(sampler, 1, 2, 4, 3, 3) | {"order": sampler.order(4)},
             same_results(OTHER_ORDER, np.allclose),
             attention_with_reordered_keys,
         ),
@@ -152,56 +157,56 @@ NUMPY_ATTENTION = Exercise(
 # --- scaled_dot_product_attention ------------------------------------------------------------------------------------
 
 
-def inputs_with_tempting_key(draw: Draw, query: int, key: int, d_k: int) -> tuple[dict[str, Tensor], int]:
+def inputs_with_tempting_key(sampler: InputSampler, query: int, key: int, d_k: int) -> tuple[dict[str, Tensor], int]:
     """Return inputs, and the index of a key (not the first) with by far the highest score and an unusual value."""
-    tempting = draw.integer(1, key - 1)
+    tempting = sampler.integer(1, key - 1)
     inputs = {
-        "query": draw.numbers(1, query, d_k, low=0.5, high=2),
-        "key": draw.numbers(1, key, d_k, low=-2, high=-0.5),
-        "value": draw.numbers(1, key, d_k),
+        "query": sampler.numbers(1, query, d_k, low=0.5, high=2),
+        "key": sampler.numbers(1, key, d_k, low=-2, high=-0.5),
+        "value": sampler.numbers(1, key, d_k),
     }
-    inputs["key"][:, tempting] = draw.numbers(d_k, low=1, high=2)
+    inputs["key"][:, tempting] = sampler.numbers(d_k, low=1, high=2)
     inputs["value"][:, tempting] = 9
     return inputs, tempting
 
 
-def padding_inputs(draw: Draw) -> dict[str, Tensor]:
-    inputs, hidden = inputs_with_tempting_key(draw, query=2, key=4, d_k=3)
+def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
+    inputs, hidden = inputs_with_tempting_key(sampler, query=2, key=4, d_k=3)
     return inputs | {"mask": (torch.arange(4) != hidden)[None, None, :]}  # (batch, 1, key)
 
 
-def low_score_inputs(draw: Draw) -> dict[str, Tensor]:
+def low_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     """All scores are near -1250. The hidden one is lower still, and far above minus infinity."""
-    hidden = draw.integer(0, 3)
+    hidden = sampler.integer(0, 3)
     inputs = {
-        "query": draw.numbers(1, 2, 4, low=24, high=26),
-        "key": draw.numbers(1, 4, 4, low=-25.2, high=-24.8),
-        "value": draw.numbers(1, 4, 3),
+        "query": sampler.numbers(1, 2, 4, low=24, high=26),
+        "key": sampler.numbers(1, 4, 4, low=-25.2, high=-24.8),
+        "value": sampler.numbers(1, 4, 3),
     }
     inputs["key"][:, hidden] = -30
     return inputs | {"mask": (torch.arange(4) != hidden)[None, None, :]}  # (batch, 1, key)
 
 
-def causal_inputs(draw: Draw) -> dict[str, Tensor]:
-    return attention_inputs(draw, 1, query=3, key=3, d_k=4, d_v=2) | {"mask": torch.ones(3, 3).tril().bool()}
+def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
+    return attention_inputs(sampler, 1, query=3, key=3, d_k=4, d_v=2) | {"mask": torch.ones(3, 3).tril().bool()}
 
 
-def nothing_allowed(draw: Draw, *leading: int) -> Tensor:
+def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
     """Return a mask for two queries and three keys: one of the queries may attend to nothing."""
     mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
-    mask[..., draw.integer(0, 1), :] = False
+    mask[..., sampler.integer(0, 1), :] = False
     return mask
 
 
-def nothing_allowed_inputs(draw: Draw) -> dict[str, Tensor]:
-    mask = nothing_allowed(draw, 1)
-    return attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=2) | {"mask": mask}
+def nothing_allowed_inputs(sampler: InputSampler) -> dict[str, Tensor]:
+    mask = nothing_allowed(sampler, 1)
+    return attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=2) | {"mask": mask}
 
 
-def dropout_inputs(draw: Draw) -> dict[str, Tensor]:
-    keep = 2.0 * draw.integers(1, 2, 3, low=0, high=1)
+def dropout_inputs(sampler: InputSampler) -> dict[str, Tensor]:
+    keep = 2.0 * sampler.integers(1, 2, 3, low=0, high=1)
     keep[0, 0, 0], keep[0, 1, 1] = 0, 2
-    return attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=2) | {"keep": keep}
+    return attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=2) | {"keep": keep}
 
 
 def attention_with_dropout(subject, query, key, value, keep):
@@ -281,15 +286,21 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     axes=ARRAY_AXES | {"mask": "batch query key", "keep": "batch query key"},
     banned=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     probes=[
-        Probe("a single query and a single key", lambda draw: attention_inputs(draw, 1, query=1, key=1, d_k=4, d_v=3)),
+        Probe(
+            "a single query and a single key",
+            lambda sampler: attention_inputs(sampler, 1, query=1, key=1, d_k=4, d_v=3),
+        ),
         Probe(
             "queries and keys with a single feature",
-            lambda draw: attention_inputs(draw, 1, query=2, key=3, d_k=1, d_v=4),
+            lambda sampler: attention_inputs(sampler, 1, query=2, key=3, d_k=1, d_v=4),
         ),
-        Probe("two queries attend to three keys", lambda draw: attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=4)),
+        Probe(
+            "two queries attend to three keys",
+            lambda sampler: attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=4),
+        ),
         Probe(
             "a batch of two, three heads, and wider values",
-            lambda draw: attention_inputs(draw, 2, 3, query=2, key=5, d_k=4, d_v=6),
+            lambda sampler: attention_inputs(sampler, 2, 3, query=2, key=5, d_k=4, d_v=6),
         ),
         Probe("a padding mask hides the key with the highest score", padding_inputs),
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
@@ -301,7 +312,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         ),
         Probe(
             "gradients reach query, key, and value",
-            lambda draw: attention_inputs(draw, 1, query=2, key=3, d_k=4, d_v=4),
+            lambda sampler: attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=4),
             attention_gradients,
         ),
     ],
@@ -309,7 +320,9 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Property("every row of weights adds up to 1", causal_inputs, allowed_weights_sum_to_one),
         Property(
             "hidden keys and values don't matter",
-            lambda draw: padding_inputs(draw) | {"other_key": draw.numbers(3), "other_value": draw.numbers(3)},
+            lambda sampler: (
+                padding_inputs(sampler) | {"other_key": sampler.numbers(3), "other_value": sampler.numbers(3)}
+            ),
             hidden_keys_do_not_matter,
             attention_with_other_hidden_keys,
         ),
@@ -334,43 +347,43 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
 # --- SingleHeadAttention ---------------------------------------------------------------------------------------------
 
 
-def head_inputs(draw: Draw, query: int, key: int, d_model: int = 4, d_k: int = 2, batch: int = 1) -> dict:
+def head_inputs(sampler: InputSampler, query: int, key: int, d_model: int = 4, d_k: int = 2, batch: int = 1) -> dict:
     return {
         "arguments": {"d_model": d_model, "d_k": d_k},
-        "weights": draw.weights(SingleHeadAttention(d_model, d_k), scale=1.0),
-        "query": draw.numbers(batch, query, d_model),
-        "key": draw.numbers(batch, key, d_model),
-        "value": draw.numbers(batch, key, d_model),
+        "weights": sampler.weights(SingleHeadAttention(d_model, d_k), scale=1.0),
+        "query": sampler.numbers(batch, query, d_model),
+        "key": sampler.numbers(batch, key, d_model),
+        "value": sampler.numbers(batch, key, d_model),
     }
 
 
-def head_self_attention_inputs(draw: Draw) -> dict:
-    inputs = head_inputs(draw, 3, 3, d_k=5)
+def head_self_attention_inputs(sampler: InputSampler) -> dict:
+    inputs = head_inputs(sampler, 3, 3, d_k=5)
     return inputs | {"key": inputs["query"].clone(), "value": inputs["query"].clone()}
 
 
-def one_key_hidden(draw: Draw, *leading: int) -> Tensor:
+def one_key_hidden(sampler: InputSampler, *leading: int) -> Tensor:
     mask = torch.ones(*leading, 3, dtype=torch.bool)
-    mask[..., draw.integer(0, 2)] = False
+    mask[..., sampler.integer(0, 2)] = False
     return mask
 
 
-def head_mask_inputs(draw: Draw) -> dict:
-    mask = one_key_hidden(draw, 1, 1)
-    return head_inputs(draw, 2, 3) | {"mask": mask}
+def head_mask_inputs(sampler: InputSampler) -> dict:
+    mask = one_key_hidden(sampler, 1, 1)
+    return head_inputs(sampler, 2, 3) | {"mask": mask}
 
 
-def head_nothing_allowed_inputs(draw: Draw) -> dict:
-    mask = nothing_allowed(draw, 1)
-    return head_inputs(draw, 2, 3) | {"mask": mask}
+def head_nothing_allowed_inputs(sampler: InputSampler) -> dict:
+    mask = nothing_allowed(sampler, 1)
+    return head_inputs(sampler, 2, 3) | {"mask": mask}
 
 
-def with_other_hidden_keys(draw: Draw, inputs: dict) -> dict:
+def with_other_hidden_keys(sampler: InputSampler, inputs: dict) -> dict:
     """Return the inputs of a batch of two that differ in what the mask hides, and in nothing else."""
     hidden = ~inputs["mask"].flatten()
     changed = {name: inputs[name].expand(2, -1, -1).clone() for name in ("query", "key", "value")}
     for name in ("key", "value"):
-        changed[name][1, hidden] = draw.numbers(inputs[name].size(-1), low=3, high=5)
+        changed[name][1, hidden] = sampler.numbers(inputs[name].size(-1), low=3, high=5)
     return {"arguments": inputs["arguments"]} | changed | {"mask": inputs["mask"]}
 
 
@@ -440,7 +453,7 @@ def layers_get_their_own_inputs(inputs, received):
 def no_nan_where_nothing_is_allowed(answer):
     """Return the rule for a module that attends: no NaN, and a remark if it's right but for the hidden rows."""
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         if problem := nan_of_nothing_allowed(received):
             return problem
         query, key, value, mask = (inputs[name] for name in ("query", "key", "value", "mask"))
@@ -448,7 +461,7 @@ def no_nan_where_nothing_is_allowed(answer):
             expected = build(answer, inputs["arguments"], inputs["weights"])(query, key, value, mask)
         return remark_on_uniform_weights(mask, received["output"], expected)
 
-    return holds
+    return rule
 
 
 SINGLE_HEAD_ATTENTION = Exercise(
@@ -466,35 +479,35 @@ SINGLE_HEAD_ATTENTION = Exercise(
     builds_on=("scaled_dot_product_attention",),
     banned=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     probes=[
-        Probe("two words attend to a single other one", lambda draw: head_inputs(draw, 2, 1, d_k=3)),
+        Probe("two words attend to a single other one", lambda sampler: head_inputs(sampler, 2, 1, d_k=3)),
         Probe("three words attend to one another", head_self_attention_inputs),
-        Probe("two words attend to three others", lambda draw: head_inputs(draw, 2, 3)),
-        Probe("a batch of two", lambda draw: head_inputs(draw, 4, 3, d_model=6, d_k=5, batch=2)),
+        Probe("two words attend to three others", lambda sampler: head_inputs(sampler, 2, 3)),
+        Probe("a batch of two", lambda sampler: head_inputs(sampler, 4, 3, d_model=6, d_k=5, batch=2)),
         Probe("a mask hides a key", head_mask_inputs),
-        Probe("gradients reach the weights", lambda draw: head_inputs(draw, 3, 3), gradients_of_weights),
+        Probe("gradients reach the weights", lambda sampler: head_inputs(sampler, 3, 3), gradients_of_weights),
     ],
     properties=[
         Property(
             "its parameters are those of three linear layers with bias",
-            lambda draw: {"arguments": {"d_model": 4, "d_k": 3}},
+            lambda sampler: {"arguments": {"d_model": 4, "d_k": 3}},
             three_projections_with_bias,
             names_and_shapes,
         ),
         Property(
             "no layer gets another layer's input",
-            lambda draw: without_weights(head_inputs(draw, 2, 3)),
+            lambda sampler: without_weights(head_inputs(sampler, 2, 3)),
             layers_get_their_own_inputs,
             inputs_of_layers,
         ),
         Property(
             "hidden keys and values don't matter",
-            lambda draw: with_other_hidden_keys(draw, head_mask_inputs(draw)),
+            lambda sampler: with_other_hidden_keys(sampler, head_mask_inputs(sampler)),
             hidden_keys_do_not_matter,
             output_with_other_hidden_keys,
         ),
         Property(
             "the order of the keys doesn't matter",
-            lambda draw: head_inputs(draw, 2, 4) | {"order": draw.order(4)},
+            lambda sampler: head_inputs(sampler, 2, 4) | {"order": sampler.order(4)},
             same_results(OTHER_ORDER),
             head_with_reordered_keys,
         ),

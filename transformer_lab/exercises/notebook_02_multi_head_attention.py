@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.harnesses import build, exception_of_call, gradients, gradients_of_weights, raised
 from transformer_lab.exercises.notebook_01_attention import (
     hidden_keys_do_not_matter,
     inputs_of_layers,
@@ -17,8 +17,8 @@ from transformer_lab.exercises.notebook_01_attention import (
     with_other_hidden_keys,
     without_weights,
 )
-from transformer_lab.exercises.recipes import build, exception_of_call, gradients, gradients_of_weights, raised
 from transformer_lab.exercises.rules import refusal
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import MultiHeadAttention, combine_heads, split_heads
 
 # --- split_heads -----------------------------------------------------------------------------------------------------
@@ -59,33 +59,35 @@ SPLIT_HEADS = Exercise(
     returns=("heads",),
     axes={"x": "batch length d_model", "heads": "batch heads length d_k"},
     probes=[
-        Probe("three words with eight features, two heads", lambda draw: {"x": draw.numbers(1, 3, 8), "n_heads": 2}),
-        Probe("a batch of two, three heads", lambda draw: {"x": draw.numbers(2, 5, 12), "n_heads": 3}),
-        Probe("as many heads as features", lambda draw: {"x": draw.numbers(2, 3, 4), "n_heads": 4}),
-        Probe("one head", lambda draw: {"x": draw.numbers(2, 3, 4), "n_heads": 1}),
+        Probe(
+            "three words with eight features, two heads", lambda sampler: {"x": sampler.numbers(1, 3, 8), "n_heads": 2}
+        ),
+        Probe("a batch of two, three heads", lambda sampler: {"x": sampler.numbers(2, 5, 12), "n_heads": 3}),
+        Probe("as many heads as features", lambda sampler: {"x": sampler.numbers(2, 3, 4), "n_heads": 4}),
+        Probe("one head", lambda sampler: {"x": sampler.numbers(2, 3, 4), "n_heads": 1}),
     ],
     properties=[
         Property(
             "the numbers are only moved",
-            lambda draw: {"x": draw.numbers(2, 3, 6), "n_heads": 2},
+            lambda sampler: {"x": sampler.numbers(2, 3, 6), "n_heads": 2},
             numbers_are_only_moved,
             result_and_gradient,
         ),
         Property(
             "gradients pass through",
-            lambda draw: {"x": draw.numbers(1, 2, 4), "n_heads": 2},
+            lambda sampler: {"x": sampler.numbers(1, 2, 4), "n_heads": 2},
             gradient_passes,
             result_and_gradient,
         ),
         Property(
             "it's fine if `n_heads` doesn't divide the number of words",
-            lambda draw: {"x": draw.numbers(1, 5, 8), "n_heads": 2},
+            lambda sampler: {"x": sampler.numbers(1, 5, 8), "n_heads": 2},
             any_length_is_split,
             exception_of_call,
         ),
         Property(
             "tried: a `d_model` that `n_heads` doesn't divide",
-            lambda draw: {"x": draw.numbers(1, 3, 5), "n_heads": 2},
+            lambda sampler: {"x": sampler.numbers(1, 3, 5), "n_heads": 2},
             uneven_split_is_refused,
             exception_of_call,
         ),
@@ -103,7 +105,7 @@ SPLIT_HEADS = Exercise(
 # --- combine_heads ---------------------------------------------------------------------------------------------------
 
 
-def heads_of_one_number(draw: Draw) -> dict:
+def heads_of_one_number(sampler: InputSampler) -> dict:
     """Return an `x` in which head h holds nothing but h + 1."""
     return {"x": torch.arange(1.0, 4.0)[None, :, None, None].expand(2, 3, 4, 2).contiguous()}
 
@@ -121,21 +123,24 @@ COMBINE_HEADS = Exercise(
     axes={"x": "batch heads length d_k", "output": "batch length d_model"},
     builds_on=("split_heads",),
     probes=[
-        Probe("two heads, three words", lambda draw: {"x": draw.numbers(1, 2, 3, 4)}),
-        Probe("a batch of two, three heads", lambda draw: {"x": draw.numbers(2, 3, 5, 4)}),
-        Probe("heads with a single feature", lambda draw: {"x": draw.numbers(2, 5, 3, 1)}),
-        Probe("one head", lambda draw: {"x": draw.numbers(2, 1, 3, 4)}),
+        Probe("two heads, three words", lambda sampler: {"x": sampler.numbers(1, 2, 3, 4)}),
+        Probe("a batch of two, three heads", lambda sampler: {"x": sampler.numbers(2, 3, 5, 4)}),
+        Probe("heads with a single feature", lambda sampler: {"x": sampler.numbers(2, 5, 3, 1)}),
+        Probe("one head", lambda sampler: {"x": sampler.numbers(2, 1, 3, 4)}),
     ],
     properties=[
         Property("the features of a head stay side by side", heads_of_one_number, heads_stay_together),
         Property(
             "the numbers are only moved",
-            lambda draw: {"x": draw.numbers(2, 3, 4, 2)},
+            lambda sampler: {"x": sampler.numbers(2, 3, 4, 2)},
             numbers_are_only_moved,
             result_and_gradient,
         ),
         Property(
-            "gradients pass through", lambda draw: {"x": draw.numbers(1, 2, 3, 2)}, gradient_passes, result_and_gradient
+            "gradients pass through",
+            lambda sampler: {"x": sampler.numbers(1, 2, 3, 2)},
+            gradient_passes,
+            result_and_gradient,
         ),
     ],
     hints=[
@@ -149,44 +154,44 @@ COMBINE_HEADS = Exercise(
 # --- MultiHeadAttention ----------------------------------------------------------------------------------------------
 
 
-def multi_head_inputs(draw: Draw, query: int, key: int, d_model: int, n_heads: int, batch: int = 1) -> dict:
+def multi_head_inputs(sampler: InputSampler, query: int, key: int, d_model: int, n_heads: int, batch: int = 1) -> dict:
     return {
         "arguments": {"d_model": d_model, "n_heads": n_heads},
-        "weights": draw.weights(MultiHeadAttention(d_model, n_heads), scale=0.9),
-        "query": draw.numbers(batch, query, d_model),
-        "key": draw.numbers(batch, key, d_model),
-        "value": draw.numbers(batch, key, d_model),
+        "weights": sampler.weights(MultiHeadAttention(d_model, n_heads), scale=0.9),
+        "query": sampler.numbers(batch, query, d_model),
+        "key": sampler.numbers(batch, key, d_model),
+        "value": sampler.numbers(batch, key, d_model),
     }
 
 
-def self_attention_inputs(draw: Draw, length: int = 3, d_model: int = 4, n_heads: int = 2) -> dict:
-    inputs = multi_head_inputs(draw, length, length, d_model, n_heads)
+def self_attention_inputs(sampler: InputSampler, length: int = 3, d_model: int = 4, n_heads: int = 2) -> dict:
+    inputs = multi_head_inputs(sampler, length, length, d_model, n_heads)
     return inputs | {"key": inputs["query"].clone(), "value": inputs["query"].clone()}
 
 
-def padding_mask_inputs(draw: Draw) -> dict:
+def padding_mask_inputs(sampler: InputSampler) -> dict:
     mask = torch.ones(2, 1, 1, 4, dtype=torch.bool)
-    mask[0, ..., draw.integer(2, 3) :] = False
-    mask[1, ..., draw.integer(1, 2) :] = False
-    return multi_head_inputs(draw, 3, 4, 6, 2, batch=2) | {"mask": mask}
+    mask[0, ..., sampler.integer(2, 3) :] = False
+    mask[1, ..., sampler.integer(1, 2) :] = False
+    return multi_head_inputs(sampler, 3, 4, 6, 2, batch=2) | {"mask": mask}
 
 
-def causal_mask_inputs(draw: Draw) -> dict:
-    return self_attention_inputs(draw, length=4, d_model=6) | {"mask": torch.ones(4, 4).tril().bool()[None, None]}
+def causal_mask_inputs(sampler: InputSampler) -> dict:
+    return self_attention_inputs(sampler, length=4, d_model=6) | {"mask": torch.ones(4, 4).tril().bool()[None, None]}
 
 
-def nothing_allowed_inputs(draw: Draw) -> dict:
-    mask = nothing_allowed(draw, 1, 1)
-    return multi_head_inputs(draw, 2, 3, 4, 2) | {"mask": mask}
+def nothing_allowed_inputs(sampler: InputSampler) -> dict:
+    mask = nothing_allowed(sampler, 1, 1)
+    return multi_head_inputs(sampler, 2, 3, 4, 2) | {"mask": mask}
 
 
-def one_key_hidden_inputs(draw: Draw) -> dict:
-    mask = one_key_hidden(draw, 1, 1, 1)
-    return multi_head_inputs(draw, 2, 3, 4, 2) | {"mask": mask}
+def one_key_hidden_inputs(sampler: InputSampler) -> dict:
+    mask = one_key_hidden(sampler, 1, 1, 1)
+    return multi_head_inputs(sampler, 2, 3, 4, 2) | {"mask": mask}
 
 
-def dropout_inputs(draw: Draw) -> dict:
-    inputs = multi_head_inputs(draw, 3, 5, 4, 2)
+def dropout_inputs(sampler: InputSampler) -> dict:
+    inputs = multi_head_inputs(sampler, 3, 5, 4, 2)
     inputs["query"] = torch.zeros(1, 3, 4)  # so that adding it to the output doesn't hide the zeros of a dropout
     return inputs | {"arguments": inputs["arguments"] | {"dropout": 0.5}}
 
@@ -296,12 +301,12 @@ def attend_is_the_seam(inputs, received):
     return "; ".join(problems) or None
 
 
-def attend_inputs(draw: Draw) -> dict:
+def attend_inputs(sampler: InputSampler) -> dict:
     return {
         "arguments": {"d_model": 6, "n_heads": 2, "dropout": 0.5},
-        "query": draw.numbers(1, 4, 6),
-        "key": draw.numbers(1, 4, 6),
-        "value": draw.numbers(1, 4, 6),
+        "query": sampler.numbers(1, 4, 6),
+        "key": sampler.numbers(1, 4, 6),
+        "value": sampler.numbers(1, 4, 6),
         "mask": torch.ones(4, 4).tril().bool()[None, None],
     }
 
@@ -325,27 +330,29 @@ MULTI_HEAD_ATTENTION = Exercise(
         "torch.nn.functional.scaled_dot_product_attention",
     ),
     probes=[
-        Probe("two words attend to a single other one", lambda draw: multi_head_inputs(draw, 2, 1, 4, 2)),
-        Probe("a single head", lambda draw: multi_head_inputs(draw, 2, 3, 4, 1)),
+        Probe("two words attend to a single other one", lambda sampler: multi_head_inputs(sampler, 2, 1, 4, 2)),
+        Probe("a single head", lambda sampler: multi_head_inputs(sampler, 2, 3, 4, 1)),
         Probe("three words attend to one another through two heads", self_attention_inputs),
         Probe(
             "two words attend to four others, in a batch of two",
-            lambda draw: multi_head_inputs(draw, 2, 4, 6, 3, batch=2),
+            lambda sampler: multi_head_inputs(sampler, 2, 4, 6, 3, batch=2),
         ),
         Probe("a padding mask hides keys", padding_mask_inputs),
         Probe("a causal mask hides the future", causal_mask_inputs),
-        Probe("gradients reach all weights", lambda draw: multi_head_inputs(draw, 3, 3, 4, 2), gradients_of_weights),
+        Probe(
+            "gradients reach all weights", lambda sampler: multi_head_inputs(sampler, 3, 3, 4, 2), gradients_of_weights
+        ),
     ],
     properties=[
         Property(
             "no layer gets another layer's input",
-            lambda draw: without_weights(multi_head_inputs(draw, 2, 3, 4, 2)),
+            lambda sampler: without_weights(multi_head_inputs(sampler, 2, 3, 4, 2)),
             layers_get_their_own_inputs,
             inputs_of_layers,
         ),
         Property(
             "hidden keys and values don't matter",
-            lambda draw: with_other_hidden_keys(draw, one_key_hidden_inputs(draw)),
+            lambda sampler: with_other_hidden_keys(sampler, one_key_hidden_inputs(sampler)),
             hidden_keys_do_not_matter,
             output_with_other_hidden_keys,
         ),
@@ -369,7 +376,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         Property(
             "sizes that fit are accepted",
-            lambda draw: {"sizes": [[4, 4], [5, 1], [6, 3]], "uneven": [6, 4]},
+            lambda sampler: {"sizes": [[4, 4], [5, 1], [6, 3]], "uneven": [6, 4]},
             sizes_that_fit,
             constructions,
         ),

@@ -3,33 +3,33 @@
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import causal_mask, padding_mask, target_mask
 
 
-def sentences(draw: Draw, batch: int, length: int, pad_id: int = 0) -> dict:
+def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
     """Return sentences of different lengths, padded on the right; the first one is full. 0 may be a word, and 1 is."""
-    tokens = draw.integers(batch, length, low=0, high=9)
+    tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10
     tokens[0, 0] = 0 if pad_id else 7
     tokens[0, 1] = 1
     for row in range(1, batch):
-        tokens[row, draw.integer(1, length - 1) :] = pad_id
+        tokens[row, sampler.integer(1, length - 1) :] = pad_id
     return {"tokens": tokens, "pad_id": pad_id}
 
 
-def some_sentences(draw: Draw) -> dict:
+def some_sentences(sampler: InputSampler) -> dict:
     """Return sentences of which even the number and the length are random: a mask depends on nothing else."""
-    return sentences(draw, draw.integer(4, 5), draw.integer(6, 8))
+    return sentences(sampler, sampler.integer(4, 5), sampler.integer(6, 8))
 
 
-def padded_with_another_id(draw: Draw) -> dict:
-    return sentences(draw, draw.integer(4, 5), draw.integer(6, 8), pad_id=draw.integer(3, 6))
+def padded_with_another_id(sampler: InputSampler) -> dict:
+    return sentences(sampler, sampler.integer(4, 5), sampler.integer(6, 8), pad_id=sampler.integer(3, 6))
 
 
-def padded_on_the_left(draw: Draw) -> dict:
-    inputs = some_sentences(draw)
+def padded_on_the_left(sampler: InputSampler) -> dict:
+    inputs = some_sentences(sampler)
     return inputs | {"tokens": inputs["tokens"].flip(1)}
 
 
@@ -82,12 +82,12 @@ PADDING_MASK = Exercise(
     properties=[
         Property(
             "the mask is boolean, with shape (batch, 1, 1, length)",
-            lambda draw: sentences(draw, 3, 4),
+            lambda sampler: sentences(sampler, 3, 4),
             padding_mask_is_boolean,
         ),
         Property(
             "padding gets no weight, and real words keep theirs",
-            lambda draw: sentences(draw, 3, 4) | {"scores": draw.numbers(3, 2, 4, 4)},
+            lambda sampler: sentences(sampler, 3, 4) | {"scores": sampler.numbers(3, 2, 4, 4)},
             padding_gets_no_weight,
             scores_under_mask,
         ),
@@ -111,9 +111,9 @@ def scores_under_causal_mask(subject, scores):
     return scores.masked_fill(~subject(scores.size(-1)), float("-inf")).softmax(-1)
 
 
-def causal_scores(draw: Draw) -> dict:
-    length = draw.integer(8, 40)
-    return {"scores": draw.numbers(1, 1, length, length)}
+def causal_scores(sampler: InputSampler) -> dict:
+    length = sampler.integer(8, 40)
+    return {"scores": sampler.numbers(1, 1, length, length)}
 
 
 def visible_keys(subject, length, queries):
@@ -121,9 +121,9 @@ def visible_keys(subject, length, queries):
     return {f"keys that query {query} sees": int((mask[..., query, :] != 0).sum()) for query in queries}
 
 
-def long_sentence(draw: Draw) -> dict:
-    length = draw.integer(20, 60)
-    return {"length": length, "queries": draw.order(length)[:4]}
+def long_sentence(sampler: InputSampler) -> dict:
+    length = sampler.integer(20, 60)
+    return {"length": length, "queries": sampler.order(length)[:4]}
 
 
 def device_reaches_torch(subject, length):
@@ -176,7 +176,7 @@ CAUSAL_MASK = Exercise(
     probes=[
         Probe(
             "sentences of different lengths",
-            lambda draw: {"lengths": [draw.integer(3, 6), draw.integer(7, 15), draw.integer(16, 40)]},
+            lambda sampler: {"lengths": [sampler.integer(3, 6), sampler.integer(7, 15), sampler.integer(16, 40)]},
             masks_of_several_lengths,
         ),
         Probe("in a long sentence, query i sees i + 1 keys", long_sentence, visible_keys),
@@ -185,22 +185,22 @@ CAUSAL_MASK = Exercise(
     properties=[
         Property(
             "the mask is boolean, with shape (1, 1, length, length)",
-            lambda draw: {"length": draw.integer(3, 6)},
+            lambda sampler: {"length": sampler.integer(3, 6)},
             lambda inputs, mask: is_boolean(mask, (1, 1, inputs["length"], inputs["length"])),
         ),
         Property(
             "a mask for over 500 words has the right size",
-            lambda draw: {"length": draw.integer(515, 550)},
+            lambda sampler: {"length": sampler.integer(515, 550)},
             is_as_large_as_asked,
             shape_of_the_mask,
         ),
         Property(
             "the mask is created on the device it's asked for",
-            lambda draw: {"length": 3},
+            lambda sampler: {"length": 3},
             mask_is_on_that_device,
             device_reaches_torch,
         ),
-        Property("a single word sees itself", lambda draw: {"length": 1}, sees_itself),
+        Property("a single word sees itself", lambda sampler: {"length": 1}, sees_itself),
     ],
     hints=[
         "Write down the mask for three words by hand. Rows are queries and columns are keys. What may the first word "
@@ -274,14 +274,14 @@ TARGET_MASK = Exercise(
     properties=[
         Property(
             "the mask is boolean, with shape (batch, 1, length, length)",
-            lambda draw: sentences(draw, 3, 4),
+            lambda sampler: sentences(sampler, 3, 4),
             target_mask_is_boolean,
         ),
-        Property("no word sees the future", lambda draw: sentences(draw, 3, 5), no_look_ahead),
-        Property("every word sees itself", lambda draw: sentences(draw, 4, 4), words_see_themselves),
+        Property("no word sees the future", lambda sampler: sentences(sampler, 3, 5), no_look_ahead),
+        Property("every word sees itself", lambda sampler: sentences(sampler, 4, 4), words_see_themselves),
         Property(
             "nothing is created on a device other than the tokens'",
-            lambda draw: sentences(draw, 2, 4),
+            lambda sampler: sentences(sampler, 2, 4),
             mask_is_where_its_tokens_are,
             made_on_the_cpu,
         ),

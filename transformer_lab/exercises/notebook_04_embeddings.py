@@ -4,9 +4,8 @@ import re
 
 import torch
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import (
+from transformer_lab.exercises.harnesses import (
     build,
     call_in_evaluation,
     call_new_module,
@@ -16,18 +15,21 @@ from transformer_lab.exercises.recipes import (
     raised,
 )
 from transformer_lab.exercises.rules import REFUSED, raises, refusal
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 
 # --- TokenEmbedding --------------------------------------------------------------------------------------------------
 
 
-def embedding_inputs(draw: Draw, batch: int, length: int, vocab_size: int, d_model: int, pad_id: int) -> dict:
+def embedding_inputs(
+    sampler: InputSampler, batch: int, length: int, vocab_size: int, d_model: int, pad_id: int
+) -> dict:
     """Use the first word of the vocabulary in every sentence, and padding in the first one if it has room."""
-    weights = draw.weights(TokenEmbedding(vocab_size, d_model, pad_id))
+    weights = sampler.weights(TokenEmbedding(vocab_size, d_model, pad_id))
     weights["embedding.weight"][weights["embedding.weight"] == 0] = 0.3
     weights["embedding.weight"][pad_id] = 0
     first, *others = [token for token in range(vocab_size) if token != pad_id]
-    sentences = [[first, *(others[i] for i in draw.order(len(others)))][:length] for _ in range(batch)]
+    sentences = [[first, *(others[i] for i in sampler.order(len(others)))][:length] for _ in range(batch)]
     tokens = torch.tensor(sentences)
     if length > 2:
         tokens[0, -1] = pad_id
@@ -38,8 +40,8 @@ def embedding_inputs(draw: Draw, batch: int, length: int, vocab_size: int, d_mod
     }
 
 
-def new_embedding_inputs(draw: Draw) -> dict:
-    inputs = embedding_inputs(draw, 1, 3, 6, 2, pad_id=draw.integer(2, 4))
+def new_embedding_inputs(sampler: InputSampler) -> dict:
+    inputs = embedding_inputs(sampler, 1, 3, 6, 2, pad_id=sampler.integer(2, 4))
     return {"arguments": inputs["arguments"], "tokens": inputs["tokens"]}
 
 
@@ -96,12 +98,12 @@ TOKEN_EMBEDDING = Exercise(
     minutes=10,
     axes={"tokens": "batch length", "output": "batch length d_model", "gradient of embedding.weight": "vocab d_model"},
     probes=[
-        Probe("two words", lambda draw: embedding_inputs(draw, 1, 2, 5, 3, pad_id=0)),
-        Probe("two sentences, one with padding", lambda draw: embedding_inputs(draw, 2, 4, 7, 6, pad_id=0)),
-        Probe("a `pad_id` other than 0", lambda draw: embedding_inputs(draw, 1, 3, 6, 5, draw.integer(1, 5))),
+        Probe("two words", lambda sampler: embedding_inputs(sampler, 1, 2, 5, 3, pad_id=0)),
+        Probe("two sentences, one with padding", lambda sampler: embedding_inputs(sampler, 2, 4, 7, 6, pad_id=0)),
+        Probe("a `pad_id` other than 0", lambda sampler: embedding_inputs(sampler, 1, 3, 6, 5, sampler.integer(1, 5))),
         Probe(
             "gradients reach the vectors of words but not the vector of padding",
-            lambda draw: embedding_inputs(draw, 2, 6, 7, 2, draw.integer(2, 5)),
+            lambda sampler: embedding_inputs(sampler, 2, 6, 7, 2, sampler.integer(2, 5)),
             embedding_gradients,
         ),
     ],
@@ -109,19 +111,19 @@ TOKEN_EMBEDDING = Exercise(
         Property("the vector of padding starts at zero", new_embedding_inputs, padding_starts_at_zero, call_new_module),
         Property(
             "a token has the same vector in every position and in every call",
-            lambda draw: embedding_inputs(draw, 1, 4, 6, 3, pad_id=0) | {"order": draw.order(4)},
+            lambda sampler: embedding_inputs(sampler, 1, 4, 6, 3, pad_id=0) | {"order": sampler.order(4)},
             vector_belongs_to_its_token,
             embedding_three_times,
         ),
         Property(
             "any token of the vocabulary can be `pad_id`",
-            lambda draw: {"arguments": {"vocab_size": draw.integer(3, 6), "d_model": 4}},
+            lambda sampler: {"arguments": {"vocab_size": sampler.integer(3, 6), "d_model": 4}},
             right_pads_are_accepted,
             errors_of_right_pads,
         ),
         Property(
             "tried: a `pad_id` outside the vocabulary",
-            lambda draw: {"arguments": {"vocab_size": 5, "d_model": 4, "pad_id": draw.integer(5, 9)}},
+            lambda sampler: {"arguments": {"vocab_size": 5, "d_model": 4, "pad_id": sampler.integer(5, 9)}},
             wrong_pad_is_refused,
             exception_of_construction,
         ),
@@ -211,17 +213,21 @@ SINUSOIDAL_ENCODING = Exercise(
     returns=("encoding",),
     axes={"encoding": "length d_model", "the last two rows": "length d_model"},
     probes=[
-        Probe("one sine and its cosine", lambda draw: {"length": draw.integer(3, 60), "d_model": 2}),
+        Probe("one sine and its cosine", lambda sampler: {"length": sampler.integer(3, 60), "d_model": 2}),
         Probe(
-            "two or three frequencies", lambda draw: {"length": draw.integer(2, 12), "d_model": 2 * draw.integer(2, 3)}
+            "two or three frequencies",
+            lambda sampler: {"length": sampler.integer(2, 12), "d_model": 2 * sampler.integer(2, 3)},
         ),
         Probe(
-            "four to seven frequencies", lambda draw: {"length": draw.integer(3, 9), "d_model": 2 * draw.integer(4, 7)}
+            "four to seven frequencies",
+            lambda sampler: {"length": sampler.integer(3, 9), "d_model": 2 * sampler.integer(4, 7)},
         ),
-        Probe("many frequencies", lambda draw: {"length": draw.integer(5, 9), "d_model": 2 * draw.integer(8, 24)}),
+        Probe(
+            "many frequencies", lambda sampler: {"length": sampler.integer(5, 9), "d_model": 2 * sampler.integer(8, 24)}
+        ),
         Probe(
             "positions beyond 400",
-            lambda draw: {"length": draw.integer(410, 512), "d_model": 2 * draw.integer(3, 6)},
+            lambda sampler: {"length": sampler.integer(410, 512), "d_model": 2 * sampler.integer(3, 6)},
             last_rows,
             tolerance=1e-4,  # in float32, an angle of 500 is only accurate to 3e-5
         ),
@@ -229,35 +235,35 @@ SINUSOIDAL_ENCODING = Exercise(
     properties=[
         Property(
             "the table has torch's default dtype",
-            lambda draw: {"length": draw.integer(2, 5), "d_model": 2 * draw.integer(2, 4)},
+            lambda sampler: {"length": sampler.integer(2, 5), "d_model": 2 * sampler.integer(2, 4)},
             has_the_default_dtype,
             dtype_with_float32_as_default,
         ),
         Property(
             "a longer table starts with the shorter one",
-            lambda draw: {"length": 3, "longer": draw.integer(5, 8), "d_model": 6},
+            lambda sampler: {"length": 3, "longer": sampler.integer(5, 8), "d_model": 6},
             longer_table_starts_with_shorter,
             two_lengths,
         ),
         Property(
             "the dot product of two positions depends only on their distance",
-            lambda draw: {"length": draw.integer(5, 8), "d_model": 8},
+            lambda sampler: {"length": sampler.integer(5, 8), "d_model": 8},
             distance_decides_likeness,
         ),
         Property(
             "the squares of features 2i and 2i + 1 sum to 1",
-            lambda draw: {"length": draw.integer(3, 5), "d_model": 6},
+            lambda sampler: {"length": sampler.integer(3, 5), "d_model": 6},
             pairs_lie_on_a_circle,
         ),
         Property(
             "an even `d_model` is accepted",
-            lambda draw: {"length": 3, "d_model": 2 * draw.integer(1, 4)},
+            lambda sampler: {"length": 3, "d_model": 2 * sampler.integer(1, 4)},
             even_width_is_accepted,
             exception_of_call,
         ),
         Property(
             "tried: an odd `d_model`",
-            lambda draw: {"length": 3, "d_model": 2 * draw.integer(1, 4) + 1},
+            lambda sampler: {"length": 3, "d_model": 2 * sampler.integer(1, 4) + 1},
             odd_width_is_refused,
             exception_of_call,
         ),
@@ -276,16 +282,18 @@ SINUSOIDAL_ENCODING = Exercise(
 # --- PositionalEncoding ----------------------------------------------------------------------------------------------
 
 
-def position_inputs(draw: Draw, batch: int, length: int, d_model: int = 4, **arguments) -> dict:
+def position_inputs(sampler: InputSampler, batch: int, length: int, d_model: int = 4, **arguments) -> dict:
     """Make x large enough that its numbers can't be mistaken for encodings."""
-    x = draw.numbers(batch, length, d_model, low=3, high=6)
+    x = sampler.numbers(batch, length, d_model, low=3, high=6)
     return {"arguments": {"d_model": d_model, "dropout": 0.0, "max_length": 9} | arguments, "weights": {}, "x": x}
 
 
-def longest_sentence_inputs(draw: Draw, shortest: int, longest: int, batch: int, d_model: int, more: int = 0) -> dict:
+def longest_sentence_inputs(
+    sampler: InputSampler, shortest: int, longest: int, batch: int, d_model: int, more: int = 0
+) -> dict:
     """Return a sentence of `max_length` tokens, or of some more."""
-    max_length = draw.integer(shortest, longest)
-    return position_inputs(draw, batch, max_length + more, d_model, max_length=max_length)
+    max_length = sampler.integer(shortest, longest)
+    return position_inputs(sampler, batch, max_length + more, d_model, max_length=max_length)
 
 
 def too_long_a_sentence(subject, arguments, weights, x):
@@ -327,8 +335,8 @@ def right_sizes_are_accepted(inputs, received):
     return f"with `max_length` {max_length}, {' and '.join(refused)} raises a `ValueError`" if refused else None
 
 
-def longest_sentence_and_largest_batch(draw: Draw) -> dict:
-    max_length = draw.integer(3, 5)
+def longest_sentence_and_largest_batch(sampler: InputSampler) -> dict:
+    max_length = sampler.integer(3, 5)
     arguments = {"d_model": 6, "dropout": 0.0, "max_length": max_length}
     return {"arguments": arguments, "length": max_length, "batch": max_length + 1}
 
@@ -409,41 +417,48 @@ POSITIONAL_ENCODING = Exercise(
     builds_on=("sinusoidal_encoding",),
     call=call_in_evaluation,
     probes=[
-        Probe("one sentence of two tokens", lambda draw: position_inputs(draw, 1, 2)),
-        Probe("a batch of three", lambda draw: position_inputs(draw, 3, 5)),
-        Probe("a sentence of exactly `max_length` tokens", lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4)),
+        Probe("one sentence of two tokens", lambda sampler: position_inputs(sampler, 1, 2)),
+        Probe("a batch of three", lambda sampler: position_inputs(sampler, 3, 5)),
+        Probe(
+            "a sentence of exactly `max_length` tokens", lambda sampler: longest_sentence_inputs(sampler, 3, 5, 2, 4)
+        ),
         Probe(
             "a sentence of more than a hundred tokens, with the defaults",
-            lambda draw: position_inputs(draw, 1, draw.integer(120, 140), d_model=2) | {"arguments": {"d_model": 2}},
+            lambda sampler: (
+                position_inputs(sampler, 1, sampler.integer(120, 140), d_model=2) | {"arguments": {"d_model": 2}}
+            ),
             tolerance=1e-4,  # in float32, the angle of such a position is only accurate to 1e-5
         ),
         Probe(
             "a `max_length` above the default of 512",
-            lambda draw: longest_sentence_inputs(draw, 520, 600, 1, 2),
+            lambda sampler: longest_sentence_inputs(sampler, 520, 600, 1, 2),
             tolerance=1e-4,
         ),
         Probe(
             "dropout acts on the sum, in training only",
-            lambda draw: position_inputs(draw, 1, 2, dropout=0.25, max_length=400),
+            lambda sampler: position_inputs(sampler, 1, 2, dropout=0.25, max_length=400),
             position_dropout,
         ),
     ],
     properties=[
         Property(
             "it has no trainable parameters",
-            lambda draw: {"arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5}},
+            lambda sampler: {"arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5}},
             lambda inputs, received: "it has a parameter, which training would change" if received else None,
             trained_parameters,
         ),
         Property(
             "its table moves to another device with the model",
-            lambda draw: {"arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5}, "x": draw.numbers(1, 3, 4)},
+            lambda sampler: {
+                "arguments": {"d_model": 4, "dropout": 0.0, "max_length": 5},
+                "x": sampler.numbers(1, 3, 4),
+            },
             table_moves_with_the_model,
             table_after_a_move,
         ),
         Property(
             "the sentences of a batch don't affect each other",
-            lambda draw: position_inputs(draw, 3, 2),
+            lambda sampler: position_inputs(sampler, 3, 2),
             sentences_do_not_affect_each_other,
             batch_and_one_sentence,
         ),
@@ -455,13 +470,13 @@ POSITIONAL_ENCODING = Exercise(
         ),
         Property(
             "a sentence longer than `max_length` doesn't silently get a wrong result",
-            lambda draw: longest_sentence_inputs(draw, 3, 5, 2, 4, more=1),
+            lambda sampler: longest_sentence_inputs(sampler, 3, 5, 2, 4, more=1),
             too_long_is_noticed,
             too_long_a_sentence,
         ),
         Property(
             "gradients reach the embeddings",
-            lambda draw: position_inputs(draw, 1, 3),
+            lambda sampler: position_inputs(sampler, 1, 3),
             gradient_reaches_x,
             position_gradients,
         ),

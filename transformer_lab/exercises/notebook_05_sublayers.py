@@ -5,9 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.recipes import (
+from transformer_lab.exercises.harnesses import (
     build,
     call_in_evaluation,
     call_new_module,
@@ -17,13 +16,14 @@ from transformer_lab.exercises.recipes import (
     names_and_shapes,
 )
 from transformer_lab.exercises.rules import same_results
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import FeedForward, LayerNorm, ResidualConnection
 
 
-def uneven(draw: Draw, *shape: int) -> Tensor:
+def uneven(sampler: InputSampler, *shape: int) -> Tensor:
     """Return numbers that all differ along the last axis, so that their standard deviation isn't zero."""
-    rows = [draw.order(shape[-1]) for _ in range(math.prod(shape[:-1]))]
-    return torch.tensor(rows).view(shape) + draw.numbers(*shape, low=-0.4, high=0.4)
+    rows = [sampler.order(shape[-1]) for _ in range(math.prod(shape[:-1]))]
+    return torch.tensor(rows).view(shape) + sampler.numbers(*shape, low=-0.4, high=0.4)
 
 
 def positions_apart(subject, arguments, weights, x):
@@ -55,19 +55,19 @@ def parameters_are(expected: dict[str, list[int]], received: dict[str, list[int]
 # --- LayerNorm -------------------------------------------------------------------------------------------------------
 
 
-def norm_inputs(draw: Draw, *shape: int, spread: float = 1.0, **arguments) -> dict:
-    gain, bias = draw.numbers(shape[-1], low=0.5, high=1.5), draw.numbers(shape[-1], low=-0.5, high=0.5)
+def norm_inputs(sampler: InputSampler, *shape: int, spread: float = 1.0, **arguments) -> dict:
+    gain, bias = sampler.numbers(shape[-1], low=0.5, high=1.5), sampler.numbers(shape[-1], low=-0.5, high=0.5)
     gain[0], bias[0] = 2, 0.7
     return {
         "arguments": {"d_model": shape[-1]} | arguments,
         "weights": {"gain": gain, "bias": bias},
-        "x": uneven(draw, *shape) * spread,
+        "x": uneven(sampler, *shape) * spread,
     }
 
 
-def constant_position_inputs(draw: Draw) -> dict:
-    inputs = norm_inputs(draw, 1, 2, 4)
-    inputs["x"][0, draw.integer(0, 1)] = draw.integer(1, 5)
+def constant_position_inputs(sampler: InputSampler) -> dict:
+    inputs = norm_inputs(sampler, 1, 2, 4)
+    inputs["x"][0, sampler.integer(0, 1)] = sampler.integer(1, 5)
     return inputs
 
 
@@ -76,9 +76,9 @@ def norm_gradients(subject, arguments, weights, x):
     return gradients(module(x.requires_grad_()), {"x": x, "gain": module.gain, "bias": module.bias})
 
 
-def new_norm_inputs(draw: Draw) -> dict:
+def new_norm_inputs(sampler: InputSampler) -> dict:
     """Ask for a large eps, so that this shows what becomes of it even where no weights can be loaded."""
-    return {"arguments": {"d_model": 5, "eps": draw.integer(5, 20) / 10}, "x": uneven(draw, 2, 3, 5)}
+    return {"arguments": {"d_model": 5, "eps": sampler.integer(5, 20) / 10}, "x": uneven(sampler, 2, 3, 5)}
 
 
 def norm_of_shifted_and_scaled(subject, arguments, weights, x, shift, factor):
@@ -104,31 +104,33 @@ LAYER_NORM = Exercise(
     },
     banned=("torch.nn.LayerNorm", "torch.nn.functional.layer_norm", "torch.layer_norm", "torch.native_layer_norm"),
     probes=[
-        Probe("two positions", lambda draw: norm_inputs(draw, 1, 2, 3)),
-        Probe("a batch of two", lambda draw: norm_inputs(draw, 2, 3, 4)),
+        Probe("two positions", lambda sampler: norm_inputs(sampler, 1, 2, 3)),
+        Probe("a batch of two", lambda sampler: norm_inputs(sampler, 2, 3, 4)),
         Probe("a position whose features are all equal", constant_position_inputs),
-        Probe("a large eps", lambda draw: norm_inputs(draw, 1, 2, 5, eps=draw.integer(5, 20) / 10)),
-        Probe("features that barely differ", lambda draw: norm_inputs(draw, 1, 2, 4, spread=1 / 512)),
-        Probe("an extra axis for heads", lambda draw: norm_inputs(draw, 2, 3, 4, 5)),
-        Probe("gradients reach x, gain and bias", lambda draw: norm_inputs(draw, 1, 2, 4), norm_gradients),
+        Probe("a large eps", lambda sampler: norm_inputs(sampler, 1, 2, 5, eps=sampler.integer(5, 20) / 10)),
+        Probe("features that barely differ", lambda sampler: norm_inputs(sampler, 1, 2, 4, spread=1 / 512)),
+        Probe("an extra axis for heads", lambda sampler: norm_inputs(sampler, 2, 3, 4, 5)),
+        Probe("gradients reach x, gain and bias", lambda sampler: norm_inputs(sampler, 1, 2, 4), norm_gradients),
         Probe("a new LayerNorm, with gain 1 and bias 0, only normalizes", new_norm_inputs, call_new_module),
     ],
     properties=[
         Property(
             "its parameters are `gain` and `bias`, with one number per feature",
-            lambda draw: {"arguments": {"d_model": draw.integer(3, 6)}},
+            lambda sampler: {"arguments": {"d_model": sampler.integer(3, 6)}},
             gain_and_bias,
             names_and_shapes,
         ),
         Property(
             "shifting and scaling all features changes nothing",
-            lambda draw: norm_inputs(draw, 1, 2, 4) | {"shift": draw.integer(2, 5), "factor": draw.integer(2, 4)},
+            lambda sampler: (
+                norm_inputs(sampler, 1, 2, 4) | {"shift": sampler.integer(2, 5), "factor": sampler.integer(2, 4)}
+            ),
             same_results("the result changes when all features are multiplied by a factor and shifted", atol=1e-3),
             norm_of_shifted_and_scaled,
         ),
         Property(
             "each position is normalized by itself",
-            lambda draw: norm_inputs(draw, 2, 3, 4),
+            lambda sampler: norm_inputs(sampler, 2, 3, 4),
             positions_do_not_affect_each_other,
             positions_apart,
         ),
@@ -146,20 +148,22 @@ LAYER_NORM = Exercise(
 # --- FeedForward -----------------------------------------------------------------------------------------------------
 
 
-def feed_forward_inputs(draw: Draw, batch: int, length: int, d_model: int, d_ff: int, dropout: float = 0.0) -> dict:
+def feed_forward_inputs(
+    sampler: InputSampler, batch: int, length: int, d_model: int, d_ff: int, dropout: float = 0.0
+) -> dict:
     """Make the first hidden feature positive and the second one negative, whatever x is."""
-    weights = draw.weights(FeedForward(d_model, d_ff))
+    weights = sampler.weights(FeedForward(d_model, d_ff))
     weights["w_1.bias"][0] = 6
-    weights["w_2.weight"][:, 0] = draw.numbers(d_model, low=0.3, high=0.5)
+    weights["w_2.weight"][:, 0] = sampler.numbers(d_model, low=0.3, high=0.5)
     if d_ff > 1:
         weights["w_1.bias"][1] = -6
-        weights["w_2.weight"][:, 1] = draw.numbers(d_model, low=0.3, high=0.5)
-    weights["w_2.bias"] = draw.numbers(d_model, low=-4, high=-3)
+        weights["w_2.weight"][:, 1] = sampler.numbers(d_model, low=0.3, high=0.5)
+    weights["w_2.bias"] = sampler.numbers(d_model, low=-4, high=-3)
     weights["w_2.bias"][0] = 4
     return {
         "arguments": {"d_model": d_model, "d_ff": d_ff, "dropout": dropout},
         "weights": weights,
-        "x": draw.numbers(batch, length, d_model),
+        "x": sampler.numbers(batch, length, d_model),
     }
 
 
@@ -187,27 +191,29 @@ FEED_FORWARD = Exercise(
         "gradient of w_2.bias": "d_model",
     },
     probes=[
-        Probe("two positions", lambda draw: feed_forward_inputs(draw, 1, 2, 3, 4), call_in_evaluation),
-        Probe("a batch of two", lambda draw: feed_forward_inputs(draw, 2, 3, 4, 7), call_in_evaluation),
+        Probe("two positions", lambda sampler: feed_forward_inputs(sampler, 1, 2, 3, 4), call_in_evaluation),
+        Probe("a batch of two", lambda sampler: feed_forward_inputs(sampler, 2, 3, 4, 7), call_in_evaluation),
         Probe(
-            "gradients reach x and all weights", lambda draw: feed_forward_inputs(draw, 1, 2, 3, 5), gradients_of_module
+            "gradients reach x and all weights",
+            lambda sampler: feed_forward_inputs(sampler, 1, 2, 3, 5),
+            gradients_of_module,
         ),
         Probe(
             "dropout acts on the hidden layer, in training only",
-            lambda draw: feed_forward_inputs(draw, 1, 2, 3, 1, dropout=0.25),
+            lambda sampler: feed_forward_inputs(sampler, 1, 2, 3, 1, dropout=0.25),
             module_dropout,
         ),
     ],
     properties=[
         Property(
             "its parameters are those of two linear layers with bias",
-            lambda draw: {"arguments": {"d_model": 3, "d_ff": draw.integer(4, 7)}},
+            lambda sampler: {"arguments": {"d_model": 3, "d_ff": sampler.integer(4, 7)}},
             two_linear_layers,
             names_and_shapes,
         ),
         Property(
             "each position is computed by itself, whatever is around it",
-            lambda draw: feed_forward_inputs(draw, 2, 3, 4, 5),
+            lambda sampler: feed_forward_inputs(sampler, 2, 3, 4, 5),
             positions_do_not_affect_each_other,
             positions_apart,
         ),
@@ -224,21 +230,21 @@ FEED_FORWARD = Exercise(
 # --- ResidualConnection ----------------------------------------------------------------------------------------------
 
 
-def residual_inputs(draw: Draw, norm_first: bool, batch: int = 1, dropout: float = 0.0) -> dict:
+def residual_inputs(sampler: InputSampler, norm_first: bool, batch: int = 1, dropout: float = 0.0) -> dict:
     """Describe a linear sublayer as data. The text `sublayer` is only for the report."""
     d_model = 3
-    matrix = draw.numbers(d_model, d_model, low=-1, high=1)
-    matrix += 2 * torch.eye(d_model)[draw.order(d_model)]
+    matrix = sampler.numbers(d_model, d_model, low=-1, high=1)
+    matrix += 2 * torch.eye(d_model)[sampler.order(d_model)]
     return {
         "arguments": {"d_model": d_model, "dropout": dropout, "norm_first": norm_first},
         "weights": {
-            "norm.gain": torch.tensor([0.6, 1.2, 1.7])[draw.order(d_model)],
-            "norm.bias": torch.tensor([0.4, -0.3, 0.9])[draw.order(d_model)],
+            "norm.gain": torch.tensor([0.6, 1.2, 1.7])[sampler.order(d_model)],
+            "norm.bias": torch.tensor([0.4, -0.3, 0.9])[sampler.order(d_model)],
         },
-        "x": uneven(draw, batch, 2, d_model),
+        "x": uneven(sampler, batch, 2, d_model),
         "sublayer": "y @ matrix + shift",
         "matrix": matrix,
-        "shift": draw.numbers(d_model, low=0.5, high=1.5),
+        "shift": sampler.numbers(d_model, low=0.5, high=1.5),
     }
 
 
@@ -289,7 +295,7 @@ def residual_dropout(subject, arguments, weights, x, sublayer, matrix, shift):
 
 
 def residual_probe(name: str, call, **settings) -> Probe:
-    return Probe(name, lambda draw: residual_inputs(draw, **settings), call)
+    return Probe(name, lambda sampler: residual_inputs(sampler, **settings), call)
 
 
 def parts_after_a_call(subject, arguments, x):
@@ -345,19 +351,19 @@ RESIDUAL_CONNECTION = Exercise(
     properties=[
         Property(
             "the sublayer is called exactly once",
-            lambda draw: residual_inputs(draw, norm_first=bool(draw.integer(0, 1))),
+            lambda sampler: residual_inputs(sampler, norm_first=bool(sampler.integer(0, 1))),
             called_once,
             residual_calls,
         ),
         Property(
             "its parameters are those of one `LayerNorm` from this course",
-            lambda draw: {"arguments": {"d_model": draw.integer(3, 6)}},
+            lambda sampler: {"arguments": {"d_model": sampler.integer(3, 6)}},
             norm_of_this_course,
             names_and_shapes,
         ),
         Property(
             "the sublayer isn't kept after a call",
-            lambda draw: {"arguments": {"d_model": 3}, "x": draw.numbers(1, 2, 3)},
+            lambda sampler: {"arguments": {"d_model": 3}, "x": sampler.numbers(1, 2, 3)},
             sublayer_is_not_kept,
             parts_after_a_call,
             needs=("the sublayer is called exactly once",),

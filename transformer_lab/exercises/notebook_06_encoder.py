@@ -3,25 +3,27 @@
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.recipes import build, extremes, gradients_of_module
+from transformer_lab.exercises.harnesses import build, extremes, gradients_of_module
 from transformer_lab.exercises.rules import same_results
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import Encoder, EncoderLayer
 
 
-def lively_weights(draw: Draw, module: nn.Module) -> dict[str, Tensor]:
+def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor]:
     """Return weights that make every part count: no gain near zero, and hidden features that mostly pass the ReLU."""
-    weights = draw.weights(module, scale=0.9)
+    weights = sampler.weights(module, scale=0.9)
     for name, weight in weights.items():
         if name.endswith("norm.gain"):
-            weights[name] = draw.numbers(*weight.shape, low=0.5, high=1.5)
+            weights[name] = sampler.numbers(*weight.shape, low=0.5, high=1.5)
         if name.endswith("w_1.bias"):
-            weights[name] = draw.numbers(*weight.shape, low=0.5, high=1.2)
+            weights[name] = sampler.numbers(*weight.shape, low=0.5, high=1.2)
     return weights
 
 
-def steady_weights(weights: dict[str, Tensor], draw: Draw, silent: tuple[str, ...], loud: str) -> dict[str, Tensor]:
+def steady_weights(
+    weights: dict[str, Tensor], sampler: InputSampler, silent: tuple[str, ...], loud: str
+) -> dict[str, Tensor]:
     """Make the sublayer `loud` add the same positive numbers to any input, and those in `silent` add nothing.
 
     That separates the effect of dropout inside `loud` from the effect of dropout on its output.
@@ -33,15 +35,15 @@ def steady_weights(weights: dict[str, Tensor], draw: Draw, silent: tuple[str, ..
         if any(part in name for part in last_layers + first_matrices):
             weights[name] = torch.zeros(shape)
         elif f"{loud}." in name and ".w_q" not in name and ".w_k" not in name:
-            weights[name] = draw.numbers(*shape, low=0.4, high=1.2)
+            weights[name] = sampler.numbers(*shape, low=0.4, high=1.2)
     return weights
 
 
-def padding_of(draw: Draw, batch: int, length: int) -> Tensor:
+def padding_of(sampler: InputSampler, batch: int, length: int) -> Tensor:
     """Return a mask `(batch, 1, 1, length)`: the first sentence is full, the others are padded on the right."""
     mask = torch.ones(batch, 1, 1, length, dtype=torch.bool)
     for row in range(1, batch):
-        mask[row, ..., draw.integer(1, length - 1) :] = False
+        mask[row, ..., sampler.integer(1, length - 1) :] = False
     return mask
 
 
@@ -59,7 +61,7 @@ def parameters_and_shared(subject, arguments):
 def has_parameters_of(answer: type[nn.Module]):
     """Return a rule: the same parameters as the answer, by name and shape, and none of them shared."""
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         expected = {n: list(p.shape) for n, p in answer(*inputs["arguments"].values()).named_parameters()}
         if received["shared"]:
             return f"`{received['shared'][0]}` is the same parameter as an earlier one, but each part needs its own"
@@ -72,35 +74,35 @@ def has_parameters_of(answer: type[nn.Module]):
                 return f"the parameter `{name}` has shape {tuple(own[name])}, expected {tuple(shape)}"
         return f"there is a parameter `{extra[0]}`, which doesn't belong here" if extra else None
 
-    return holds
+    return rule
 
 
 # --- EncoderLayer ----------------------------------------------------------------------------------------------------
 
 
 def layer_inputs(
-    draw: Draw, batch: int = 1, length: int = 2, norm_first: bool = False, d_ff: int | None = None
+    sampler: InputSampler, batch: int = 1, length: int = 2, norm_first: bool = False, d_ff: int | None = None
 ) -> dict:
-    d_ff = d_ff or draw.integer(5, 7)
+    d_ff = d_ff or sampler.integer(5, 7)
     arguments = {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}
     return {
         "arguments": arguments,
-        "weights": lively_weights(draw, EncoderLayer(*arguments.values())),
-        "x": draw.numbers(batch, length, 4),
+        "weights": lively_weights(sampler, EncoderLayer(*arguments.values())),
+        "x": sampler.numbers(batch, length, 4),
     }
 
 
-def padded_layer_inputs(draw: Draw) -> dict:
+def padded_layer_inputs(sampler: InputSampler) -> dict:
     """Here d_ff is four times d_model, so that what else is wrong shows if someone always takes that."""
-    return layer_inputs(draw, 2, 3, d_ff=16) | {"source_mask": padding_of(draw, 2, 3)}
+    return layer_inputs(sampler, 2, 3, d_ff=16) | {"source_mask": padding_of(sampler, 2, 3)}
 
 
-def layer_dropout_inputs(draw: Draw, loud: str) -> dict:
+def layer_dropout_inputs(sampler: InputSampler, loud: str) -> dict:
     """One word, one head and one hidden feature: so few outcomes that 1000 random samples meet them all."""
     arguments = {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": True}
-    weights = lively_weights(draw, EncoderLayer(*arguments.values()))
-    weights = steady_weights(weights, draw, tuple({"self_attention", "feed_forward"} - {loud}), loud)
-    return {"arguments": arguments, "weights": weights, "x": draw.numbers(1, 1, 3)}
+    weights = lively_weights(sampler, EncoderLayer(*arguments.values()))
+    weights = steady_weights(weights, sampler, tuple({"self_attention", "feed_forward"} - {loud}), loud)
+    return {"arguments": arguments, "weights": weights, "x": sampler.numbers(1, 1, 3)}
 
 
 def module_dropout(subject, arguments, weights, x):
@@ -138,36 +140,36 @@ ENCODER_LAYER = Exercise(
     banned=("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder", "torch.nn.Transformer"),
     probes=[
         Probe("two words, post-norm", layer_inputs),
-        Probe("two words, pre-norm", lambda draw: layer_inputs(draw, norm_first=True)),
+        Probe("two words, pre-norm", lambda sampler: layer_inputs(sampler, norm_first=True)),
         Probe("a padded batch with its mask", padded_layer_inputs),
         Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),
         Probe(
             "dropout acts on the attention weights and on attention's output",
-            lambda draw: layer_dropout_inputs(draw, "self_attention"),
+            lambda sampler: layer_dropout_inputs(sampler, "self_attention"),
             module_dropout,
         ),
         Probe(
             "dropout acts inside the feed-forward and on its output",
-            lambda draw: layer_dropout_inputs(draw, "feed_forward"),
+            lambda sampler: layer_dropout_inputs(sampler, "feed_forward"),
             module_dropout,
         ),
     ],
     properties=[
         Property(
             "its parameters are those of attention, feed-forward and two residual connections",
-            lambda draw: {"arguments": {"d_model": 4, "n_heads": 2, "d_ff": draw.integer(5, 7)}},
+            lambda sampler: {"arguments": {"d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}},
             has_parameters_of(EncoderLayer),
             parameters_and_shared,
         ),
         Property(
             "reordering the words reorders the output in the same way",
-            lambda draw: layer_inputs(draw, length=4) | {"order": draw.order(4)},
+            lambda sampler: layer_inputs(sampler, length=4) | {"order": sampler.order(4)},
             order_is_kept,
             reordered_words,
         ),
         Property(
             "hidden words don't affect the real ones",
-            lambda draw: padded_layer_inputs(draw) | {"other": draw.numbers(2, 3, 4)},
+            lambda sampler: padded_layer_inputs(sampler) | {"other": sampler.numbers(2, 3, 4)},
             hidden_words_do_not_matter,
             other_hidden_words,
         ),
@@ -186,29 +188,31 @@ ENCODER_LAYER = Exercise(
 # --- Encoder ---------------------------------------------------------------------------------------------------------
 
 
-def stack_inputs(draw: Draw, n_layers: int = 2, batch: int = 1, length: int = 2, norm_first: bool = False) -> dict:
-    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(3, 5)}
+def stack_inputs(
+    sampler: InputSampler, n_layers: int = 2, batch: int = 1, length: int = 2, norm_first: bool = False
+) -> dict:
+    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": sampler.integer(3, 5)}
     arguments = sizes | {"dropout": 0.0, "norm_first": norm_first}
     return {
         "arguments": arguments,
-        "weights": lively_weights(draw, Encoder(*arguments.values())),
-        "x": draw.numbers(batch, length, 4),
+        "weights": lively_weights(sampler, Encoder(*arguments.values())),
+        "x": sampler.numbers(batch, length, 4),
     }
 
 
-def padded_stack_inputs(draw: Draw) -> dict:
-    return stack_inputs(draw, batch=2, length=3) | {"source_mask": padding_of(draw, 2, 3)}
+def padded_stack_inputs(sampler: InputSampler) -> dict:
+    return stack_inputs(sampler, batch=2, length=3) | {"source_mask": padding_of(sampler, 2, 3)}
 
 
-def stack_dropout_inputs(draw: Draw) -> dict:
+def stack_dropout_inputs(sampler: InputSampler) -> dict:
     arguments = {"n_layers": 1, "d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": False}
-    weights = lively_weights(draw, Encoder(*arguments.values()))
-    weights = steady_weights(weights, draw, ("feed_forward",), "self_attention")
-    return {"arguments": arguments, "weights": weights, "x": draw.numbers(1, 1, 3)}
+    weights = lively_weights(sampler, Encoder(*arguments.values()))
+    weights = steady_weights(weights, sampler, ("feed_forward",), "self_attention")
+    return {"arguments": arguments, "weights": weights, "x": sampler.numbers(1, 1, 3)}
 
 
-def sizes_of_stack(draw: Draw, n_layers: int, norm_first: bool) -> dict:
-    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": draw.integer(5, 7)}
+def sizes_of_stack(sampler: InputSampler, n_layers: int, norm_first: bool) -> dict:
+    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}
     return {"arguments": sizes | {"dropout": 0.0, "norm_first": norm_first}}
 
 
@@ -222,7 +226,7 @@ ENCODER = Exercise(
     banned=("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder", "torch.nn.Transformer"),
     probes=[
         Probe("two layers, post-norm", stack_inputs),
-        Probe("three layers, pre-norm, with the final norm", lambda draw: stack_inputs(draw, 3, norm_first=True)),
+        Probe("three layers, pre-norm, with the final norm", lambda sampler: stack_inputs(sampler, 3, norm_first=True)),
         Probe("a padded batch: every layer gets the mask", padded_stack_inputs),
         Probe("gradients reach x and the weights of all layers", stack_inputs, gradients_of_module),
         Probe("dropout acts in the layers, in training only", stack_dropout_inputs, module_dropout),
@@ -230,25 +234,25 @@ ENCODER = Exercise(
     properties=[
         Property(
             "post-norm: its parameters are those of its layers, each with its own",
-            lambda draw: sizes_of_stack(draw, 2, norm_first=False),
+            lambda sampler: sizes_of_stack(sampler, 2, norm_first=False),
             has_parameters_of(Encoder),
             parameters_and_shared,
         ),
         Property(
             "pre-norm: its parameters are those of its layers and of one final norm",
-            lambda draw: sizes_of_stack(draw, 1, norm_first=True),
+            lambda sampler: sizes_of_stack(sampler, 1, norm_first=True),
             has_parameters_of(Encoder),
             parameters_and_shared,
         ),
         Property(
             "reordering the words reorders the output in the same way",
-            lambda draw: stack_inputs(draw, length=4) | {"order": draw.order(4)},
+            lambda sampler: stack_inputs(sampler, length=4) | {"order": sampler.order(4)},
             order_is_kept,
             reordered_words,
         ),
         Property(
             "hidden words don't affect the real ones",
-            lambda draw: padded_stack_inputs(draw) | {"other": draw.numbers(2, 3, 4)},
+            lambda sampler: padded_stack_inputs(sampler) | {"other": sampler.numbers(2, 3, 4)},
             hidden_words_do_not_matter,
             other_hidden_words,
         ),

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.harnesses import bare_transformer, build, gradients, raised
 from transformer_lab.exercises.notebook_06_encoder import lively_weights
-from transformer_lab.exercises.recipes import bare_transformer, build, gradients, raised
 from transformer_lab.exercises.rules import same_results
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import (
     Transformer,
     TransformerConfig,
@@ -19,14 +19,17 @@ from transformer_lab.model import (
 # --- initialize_parameters -------------------------------------------------------------------------------------------
 
 
-def matrix_inputs(draw: Draw, narrow: bool) -> dict:
-    few = [draw.integer(50, 160) for _ in range(2)]
-    many = [draw.integer(200, 400) for _ in range(2)]
+def matrix_inputs(sampler: InputSampler, narrow: bool) -> dict:
+    few = [sampler.integer(50, 160) for _ in range(2)]
+    many = [sampler.integer(200, 400) for _ in range(2)]
     return {"inputs": many if narrow else few, "outputs": few if narrow else many}
 
 
-def table_inputs(draw: Draw) -> dict:
-    return {"vocab": [draw.integer(300, 500) for _ in range(2)], "d_model": [draw.integer(30, 90) for _ in range(2)]}
+def table_inputs(sampler: InputSampler) -> dict:
+    return {
+        "vocab": [sampler.integer(300, 500) for _ in range(2)],
+        "d_model": [sampler.integer(30, 90) for _ in range(2)],
+    }
 
 
 def deviation_of_matrices(subject, inputs, outputs):
@@ -148,13 +151,13 @@ INITIALIZE_PARAMETERS = Exercise(
     probes=[
         Probe(
             "the weights of linear layers that narrow",
-            lambda draw: matrix_inputs(draw, narrow=True),
+            lambda sampler: matrix_inputs(sampler, narrow=True),
             deviation_of_matrices,
             tolerance=0.03,
         ),
         Probe(
             "the weights of linear layers that widen",
-            lambda draw: matrix_inputs(draw, narrow=False),
+            lambda sampler: matrix_inputs(sampler, narrow=False),
             deviation_of_matrices,
             tolerance=0.03,
         ),
@@ -164,31 +167,31 @@ INITIALIZE_PARAMETERS = Exercise(
     properties=[
         Property(
             "biases start at zero, and a layer may have none",
-            lambda draw: {"width": draw.integer(4, 8)},
+            lambda sampler: {"width": sampler.integer(4, 8)},
             lambda inputs, received: None if all(received["zero"]) else "the bias of a linear layer isn't zero",
             biases_afterwards,
         ),
         Property(
             "the padding token's vector is zero",
-            lambda draw: {"vocab": 6, "d_model": 7, "pad_id": draw.integer(1, 5)},
+            lambda sampler: {"vocab": 6, "d_model": 7, "pad_id": sampler.integer(1, 5)},
             padding_is_zero,
             padding_afterwards,
         ),
         Property(
             "norms are left alone",
-            lambda draw: {"gain": draw.numbers(3, low=0.5, high=2), "bias": draw.numbers(3, low=0.5, high=2)},
+            lambda sampler: {"gain": sampler.numbers(3, low=0.5, high=2), "bias": sampler.numbers(3, low=0.5, high=2)},
             norm_is_left_alone,
             norm_afterwards,
         ),
         Property(
             "layers of the same size get different weights",
-            lambda draw: {"width": draw.integer(4, 8)},
+            lambda sampler: {"width": sampler.integer(4, 8)},
             twins_differ,
             twins_afterwards,
         ),
         Property(
             "the parameters are filled in place, not replaced",
-            lambda draw: {"vocab": draw.integer(5, 8), "d_model": 4},
+            lambda sampler: {"vocab": sampler.integer(5, 8), "d_model": 4},
             parameters_are_the_same_objects,
             parameters_before_and_after,
         ),
@@ -207,13 +210,13 @@ INITIALIZE_PARAMETERS = Exercise(
 # --- tie_embeddings --------------------------------------------------------------------------------------------------
 
 
-def tying_inputs(draw: Draw, written: str) -> dict:
-    vocab, d_model = draw.integer(4, 7), draw.integer(2, 3)
+def tying_inputs(sampler: InputSampler, written: str) -> dict:
+    vocab, d_model = sampler.integer(4, 7), sampler.integer(2, 3)
     return {
         "written": written,
-        "numbers": draw.numbers(vocab, d_model, low=0.5, high=2),
-        "tokens": draw.integers(2, low=0, high=vocab - 1),
-        "x": draw.numbers(1, d_model, low=0.5, high=2),
+        "numbers": sampler.numbers(vocab, d_model, low=0.5, high=2),
+        "tokens": sampler.integers(2, low=0, high=vocab - 1),
+        "x": sampler.numbers(1, d_model, low=0.5, high=2),
     }
 
 
@@ -321,33 +324,35 @@ TIE_EMBEDDINGS = Exercise(
     probes=[
         Probe(
             "a change in the source embedding reaches the other two",
-            lambda draw: tying_inputs(draw, "source"),
+            lambda sampler: tying_inputs(sampler, "source"),
             what_all_three_read,
         ),
         Probe(
             "a change in the target embedding reaches the other two",
-            lambda draw: tying_inputs(draw, "target"),
+            lambda sampler: tying_inputs(sampler, "target"),
             what_all_three_read,
         ),
         Probe(
             "a change in the output layer reaches both embeddings",
-            lambda draw: tying_inputs(draw, "output"),
+            lambda sampler: tying_inputs(sampler, "output"),
             what_all_three_read,
         ),
         Probe(
-            "the gradients of all three add up", lambda draw: tying_inputs(draw, "nothing"), gradient_of_shared_weight
+            "the gradients of all three add up",
+            lambda sampler: tying_inputs(sampler, "nothing"),
+            gradient_of_shared_weight,
         ),
     ],
     properties=[
         Property(
             "the three weights are one parameter, and the bias stays",
-            lambda draw: {"vocab": draw.integer(4, 6), "d_model": draw.integer(2, 4)},
+            lambda sampler: {"vocab": sampler.integer(4, 6), "d_model": sampler.integer(2, 4)},
             one_parameter_and_a_bias,
             weights_after_tying,
         ),
         Property(
             "two vocabularies of different sizes were tried",
-            lambda draw: {"smaller": draw.integer(3, 5), "larger": draw.integer(6, 8), "d_model": 3},
+            lambda sampler: {"smaller": sampler.integer(3, 5), "larger": sampler.integer(6, 8), "d_model": 3},
             two_vocabularies_are_refused,
             exceptions_by_vocabularies,
         ),
@@ -372,46 +377,48 @@ def config_of(**others) -> dict:
     return others | {name: size for name, size in sizes.items() if name not in others}
 
 
-def model_weights(draw: Draw, config: dict) -> dict[str, Tensor]:
+def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
     """Return a tensor for each name. With `tie`, three of them go to the same parameter, which keeps the last one."""
-    return lively_weights(draw, Transformer(TransformerConfig(**config | {"tie": False})))
+    return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
 
 
-def words(draw: Draw, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
+def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
     """Return tokens; `padded` pads all sentences but the first. If `pad_id` isn't 0, then 0 is a word that occurs."""
-    tokens = draw.integers(batch, length, low=0, high=vocab - 1)
+    tokens = sampler.integers(batch, length, low=0, high=vocab - 1)
     tokens[tokens == pad_id] = vocab - 1
     if pad_id:
         tokens[0, 0] = 0
     if padded:
         for row in range(1, batch):
-            tokens[row, draw.integer(1, length - 1) :] = pad_id
+            tokens[row, sampler.integer(1, length - 1) :] = pad_id
     return tokens
 
 
-def sentence_inputs(draw: Draw, source: int = 3, target: int = 2, batch: int = 1, padded: bool = False, **others):
+def sentence_inputs(
+    sampler: InputSampler, source: int = 3, target: int = 2, batch: int = 1, padded: bool = False, **others
+):
     config = config_of(**others)
     pad_id = config.get("pad_id", 0)
     return {
         "config": config,
-        "weights": model_weights(draw, config),
-        "source": words(draw, batch, source, config["source_vocab"], pad_id, padded),
-        "target": words(draw, batch, target, config["target_vocab"], pad_id, padded),
+        "weights": model_weights(sampler, config),
+        "source": words(sampler, batch, source, config["source_vocab"], pad_id, padded),
+        "target": words(sampler, batch, target, config["target_vocab"], pad_id, padded),
     }
 
 
-def encode_inputs(draw: Draw) -> dict:
-    inputs = sentence_inputs(draw, 4, 2, 3, padded=True)
+def encode_inputs(sampler: InputSampler) -> dict:
+    inputs = sentence_inputs(sampler, 4, 2, 3, padded=True)
     del inputs["target"]
     return inputs
 
 
-def decode_inputs(draw: Draw) -> dict:
-    inputs = sentence_inputs(draw, 4, 3, 2, padded=True)
+def decode_inputs(sampler: InputSampler) -> dict:
+    inputs = sentence_inputs(sampler, 4, 3, 2, padded=True)
     source = inputs.pop("source")
     target = inputs.pop("target")
     mask = (source != 0)[:, None, None, :]
-    return inputs | {"target": target, "memory": draw.numbers(2, 4, 4), "source_mask": mask}
+    return inputs | {"target": target, "memory": sampler.numbers(2, 4, 4), "source_mask": mask}
 
 
 def logits_of_words(subject, config, weights, source, target):
@@ -446,8 +453,8 @@ def other_last_word(subject, config, weights, source, target, other):
     return {"logits": model(source, target)[:, :-1], "with another last word": model(source, changed)[:, :-1]}
 
 
-def other_last_word_inputs(draw: Draw) -> dict:
-    inputs = sentence_inputs(draw, target=4)
+def other_last_word_inputs(sampler: InputSampler) -> dict:
+    inputs = sentence_inputs(sampler, target=4)
     last = int(inputs["target"][0, -1])
     return inputs | {"other": 1 + last % 6}
 
@@ -470,8 +477,8 @@ def each_part_drops(inputs, received):
     return f"in training, nothing is dropped out in {' and '.join(silent)}" if silent else None
 
 
-def dropout_inputs(draw: Draw) -> dict:
-    inputs = sentence_inputs(draw, dropout=0.5)
+def dropout_inputs(sampler: InputSampler) -> dict:
+    inputs = sentence_inputs(sampler, dropout=0.5)
     del inputs["weights"]
     return inputs
 
@@ -617,20 +624,20 @@ TRANSFORMER = Exercise(
         Probe("decode: the logits for a given memory", decode_inputs, logits_from_memory),
         Probe(
             "two layers, a padded batch, source longer than target",
-            lambda draw: sentence_inputs(draw, 4, 3, 2, padded=True, n_layers=2),
+            lambda sampler: sentence_inputs(sampler, 4, 3, 2, padded=True, n_layers=2),
         ),
-        Probe("pre-norm", lambda draw: sentence_inputs(draw, norm_first=True)),
+        Probe("pre-norm", lambda sampler: sentence_inputs(sampler, norm_first=True)),
         Probe(
             "a different pad id, so token 0 is a real word",
-            lambda draw: sentence_inputs(draw, 4, 4, 2, padded=True, pad_id=draw.integer(3, 5)),
+            lambda sampler: sentence_inputs(sampler, 4, 4, 2, padded=True, pad_id=sampler.integer(3, 5)),
         ),
         Probe(
             "one weight for both embeddings and the output layer",
-            lambda draw: sentence_inputs(draw, tie=True, target_vocab=8),
+            lambda sampler: sentence_inputs(sampler, tie=True, target_vocab=8),
         ),
         Probe(
             "gradients reach all weights, token 0 included",
-            lambda draw: sentence_inputs(draw, pad_id=draw.integer(3, 5)),
+            lambda sampler: sentence_inputs(sampler, pad_id=sampler.integer(3, 5)),
             model_gradients,
         ),
     ],
@@ -649,41 +656,41 @@ TRANSFORMER = Exercise(
         ),
         Property(
             "with `norm_first`, encoder and decoder each end in a norm",
-            lambda draw: {"config": config_of(norm_first=True, dropout=0.5), "x": draw.numbers(1, 3, 4)},
+            lambda sampler: {"config": config_of(norm_first=True, dropout=0.5), "x": sampler.numbers(1, 3, 4)},
             both_have_a_final_norm,
             stacks_by_norm_first,
         ),
         Property(
             "the three weights are one parameter if `tie` is True, and three otherwise",
-            lambda draw: {"config": config_of(target_vocab=8)},
+            lambda sampler: {"config": config_of(target_vocab=8)},
             tied_when_asked,
             weights_by_tie,
         ),
         Property(
             "its weights have been initialized",
-            lambda draw: {
-                "config": config_of(pad_id=draw.integer(1, 9), source_vocab=90, target_vocab=90, d_model=32, d_ff=64)
+            lambda sampler: {
+                "config": config_of(pad_id=sampler.integer(1, 9), source_vocab=90, target_vocab=90, d_model=32, d_ff=64)
             },
             weights_are_initialized,
             initial_weights,
         ),
         Property(
             "it keeps its configuration",
-            lambda draw: {"config": config_of(max_length=draw.integer(6, 9))},
+            lambda sampler: {"config": config_of(max_length=sampler.integer(6, 9))},
             configuration_is_kept,
             configuration_afterwards,
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "there are positions for a sentence of exactly `max_length` tokens",
-            lambda draw: {"config": config_of(max_length=draw.integer(513, 530), d_model=2, n_heads=1, d_ff=2)},
+            lambda sampler: {"config": config_of(max_length=sampler.integer(513, 530), d_model=2, n_heads=1, d_ff=2)},
             longest_sentence_gets_positions,
             exceptions_by_length,
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "`tie` was tried with vocabularies of different sizes",
-            lambda draw: {"config": config_of(tie=True)},
+            lambda sampler: {"config": config_of(tie=True)},
             different_sizes_are_refused,
             exception_of_two_vocabularies,
         ),
@@ -704,22 +711,22 @@ TRANSFORMER = Exercise(
 # --- count_parameters ------------------------------------------------------------------------------------------------
 
 
-def size_inputs(draw: Draw, **others) -> dict:
+def size_inputs(sampler: InputSampler, **others) -> dict:
     """Return a configuration of random sizes. What a probe is about comes first, as reports may cut off the rest."""
     sizes = {
-        "source_vocab": draw.integer(20, 40),
-        "target_vocab": draw.integer(50, 70),
-        "d_model": 4 * draw.integer(1, 4),
-        "n_heads": 2 * draw.integer(1, 2),
-        "n_layers": draw.integer(2, 4),
-        "d_ff": draw.integer(5, 15),
+        "source_vocab": sampler.integer(20, 40),
+        "target_vocab": sampler.integer(50, 70),
+        "d_model": 4 * sampler.integer(1, 4),
+        "n_heads": 2 * sampler.integer(1, 2),
+        "n_layers": sampler.integer(2, 4),
+        "d_ff": sampler.integer(5, 15),
     }
     return {"config": others | {name: size for name, size in sizes.items() if name not in others}}
 
 
-def tied_size_inputs(draw: Draw) -> dict:
-    vocab = draw.integer(50, 70)
-    return size_inputs(draw, tie=True, source_vocab=vocab, target_vocab=vocab)
+def tied_size_inputs(sampler: InputSampler) -> dict:
+    vocab = sampler.integer(50, 70)
+    return size_inputs(sampler, tie=True, source_vocab=vocab, target_vocab=vocab)
 
 
 def counted_by(subject, config):
@@ -772,15 +779,15 @@ COUNT_PARAMETERS = Exercise(
     call=counted_by,
     probes=[
         Probe("post-norm, two vocabularies", size_inputs),
-        Probe("pre-norm", lambda draw: size_inputs(draw, norm_first=True)),
+        Probe("pre-norm", lambda sampler: size_inputs(sampler, norm_first=True)),
         Probe("tied weights", tied_size_inputs),
-        Probe("one layer", lambda draw: size_inputs(draw, n_layers=1)),
+        Probe("one layer", lambda sampler: size_inputs(sampler, n_layers=1)),
         Probe("what one more layer adds", size_inputs, added_by_a_layer),
         Probe("what is outside of the layers", size_inputs, outside_of_the_layers),
         Probe("what one more hidden feature adds", size_inputs, added_by_a_hidden_feature),
         Probe(
             "a vocabulary too large for any machine, by formula",
-            lambda draw: size_inputs(draw, source_vocab=10**14 + draw.integer(1, 10**6)),
+            lambda sampler: size_inputs(sampler, source_vocab=10**14 + sampler.integer(1, 10**6)),
         ),
     ],
     properties=[

@@ -8,10 +8,10 @@ import torch
 
 from transformer_lab.data import apply_bpe, build_vocabulary, learn_bpe, pad_batch, token_batches
 from transformer_lab.data.byte_pairs import END_OF_WORD
-from transformer_lab.exercises.compare import described
-from transformer_lab.exercises.draw import Draw
+from transformer_lab.exercises.comparison import described
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.rules import equal_results
+from transformer_lab.exercises.sampling import InputSampler
 
 # --- build_vocabulary ------------------------------------------------------------------------------------------------
 
@@ -22,59 +22,61 @@ WORDS = (
 WITH_AND_WITHOUT_CAPITAL = (("Arm", "arm"), ("Essen", "essen"), ("Leben", "leben"), ("Sie", "sie"), ("Weg", "weg"))
 
 
-def some_words(draw: Draw, count: int) -> list[str]:
+def some_words(sampler: InputSampler, count: int) -> list[str]:
     """Return different words in a random order that isn't alphabetical."""
-    return draw.shuffled(sorted(draw.shuffled(WORDS)[:count]))
+    return sampler.shuffled(sorted(sampler.shuffled(WORDS)[:count]))
 
 
-def in_sentences(draw: Draw, tokens: list[str]) -> list[list[str]]:
+def in_sentences(sampler: InputSampler, tokens: list[str]) -> list[list[str]]:
     """Return the tokens in a random order, as sentences of two or three."""
-    tokens, length = draw.shuffled(tokens), draw.integer(2, 3)
+    tokens, length = sampler.shuffled(tokens), sampler.integer(2, 3)
     return [tokens[start : start + length] for start in range(0, len(tokens), length)]
 
 
-def words_of_all_frequencies(draw: Draw) -> dict:
-    words = draw.shuffled([*some_words(draw, draw.integer(3, 4)), ("T-Shirt", "12", ",", "...")[draw.integer(0, 3)]])
+def words_of_all_frequencies(sampler: InputSampler) -> dict:
+    words = sampler.shuffled(
+        [*some_words(sampler, sampler.integer(3, 4)), ("T-Shirt", "12", ",", "...")[sampler.integer(0, 3)]]
+    )
     frequent = [word for times, word in enumerate(words) for _ in range(times)]  # and each once in the first sentence
-    return {"sentences": [words, *in_sentences(draw, frequent)], "min_frequency": 1}
+    return {"sentences": [words, *in_sentences(sampler, frequent)], "min_frequency": 1}
 
 
-def equally_frequent_words(draw: Draw) -> dict:
-    words = some_words(draw, draw.integer(4, 6))
+def equally_frequent_words(sampler: InputSampler) -> dict:
+    words = some_words(sampler, sampler.integer(4, 6))
     return {"sentences": [words, words[::-1]], "min_frequency": 1}
 
 
-def repeats_in_one_sentence(draw: Draw) -> dict:
-    repeated, other, *rare = some_words(draw, draw.integer(3, 5))
-    sentences = [[repeated] * draw.integer(3, 4), [other, *rare], [other]]
-    return {"sentences": draw.shuffled(sentences), "min_frequency": 1}
+def repeats_in_one_sentence(sampler: InputSampler) -> dict:
+    repeated, other, *rare = some_words(sampler, sampler.integer(3, 5))
+    sentences = [[repeated] * sampler.integer(3, 4), [other, *rare], [other]]
+    return {"sentences": sampler.shuffled(sentences), "min_frequency": 1}
 
 
-def words_at_the_limit(draw: Draw) -> dict:
-    limit = draw.integer(3, 4)
-    words = some_words(draw, 3 + draw.integer(1, 2))
-    above, at, once, *below = words if draw.integer(0, 1) else words[::-1]
-    counts = {above: limit + draw.integer(1, 2), at: limit, once: 1} | dict.fromkeys(below, limit - 1)
+def words_at_the_limit(sampler: InputSampler) -> dict:
+    limit = sampler.integer(3, 4)
+    words = some_words(sampler, 3 + sampler.integer(1, 2))
+    above, at, once, *below = words if sampler.integer(0, 1) else words[::-1]
+    counts = {above: limit + sampler.integer(1, 2), at: limit, once: 1} | dict.fromkeys(below, limit - 1)
     tokens = [word for word, count in counts.items() for _ in range(count)]
-    return {"sentences": in_sentences(draw, tokens), "min_frequency": limit}
+    return {"sentences": in_sentences(sampler, tokens), "min_frequency": limit}
 
 
-def questions_about_rare_words(draw: Draw) -> dict:
-    inputs = words_at_the_limit(draw)
+def questions_about_rare_words(sampler: InputSampler) -> dict:
+    inputs = words_at_the_limit(sampler)
     known = {token for sentence in inputs["sentences"] for token in sentence}
-    unseen = [word for word in WORDS if word not in known][draw.integer(0, 5)]
-    return inputs | {"looked_up": draw.shuffled([*sorted(known), unseen])}
+    unseen = [word for word in WORDS if word not in known][sampler.integer(0, 5)]
+    return inputs | {"looked_up": sampler.shuffled([*sorted(known), unseen])}
 
 
-def uppercase_and_lowercase(draw: Draw) -> dict:
-    pairs = draw.shuffled(WITH_AND_WITHOUT_CAPITAL)[:2]
-    words = draw.shuffled([word for pair in pairs for word in pair])
+def uppercase_and_lowercase(sampler: InputSampler) -> dict:
+    pairs = sampler.shuffled(WITH_AND_WITHOUT_CAPITAL)[:2]
+    words = sampler.shuffled([word for pair in pairs for word in pair])
     tokens = [word for times, word in enumerate(words, start=1) for _ in range(times)]
-    return {"sentences": in_sentences(draw, tokens), "min_frequency": 1}
+    return {"sentences": in_sentences(sampler, tokens), "min_frequency": 1}
 
 
-def special_tokens_in_a_sentence(draw: Draw) -> dict:
-    one, other = some_words(draw, 2)
+def special_tokens_in_a_sentence(sampler: InputSampler) -> dict:
+    one, other = some_words(sampler, 2)
     return {"sentences": [["<eos>", one, "<eos>"], [other, "<pad>", one]], "min_frequency": 1}
 
 
@@ -160,78 +162,78 @@ BUILD_VOCABULARY = Exercise(
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
-def letters(draw: Draw, count: int) -> list[str]:
+def letters(sampler: InputSampler, count: int) -> list[str]:
     """Return different letters in a random order."""
-    return draw.shuffled(ALPHABET)[:count]
+    return sampler.shuffled(ALPHABET)[:count]
 
 
-def a_frequent_pair(draw: Draw) -> dict:
-    a, b, *others = letters(draw, 2 + draw.integer(2, 3))
-    return {"word_counts": {a + b + other: draw.integer(2, 4) for other in others}, "n_merges": 1}
+def a_frequent_pair(sampler: InputSampler) -> dict:
+    a, b, *others = letters(sampler, 2 + sampler.integer(2, 3))
+    return {"word_counts": {a + b + other: sampler.integer(2, 4) for other in others}, "n_merges": 1}
 
 
-def a_chain_of_merges(draw: Draw) -> dict:
-    a, b, x, y, z = letters(draw, 5)
-    few = draw.integer(1, 3)
-    some = few + draw.integer(1, 3)
-    return {"word_counts": {a + b + x: some, a + b + y: some + draw.integer(1, 3), z + y: few}, "n_merges": 3}
+def a_chain_of_merges(sampler: InputSampler) -> dict:
+    a, b, x, y, z = letters(sampler, 5)
+    few = sampler.integer(1, 3)
+    some = few + sampler.integer(1, 3)
+    return {"word_counts": {a + b + x: some, a + b + y: some + sampler.integer(1, 3), z + y: few}, "n_merges": 3}
 
 
-def rare_words_and_a_frequent_pair(draw: Draw) -> dict:
-    a, b, c, d, u, v, w, x, y = letters(draw, 9)
+def rare_words_and_a_frequent_pair(sampler: InputSampler) -> dict:
+    a, b, c, d, u, v, w, x, y = letters(sampler, 9)
     rare = {a + b + u: 1, a + b + v: 1, a + b + w: 1}
-    return {"word_counts": rare | {c + d + x: draw.integer(3, 5), c + d + y: draw.integer(3, 5)}, "n_merges": 1}
+    return {"word_counts": rare | {c + d + x: sampler.integer(3, 5), c + d + y: sampler.integer(3, 5)}, "n_merges": 1}
 
 
-def a_pair_twice_in_a_word(draw: Draw) -> dict:
+def a_pair_twice_in_a_word(sampler: InputSampler) -> dict:
     """The third merge joins the second `ab` with `</w>`; the first one stays as it is."""
-    b, c, d, y, z, *others = letters(draw, 7)
+    b, c, d, y, z, *others = letters(sampler, 7)
     a, x = sorted(others)
-    times = draw.integer(4, 6)
+    times = sampler.integer(4, 6)
     return {"word_counts": {a + b + x + a + b: times, c + d + y: times - 1, c + d + z: times - 1}, "n_merges": 4}
 
 
-def equal_counts(draw: Draw) -> dict:
-    p, q, t, u = sorted(letters(draw, 4))
-    times = draw.integer(2, 4)
+def equal_counts(sampler: InputSampler) -> dict:
+    p, q, t, u = sorted(letters(sampler, 4))
+    times = sampler.integer(2, 4)
     return {"word_counts": {q + t: times, p + u: times}, "n_merges": 2}
 
 
-def three_of_a_kind(draw: Draw) -> dict:
-    a, c, d, x, y = letters(draw, 5)
-    times = draw.integer(4, 6)
+def three_of_a_kind(sampler: InputSampler) -> dict:
+    a, c, d, x, y = letters(sampler, 5)
+    times = sampler.integer(4, 6)
     return {"word_counts": {a + a + a: times, c + d + x: times - 1, c + d + y: times - 1}, "n_merges": 3}
 
 
-def merges_that_meet_whole_symbols(draw: Draw) -> dict:
-    a, b, c, *others = letters(draw, 10)
-    least = draw.integer(3, 4)
+def merges_that_meet_whole_symbols(sampler: InputSampler) -> dict:
+    a, b, c, *others = letters(sampler, 10)
+    least = sampler.integer(3, 4)
     counts = {a + b + other: least + 1 for other in others[:3]}
     counts |= {a + b + c + other: least for other in others[3:5]}
     return {"word_counts": counts | {b + c + other: least + 1 for other in others[5:7]}, "n_merges": 3}
 
 
-def equal_counts_of_longer_symbols(draw: Draw) -> dict:
+def equal_counts_of_longer_symbols(sampler: InputSampler) -> dict:
     """After the first merge, the smaller of two pairs has the larger text: `(a, c)` and `(ab, b)`."""
-    a, b, c, x, y = sorted(letters(draw, 5))
-    times = draw.integer(2, 4)
+    a, b, c, x, y = sorted(letters(sampler, 5))
+    times = sampler.integer(2, 4)
     return {"word_counts": {a + b + b: times, a + b + x: 1, a + c + y: times}, "n_merges": 2}
 
 
-def pairs_that_occur_once(draw: Draw) -> dict:
-    a, b, c = letters(draw, 3)
-    return {"word_counts": {a + b: 2, c: 1}, "n_merges": draw.integer(4, 6)}
+def pairs_that_occur_once(sampler: InputSampler) -> dict:
+    a, b, c = letters(sampler, 3)
+    return {"word_counts": {a + b: 2, c: 1}, "n_merges": sampler.integer(4, 6)}
 
 
-def words_that_are_used_up(draw: Draw) -> dict:
-    a, b, c = letters(draw, 3)
-    few = draw.integer(1, 3)
-    return {"word_counts": {a + b: few + 1, c + b: few}, "n_merges": draw.integer(8, 12)}
+def words_that_are_used_up(sampler: InputSampler) -> dict:
+    a, b, c = letters(sampler, 3)
+    few = sampler.integer(1, 3)
+    return {"word_counts": {a + b: few + 1, c + b: few}, "n_merges": sampler.integer(8, 12)}
 
 
-def words_of_the_paper(draw: Draw) -> dict:
-    words = draw.shuffled(["low", "lowest", "newer", "wider"])
-    return {"word_counts": {word: draw.integer(2, 9) for word in words}, "n_merges": draw.integer(7, 10)}
+def words_of_the_paper(sampler: InputSampler) -> dict:
+    words = sampler.shuffled(["low", "lowest", "newer", "wider"])
+    return {"word_counts": {word: sampler.integer(2, 9) for word in words}, "n_merges": sampler.integer(7, 10)}
 
 
 def merges_of_nothing(subject, word_counts, n_merges):
@@ -326,68 +328,68 @@ LEARNED = [
 ]
 
 
-def merges_of_other_letters(draw: Draw) -> dict:
-    a, x, y, z, *others = letters(draw, 4 + draw.integer(2, 4))
+def merges_of_other_letters(sampler: InputSampler) -> dict:
+    a, x, y, z, *others = letters(sampler, 4 + sampler.integer(2, 4))
     return {"word": "".join([a, *others]), "merges": [(x, y), (y, z), (a, x)]}
 
 
-def merges_that_build_on_each_other(draw: Draw) -> dict:
-    a, b, c, *others = letters(draw, 3 + draw.integer(1, 3))
+def merges_that_build_on_each_other(sampler: InputSampler) -> dict:
+    a, b, c, *others = letters(sampler, 3 + sampler.integer(1, 3))
     return {"word": "".join([a, b, c, *others]), "merges": [(a, b), (a + b, c)]}
 
 
-def an_earlier_merge_further_right(draw: Draw) -> dict:
-    c, *others = letters(draw, 3 + draw.integer(0, 2))
+def an_earlier_merge_further_right(sampler: InputSampler) -> dict:
+    c, *others = letters(sampler, 3 + sampler.integer(0, 2))
     b, a = sorted(others[:2])  # so that the merges are in alphabetical order
     return {"word": "".join([a, b, c, *others[2:]]), "merges": [(b, c), (a, b)]}
 
 
-def a_longer_symbol_out_of_reach(draw: Draw) -> dict:
-    c, *others = letters(draw, 3 + draw.integer(0, 2))
+def a_longer_symbol_out_of_reach(sampler: InputSampler) -> dict:
+    c, *others = letters(sampler, 3 + sampler.integer(0, 2))
     b, a = sorted(others[:2])  # so that the merges are not in alphabetical order
     return {"word": "".join([a, b, c, *others[2:]]), "merges": [(a, b), (b, c), (a, b + c)]}
 
 
-def merges_that_do_not_apply(draw: Draw) -> dict:
-    a, b, c, d, x, y, *others = letters(draw, 6 + draw.integer(0, 2))
+def merges_that_do_not_apply(sampler: InputSampler) -> dict:
+    a, b, c, d, x, y, *others = letters(sampler, 6 + sampler.integer(0, 2))
     return {"word": "".join([a, b, *others, c, d]), "merges": [(x, y), (a, b), (y, a), (c, d)]}
 
 
-def an_odd_number_of_a_letter(draw: Draw) -> dict:
-    a = letters(draw, 1)[0]
-    return {"word": a * (2 * draw.integer(1, 3) + 1), "merges": [(a, a)]}
+def an_odd_number_of_a_letter(sampler: InputSampler) -> dict:
+    a = letters(sampler, 1)[0]
+    return {"word": a * (2 * sampler.integer(1, 3) + 1), "merges": [(a, a)]}
 
 
-def a_pair_in_two_places(draw: Draw) -> dict:
-    a, b, *others = letters(draw, 2 + draw.integer(1, 3))
+def a_pair_in_two_places(sampler: InputSampler) -> dict:
+    a, b, *others = letters(sampler, 2 + sampler.integer(1, 3))
     return {"word": "".join([a, b, *others, a, b]), "merges": [(a, b)]}
 
 
-def a_pair_at_the_end(draw: Draw) -> dict:
-    e, r, x = letters(draw, 3)
+def a_pair_at_the_end(sampler: InputSampler) -> dict:
+    e, r, x = letters(sampler, 3)
     return {"word": e + r + x + e + r, "merges": [(e, r), (e + r, END_OF_WORD), (x, e + r + END_OF_WORD)]}
 
 
-def a_word_of_one_letter(draw: Draw) -> dict:
-    a, b = letters(draw, 2)
+def a_word_of_one_letter(sampler: InputSampler) -> dict:
+    a, b = letters(sampler, 2)
     return {"word": a, "merges": [(b, a), (b, END_OF_WORD)]}
 
 
-def a_pair_across_symbols(draw: Draw) -> dict:
-    a, b, c = letters(draw, 3)
+def a_pair_across_symbols(sampler: InputSampler) -> dict:
+    a, b, c = letters(sampler, 3)
     return {"word": a + b + c + b + c, "merges": [(a, b), (b, c)]}
 
 
-def a_character_that_no_merge_knows(draw: Draw) -> dict:
-    a, b = letters(draw, 2)
-    unknown = "ßéñ☃"[draw.integer(0, 3)]
+def a_character_that_no_merge_knows(sampler: InputSampler) -> dict:
+    a, b = letters(sampler, 2)
+    unknown = "ßéñ☃"[sampler.integer(0, 3)]
     return {"word": unknown + a + b + unknown, "merges": [(a, b)]}
 
 
-def a_word_and_learned_merges(draw: Draw) -> dict:
-    first = ["low", "new", "wid", "slow"][draw.integer(0, 3)]
-    middle = ["er", "new", "low", "id"][draw.integer(0, 3)]
-    return {"word": first + middle + ["er", "est", "ers", "st"][draw.integer(0, 3)], "merges": list(LEARNED)}
+def a_word_and_learned_merges(sampler: InputSampler) -> dict:
+    first = ["low", "new", "wid", "slow"][sampler.integer(0, 3)]
+    middle = ["er", "new", "low", "id"][sampler.integer(0, 3)]
+    return {"word": first + middle + ["er", "est", "ers", "st"][sampler.integer(0, 3)], "merges": list(LEARNED)}
 
 
 def symbols_spell_the_word(inputs, symbols):
@@ -442,33 +444,35 @@ APPLY_BPE = Exercise(
 # --- pad_batch -------------------------------------------------------------------------------------------------------
 
 
-def token_lists(draw: Draw, *lengths: int, low: int = 4, high: int = 9) -> list[list[int]]:
-    return [draw.integers(length, low=low, high=high).tolist() for length in lengths]
+def token_lists(sampler: InputSampler, *lengths: int, low: int = 4, high: int = 9) -> list[list[int]]:
+    return [sampler.integers(length, low=low, high=high).tolist() for length in lengths]
 
 
-def padded_with_zero(draw: Draw) -> dict:
-    short = draw.integer(1, 3)
-    return {"sequences": token_lists(draw, short, short + draw.integer(1, 3)), "pad_id": 0}
+def padded_with_zero(sampler: InputSampler) -> dict:
+    short = sampler.integer(1, 3)
+    return {"sequences": token_lists(sampler, short, short + sampler.integer(1, 3)), "pad_id": 0}
 
 
-def padded_with_another_id(draw: Draw) -> dict:
-    sequences = token_lists(draw, draw.integer(4, 5), *draw.shuffled([1, draw.integer(2, 3)]))
-    sequences[draw.integer(0, 2)][0] = 0  # a word here
-    return {"sequences": sequences, "pad_id": draw.integer(1, 3)}
+def padded_with_another_id(sampler: InputSampler) -> dict:
+    sequences = token_lists(sampler, sampler.integer(4, 5), *sampler.shuffled([1, sampler.integer(2, 3)]))
+    sequences[sampler.integer(0, 2)][0] = 0  # a word here
+    return {"sequences": sequences, "pad_id": sampler.integer(1, 3)}
 
 
-def longest_in_the_middle(draw: Draw) -> dict:
-    longest, *others = token_lists(draw, draw.integer(4, 6), 1, draw.integer(2, 3), draw.integer(1, 3), low=5)
+def longest_in_the_middle(sampler: InputSampler) -> dict:
+    longest, *others = token_lists(
+        sampler, sampler.integer(4, 6), 1, sampler.integer(2, 3), sampler.integer(1, 3), low=5
+    )
     longest[0] = 4  # its first token is the smallest
     return {"sequences": [others[0], longest, *others[1:]], "pad_id": 0}
 
 
-def two_languages(draw: Draw) -> dict:
-    one, other = (1, 2) if draw.integer(0, 1) else (2, 1)
-    short = draw.integer(1, 2)
+def two_languages(sampler: InputSampler) -> dict:
+    one, other = (1, 2) if sampler.integer(0, 1) else (2, 1)
+    short = sampler.integer(1, 2)
     return {
-        "sources": token_lists(draw, short, short + 1),
-        "targets": token_lists(draw, draw.integer(3, 5), 2),
+        "sources": token_lists(sampler, short, short + 1),
+        "targets": token_lists(sampler, sampler.integer(3, 5), 2),
         "source_pad_id": one,
         "target_pad_id": other,
     }
@@ -547,43 +551,48 @@ PAD_BATCH = Exercise(
 # --- token_batches ---------------------------------------------------------------------------------------------------
 
 
-def almost_the_same_length(draw: Draw) -> dict:
-    length, together = draw.integer(4, 6), draw.integer(2, 4)
-    lengths = draw.shuffled([length] * draw.integer(5, 9) + [length + 1] * 2)
+def almost_the_same_length(sampler: InputSampler) -> dict:
+    length, together = sampler.integer(4, 6), sampler.integer(2, 4)
+    lengths = sampler.shuffled([length] * sampler.integer(5, 9) + [length + 1] * 2)
     return {"lengths": lengths, "max_tokens": length * together}
 
 
-def lengths_whose_sum_would_fit(draw: Draw) -> dict:
-    long = draw.integer(5, 8)
-    short = draw.integers(draw.integer(3, 4), low=1, high=2).tolist()
-    others = draw.integers(draw.integer(1, 3), low=long, high=long + 2).tolist()
-    return {"lengths": draw.shuffled([*short, long, *others]), "max_tokens": 2 * long + 4}
+def lengths_whose_sum_would_fit(sampler: InputSampler) -> dict:
+    long = sampler.integer(5, 8)
+    short = sampler.integers(sampler.integer(3, 4), low=1, high=2).tolist()
+    others = sampler.integers(sampler.integer(1, 3), low=long, high=long + 2).tolist()
+    return {"lengths": sampler.shuffled([*short, long, *others]), "max_tokens": 2 * long + 4}
 
 
-def short_ones_after_long_ones(draw: Draw) -> dict:
-    long = draw.integer(5, 9)
-    first, second, third = (draw.integers(draw.integer(*most), low=1, high=2) for most in ((1, 3), (2, 3), (1, 3)))
+def short_ones_after_long_ones(sampler: InputSampler) -> dict:
+    long = sampler.integer(5, 9)
+    first, second, third = (
+        sampler.integers(sampler.integer(*most), low=1, high=2) for most in ((1, 3), (2, 3), (1, 3))
+    )
     return {"lengths": [*first.tolist(), long, *second.tolist(), long, *third.tolist()], "max_tokens": 2 * long}
 
 
-def two_that_fill_a_batch_alone(draw: Draw) -> dict:
-    longest = draw.integer(6, 8)
-    return {"lengths": draw.shuffled([1] * draw.integer(4, 6) + [longest] * 2), "max_tokens": longest}
+def two_that_fill_a_batch_alone(sampler: InputSampler) -> dict:
+    longest = sampler.integer(6, 8)
+    return {"lengths": sampler.shuffled([1] * sampler.integer(4, 6) + [longest] * 2), "max_tokens": longest}
 
 
-def few_sentences(draw: Draw) -> dict:
-    return {"lengths": draw.integers(draw.integer(3, 4), low=1, high=4).tolist(), "max_tokens": draw.integer(16, 20)}
+def few_sentences(sampler: InputSampler) -> dict:
+    return {
+        "lengths": sampler.integers(sampler.integer(3, 4), low=1, high=4).tolist(),
+        "max_tokens": sampler.integer(16, 20),
+    }
 
 
-def in_order_of_length(draw: Draw) -> dict:
-    long = draw.integer(7, 9)
-    lengths = [*draw.integers(draw.integer(5, 6), low=1, high=2).tolist(), draw.integer(3, 5), long, long]
+def in_order_of_length(sampler: InputSampler) -> dict:
+    long = sampler.integer(7, 9)
+    lengths = [*sampler.integers(sampler.integer(5, 6), low=1, high=2).tolist(), sampler.integer(3, 5), long, long]
     return {"lengths": sorted(lengths), "max_tokens": 2 * long}
 
 
-def a_sentence_that_is_too_long(draw: Draw) -> dict:
-    lengths, most = draw.integers(4, low=1, high=5).tolist(), draw.integer(10, 12)
-    lengths[draw.integer(0, 3)] = most + 1
+def a_sentence_that_is_too_long(sampler: InputSampler) -> dict:
+    lengths, most = sampler.integers(4, low=1, high=5).tolist(), sampler.integer(10, 12)
+    lengths[sampler.integer(0, 3)] = most + 1
     return {"lengths": lengths, "max_tokens": most}
 
 
@@ -634,7 +643,7 @@ def batches_that_keep_the_rules(inputs, expected, received):
     return None
 
 
-batching_probe = partial(Probe, agrees=batches_that_keep_the_rules)
+batching_probe = partial(Probe, compare_results=batches_that_keep_the_rules)
 
 
 def in_numbers(count: int, what: str) -> str:
@@ -695,7 +704,10 @@ TOKEN_BATCHES = Exercise(
         batching_probe("sentences that fill a batch by themselves", two_that_fill_a_batch_alone),
         batching_probe(
             "forty sentences",
-            lambda draw: {"lengths": draw.integers(40, low=1, high=12).tolist(), "max_tokens": draw.integer(28, 37)},
+            lambda sampler: {
+                "lengths": sampler.integers(40, low=1, high=12).tolist(),
+                "max_tokens": sampler.integer(28, 37),
+            },
         ),
     ],
     properties=[
@@ -711,7 +723,7 @@ TOKEN_BATCHES = Exercise(
         ),
         Property(
             "no sentences, no batches",
-            lambda draw: {"lengths": [], "max_tokens": draw.integer(5, 9)},
+            lambda sampler: {"lengths": [], "max_tokens": sampler.integer(5, 9)},
             no_batches,
             batches_of_everything,
         ),

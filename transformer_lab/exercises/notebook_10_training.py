@@ -6,20 +6,20 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import batches_of, gradients, two_tables
+from transformer_lab.exercises.harnesses import batches_of, gradients, two_tables
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.training import evaluate, label_smoothing_loss, shift_target, train_step, warmup_rate
 
 BOS, EOS = 1, 2
 
 
-def padded_targets(draw: Draw, lengths: list[int], vocab: int = 10, pad_id: int = 0) -> Tensor:
+def padded_targets(sampler: InputSampler, lengths: list[int], vocab: int = 10, pad_id: int = 0) -> Tensor:
     """Return `(batch, longest)`: bos, tokens, eos, padding. If padding isn't 0, each row has 0 among its tokens."""
     target = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(target, lengths, strict=True):
         tokens = [token for token in range(3, vocab) if token != pad_id]
-        order = [tokens[index] for index in draw.order(len(tokens))]
+        order = [tokens[index] for index in sampler.order(len(tokens))]
         middle = (order * length)[: length - 2]
         if pad_id != 0 and middle:
             middle[0] = 0
@@ -30,19 +30,19 @@ def padded_targets(draw: Draw, lengths: list[int], vocab: int = 10, pad_id: int 
 # --- shift_target ----------------------------------------------------------------------------------------------------
 
 
-def three_targets(draw: Draw) -> dict:
-    lengths = draw.shuffled([draw.integer(3, 4), 5, draw.integer(6, 7)])
-    return {"target": padded_targets(draw, lengths)}
+def three_targets(sampler: InputSampler) -> dict:
+    lengths = sampler.shuffled([sampler.integer(3, 4), 5, sampler.integer(6, 7)])
+    return {"target": padded_targets(sampler, lengths)}
 
 
-def an_empty_target(draw: Draw) -> dict:
-    lengths = [2, draw.integer(4, 6)]
-    return {"target": padded_targets(draw, lengths if draw.integer(0, 1) else lengths[::-1])}
+def an_empty_target(sampler: InputSampler) -> dict:
+    lengths = [2, sampler.integer(4, 6)]
+    return {"target": padded_targets(sampler, lengths if sampler.integer(0, 1) else lengths[::-1])}
 
 
-def targets_with_another_pad_id(draw: Draw) -> dict:
-    lengths = draw.shuffled([3, draw.integer(5, 6)])
-    return {"target": padded_targets(draw, lengths, pad_id=draw.integer(4, 9))}
+def targets_with_another_pad_id(sampler: InputSampler) -> dict:
+    lengths = sampler.shuffled([3, sampler.integer(5, 6)])
+    return {"target": padded_targets(sampler, lengths, pad_id=sampler.integer(4, 9))}
 
 
 def have_one_column_less(inputs, received):
@@ -67,7 +67,7 @@ SHIFT_TARGET = Exercise(
     returns=("decoder_input", "labels"),
     axes={"target": "batch length", "decoder_input": "batch length", "labels": "batch length"},
     probes=[
-        Probe("one sentence", lambda draw: {"target": padded_targets(draw, [draw.integer(4, 6)])}),
+        Probe("one sentence", lambda sampler: {"target": padded_targets(sampler, [sampler.integer(4, 6)])}),
         Probe("three sentences, the shorter ones padded", three_targets),
         Probe("an empty sentence next to another one", an_empty_target),
         Probe("padding with another id", targets_with_another_pad_id),
@@ -75,12 +75,12 @@ SHIFT_TARGET = Exercise(
     properties=[
         Property(
             "both results have one column less than the target",
-            lambda draw: {"target": padded_targets(draw, [5, 4])},
+            lambda sampler: {"target": padded_targets(sampler, [5, 4])},
             have_one_column_less,
         ),
         Property(
             "the label at one position is the input at the next",
-            lambda draw: {"target": padded_targets(draw, [7, 6])},
+            lambda sampler: {"target": padded_targets(sampler, [7, 6])},
             next_input_is_this_label,
         ),
     ],
@@ -96,23 +96,23 @@ SHIFT_TARGET = Exercise(
 # --- label_smoothing_loss --------------------------------------------------------------------------------------------
 
 
-def loss_inputs(draw: Draw, lengths: list[int], smoothing: float, vocab: int = 5, pad_id: int = 0) -> dict:
+def loss_inputs(sampler: InputSampler, lengths: list[int], smoothing: float, vocab: int = 5, pad_id: int = 0) -> dict:
     """Return labels of the given lengths, padded, and logits at every position, including the padding."""
     labels = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(labels, lengths, strict=True):
-        tokens = draw.integers(length, low=0, high=vocab - 2)
+        tokens = sampler.integers(length, low=0, high=vocab - 2)
         row[:length] = tokens + (tokens >= pad_id).long()  # any id but that of padding
-    return {"logits": draw.numbers(*labels.shape, vocab), "labels": labels, "smoothing": smoothing, "pad_id": pad_id}
+    return {"logits": sampler.numbers(*labels.shape, vocab), "labels": labels, "smoothing": smoothing, "pad_id": pad_id}
 
 
-def zero_is_a_word(draw: Draw) -> dict:
-    inputs = loss_inputs(draw, [3, 2], draw.integer(2, 4) / 10, pad_id=draw.integer(1, 4))
+def zero_is_a_word(sampler: InputSampler) -> dict:
+    inputs = loss_inputs(sampler, [3, 2], sampler.integer(2, 4) / 10, pad_id=sampler.integer(1, 4))
     inputs["labels"][:, 0] = 0
     return inputs
 
 
-def very_large_logits(draw: Draw) -> dict:
-    inputs = loss_inputs(draw, [3, 2], 0.1)
+def very_large_logits(sampler: InputSampler) -> dict:
+    inputs = loss_inputs(sampler, [3, 2], 0.1)
     inputs["logits"] *= 1000
     inputs["logits"][0, 0, :2] = torch.tensor([3000.0, -3000.0])
     return inputs
@@ -177,38 +177,40 @@ LABEL_SMOOTHING_LOSS = Exercise(
     axes={"logits": "batch length vocab", "labels": "batch length"},
     banned=("torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"),
     probes=[
-        Probe("one token, no smoothing", lambda draw: loss_inputs(draw, [1], 0.0, vocab=3, pad_id=2)),
-        Probe("one token, smoothed", lambda draw: loss_inputs(draw, [1], draw.integer(2, 4) / 10, vocab=4)),
+        Probe("one token, no smoothing", lambda sampler: loss_inputs(sampler, [1], 0.0, vocab=3, pad_id=2)),
+        Probe("one token, smoothed", lambda sampler: loss_inputs(sampler, [1], sampler.integer(2, 4) / 10, vocab=4)),
         Probe(
             "sentences of different lengths",
-            lambda draw: loss_inputs(draw, [draw.integer(3, 4), draw.integer(1, 2)], draw.integer(2, 4) / 10, vocab=6),
+            lambda sampler: loss_inputs(
+                sampler, [sampler.integer(3, 4), sampler.integer(1, 2)], sampler.integer(2, 4) / 10, vocab=6
+            ),
         ),
         Probe("padding that isn't 0", zero_is_a_word),
         Probe("very large logits", very_large_logits),
-        Probe("the gradient of the logits", lambda draw: loss_inputs(draw, [2, 1], 0.3), loss_and_gradient),
+        Probe("the gradient of the logits", lambda sampler: loss_inputs(sampler, [2, 1], 0.3), loss_and_gradient),
     ],
     properties=[
         Property(
             "logits at padding get no gradient",
-            lambda draw: loss_inputs(draw, [3, 1], 0.1),
+            lambda sampler: loss_inputs(sampler, [3, 1], 0.1),
             no_gradient_at_padding,
             loss_and_gradient,
         ),
         Property(
             "the loss is a tensor without axes",
-            lambda draw: loss_inputs(draw, [2, 1], 0.1),
+            lambda sampler: loss_inputs(sampler, [2, 1], 0.1),
             is_a_scalar_tensor,
             kind_of_loss,
         ),
         Property(
             "the loss of equal logits is the logarithm of the vocabulary's size",
-            lambda draw: loss_inputs(draw, [2, 2], 0.1, vocab=draw.integer(4, 8)),
+            lambda sampler: loss_inputs(sampler, [2, 2], 0.1, vocab=sampler.integer(4, 8)),
             equal_logits_cost_log_vocab,
             loss_of_equal_logits,
         ),
         Property(
             "adding a number to all logits changes nothing",
-            lambda draw: loss_inputs(draw, [2, 3], 0.1) | {"added": draw.integer(2, 5)},
+            lambda sampler: loss_inputs(sampler, [2, 3], 0.1) | {"added": sampler.integer(2, 5)},
             raising_changes_nothing,
             loss_of_raised_logits,
         ),
@@ -228,37 +230,49 @@ LABEL_SMOOTHING_LOSS = Exercise(
 RATE_TOLERANCE = 1e-10  # rates are small: with 1e-5, a rate of zero would be accepted
 
 
-def early_step(draw: Draw) -> dict:
-    return {"step": draw.integer(2, 9), "d_model": 4 * draw.integer(4, 16), "warmup_steps": draw.integer(30, 60)}
+def early_step(sampler: InputSampler) -> dict:
+    return {
+        "step": sampler.integer(2, 9),
+        "d_model": 4 * sampler.integer(4, 16),
+        "warmup_steps": sampler.integer(30, 60),
+    }
 
 
-def step_around_the_peak(draw: Draw, sign: int, low: int, high: int) -> dict:
+def step_around_the_peak(sampler: InputSampler, sign: int, low: int, high: int) -> dict:
     """Return a step that many steps after the peak, or before it with sign -1."""
-    warmup_steps = draw.integer(20, 60)
-    step = warmup_steps + sign * draw.integer(low, high)
-    return {"step": step, "d_model": 4 * draw.integer(4, 16), "warmup_steps": warmup_steps}
+    warmup_steps = sampler.integer(20, 60)
+    step = warmup_steps + sign * sampler.integer(low, high)
+    return {"step": step, "d_model": 4 * sampler.integer(4, 16), "warmup_steps": warmup_steps}
 
 
-def step_after_a_short_warmup(draw: Draw) -> dict:
+def step_after_a_short_warmup(sampler: InputSampler) -> dict:
     """A step so late that both terms of a wrong `min` would have changed places."""
-    return {"step": draw.integer(30, 90), "d_model": 4 * draw.integer(4, 16), "warmup_steps": draw.integer(2, 3)}
+    return {
+        "step": sampler.integer(30, 90),
+        "d_model": 4 * sampler.integer(4, 16),
+        "warmup_steps": sampler.integer(2, 3),
+    }
 
 
-def step_at_the_peak(draw: Draw) -> dict:
-    warmup_steps = 100 * draw.integer(5, 60)
-    return {"step": warmup_steps, "d_model": 32 * draw.integer(8, 32), "warmup_steps": warmup_steps}
+def step_at_the_peak(sampler: InputSampler) -> dict:
+    warmup_steps = 100 * sampler.integer(5, 60)
+    return {"step": warmup_steps, "d_model": 32 * sampler.integer(8, 32), "warmup_steps": warmup_steps}
 
 
-def step_zero(draw: Draw) -> dict:
-    return {"step": 0, "d_model": 4 * draw.integer(4, 16), "warmup_steps": draw.integer(10, 60)}
+def step_zero(sampler: InputSampler) -> dict:
+    return {"step": 0, "d_model": 4 * sampler.integer(4, 16), "warmup_steps": sampler.integer(10, 60)}
 
 
-def wide_model(draw: Draw) -> dict:
-    return {"step": draw.integer(4, 8), "d_model": 2 * draw.integer(100, 300), "warmup_steps": draw.integer(10, 20)}
+def wide_model(sampler: InputSampler) -> dict:
+    return {
+        "step": sampler.integer(4, 8),
+        "d_model": 2 * sampler.integer(100, 300),
+        "warmup_steps": sampler.integer(10, 20),
+    }
 
 
-def warmup_of_one_step(draw: Draw) -> dict:
-    return {"step": 1, "d_model": draw.integer(10, 900), "warmup_steps": 1}
+def warmup_of_one_step(sampler: InputSampler) -> dict:
+    return {"step": 1, "d_model": sampler.integer(10, 900), "warmup_steps": 1}
 
 
 def rates_of_steps(subject, steps, d_model, warmup_steps):
@@ -275,8 +289,8 @@ def peak_is_at_the_end_of_warmup(inputs, received):
     return None
 
 
-def four_times_as_late(draw: Draw) -> dict:
-    warmup_steps = 4 * draw.integer(3, 9)
+def four_times_as_late(sampler: InputSampler) -> dict:
+    warmup_steps = 4 * sampler.integer(3, 9)
     return {"steps": [warmup_steps, 4 * warmup_steps, 16 * warmup_steps], "d_model": 8, "warmup_steps": warmup_steps}
 
 
@@ -296,10 +310,10 @@ WARMUP_RATE = Exercise(
         Probe("early in the warm-up", early_step, tolerance=RATE_TOLERANCE),
         Probe(
             "shortly before the warm-up ends",
-            lambda draw: step_around_the_peak(draw, -1, 1, 4),
+            lambda sampler: step_around_the_peak(sampler, -1, 1, 4),
             tolerance=RATE_TOLERANCE,
         ),
-        Probe("after the warm-up", lambda draw: step_around_the_peak(draw, 1, 10, 90), tolerance=RATE_TOLERANCE),
+        Probe("after the warm-up", lambda sampler: step_around_the_peak(sampler, 1, 10, 90), tolerance=RATE_TOLERANCE),
         Probe("long after a short warm-up", step_after_a_short_warmup, tolerance=RATE_TOLERANCE),
         Probe("at the peak", step_at_the_peak, tolerance=RATE_TOLERANCE),
         Probe("step 0 counts as step 1", step_zero, tolerance=RATE_TOLERANCE),
@@ -309,7 +323,7 @@ WARMUP_RATE = Exercise(
     properties=[
         Property(
             "the rate rises until the warm-up ends and falls from then on",
-            lambda draw: {"steps": list(range(1, 30)), "d_model": 16, "warmup_steps": draw.integer(5, 9)},
+            lambda sampler: {"steps": list(range(1, 30)), "d_model": 16, "warmup_steps": sampler.integer(5, 9)},
             peak_is_at_the_end_of_warmup,
             rates_of_steps,
         ),
@@ -333,7 +347,7 @@ WARMUP_RATE = Exercise(
 
 
 def step_inputs(
-    draw: Draw,
+    sampler: InputSampler,
     *batches: list[int],
     pad_id: int = 0,
     smoothing: float | None = 0.0,
@@ -345,14 +359,14 @@ def step_inputs(
     Each of up to three batches has sources of another length.
     """
     vocab = 7
-    source_lengths = draw.order(3)
+    source_lengths = sampler.order(3)
     return {
         "sources": [
-            draw.integers(len(lengths), source_lengths[number] + 2, low=3, high=vocab - 1)
+            sampler.integers(len(lengths), source_lengths[number] + 2, low=3, high=vocab - 1)
             for number, lengths in enumerate(batches)
         ],
-        "targets": [padded_targets(draw, lengths, vocab, pad_id) for lengths in batches],
-        "weights": {"read the source": draw.numbers(vocab, vocab), "read the target": draw.numbers(vocab, vocab)},
+        "targets": [padded_targets(sampler, lengths, vocab, pad_id) for lengths in batches],
+        "weights": {"read the source": sampler.numbers(vocab, vocab), "read the target": sampler.numbers(vocab, vocab)},
         "pad_id": pad_id,
         "optimizer": "SGD",
         "learning_rate": 1.0,
@@ -460,49 +474,54 @@ TRAIN_STEP = Exercise(
     builds_on=("shift_target", "label_smoothing_loss"),
     call=learn,
     probes=[
-        Probe("one sentence", lambda draw: step_inputs(draw, [draw.integer(4, 6)])),
-        Probe("smoothed labels", lambda draw: step_inputs(draw, [5], smoothing=draw.integer(2, 4) / 10)),
+        Probe("one sentence", lambda sampler: step_inputs(sampler, [sampler.integer(4, 6)])),
+        Probe("smoothed labels", lambda sampler: step_inputs(sampler, [5], smoothing=sampler.integer(2, 4) / 10)),
         Probe(
             "sentences of different lengths, and padding that isn't 0",
-            lambda draw: step_inputs(draw, draw.shuffled([3, 6, 4]), pad_id=draw.integer(3, 6)),
+            lambda sampler: step_inputs(sampler, sampler.shuffled([3, 6, 4]), pad_id=sampler.integer(3, 6)),
         ),
-        Probe("a gradient longer than `clip_norm`", lambda draw: surely_wrong(step_inputs(draw, [3], clip_norm=0.05))),
-        Probe("a gradient shorter than `clip_norm`", lambda draw: surely_wrong(step_inputs(draw, [3]))),
+        Probe(
+            "a gradient longer than `clip_norm`",
+            lambda sampler: surely_wrong(step_inputs(sampler, [3], clip_norm=0.05)),
+        ),
+        Probe("a gradient shorter than `clip_norm`", lambda sampler: surely_wrong(step_inputs(sampler, [3]))),
         Probe(
             "default smoothing of 0.1 and `clip_norm` of 1.0",
-            lambda draw: surely_wrong(step_inputs(draw, [3], smoothing=None, clip_norm=None)),
+            lambda sampler: surely_wrong(step_inputs(sampler, [3], smoothing=None, clip_norm=None)),
         ),
-        Probe("three steps", lambda draw: step_inputs(draw, [4], [3, 5], [4, 3])),
-        Probe("two steps of Adam", lambda draw: step_inputs(draw, [4], [3, 5], optimizer="Adam", learning_rate=0.1)),
+        Probe("three steps", lambda sampler: step_inputs(sampler, [4], [3, 5], [4, 3])),
+        Probe(
+            "two steps of Adam", lambda sampler: step_inputs(sampler, [4], [3, 5], optimizer="Adam", learning_rate=0.1)
+        ),
     ],
     properties=[
         Property(
             "the model learns in training mode",
-            lambda draw: step_inputs(draw, [4], mode_before="evaluation"),
+            lambda sampler: step_inputs(sampler, [4], mode_before="evaluation"),
             learns_in_training_mode,
             watch_learning,
         ),
         Property(
             "a model in training mode stays in it",
-            lambda draw: step_inputs(draw, [5], mode_before="training"),
+            lambda sampler: step_inputs(sampler, [5], mode_before="training"),
             stays_in_training_mode,
             watch_learning,
         ),
         Property(
             "the loss is a plain number",
-            lambda draw: step_inputs(draw, [4], mode_before="training"),
+            lambda sampler: step_inputs(sampler, [4], mode_before="training"),
             returns_a_float,
             watch_learning,
         ),
         Property(
             "the learning rate stays what the caller set",
-            lambda draw: step_inputs(draw, [3], learning_rate=draw.integer(2, 9) / 4, mode_before="training"),
+            lambda sampler: step_inputs(sampler, [3], learning_rate=sampler.integer(2, 9) / 4, mode_before="training"),
             leaves_the_rate,
             watch_learning,
         ),
         Property(
             "gradients left over from before the first step",
-            lambda draw: step_inputs(draw, [4]),
+            lambda sampler: step_inputs(sampler, [4]),
             leftover_gradients_make_no_difference,
             learn_after_others,
         ),
@@ -521,8 +540,8 @@ TRAIN_STEP = Exercise(
 # --- evaluate --------------------------------------------------------------------------------------------------------
 
 
-def evaluation_inputs(draw: Draw, *batches: list[int], pad_id: int = 0, **others) -> dict:
-    inputs = step_inputs(draw, *batches, pad_id=pad_id)
+def evaluation_inputs(sampler: InputSampler, *batches: list[int], pad_id: int = 0, **others) -> dict:
+    inputs = step_inputs(sampler, *batches, pad_id=pad_id)
     inputs = {name: inputs[name] for name in ("sources", "targets", "weights", "pad_id")} | others
     source_table, target_table = inputs["weights"].values()
     source_table *= 0.25
@@ -609,36 +628,44 @@ EVALUATE = Exercise(
     builds_on=("shift_target", "label_smoothing_loss"),
     call=measure,
     probes=[
-        Probe("one sentence", lambda draw: evaluation_inputs(draw, [draw.integer(3, 5)])),
-        Probe("two batches of different sizes", lambda draw: evaluation_inputs(draw, [3], [7, 6, 4])),
-        Probe("two batches with the same number of sentences", lambda draw: evaluation_inputs(draw, [3, 3], [7, 4])),
-        Probe("padding that isn't 0", lambda draw: evaluation_inputs(draw, [3, 6], [4], pad_id=draw.integer(3, 6))),
+        Probe("one sentence", lambda sampler: evaluation_inputs(sampler, [sampler.integer(3, 5)])),
+        Probe("two batches of different sizes", lambda sampler: evaluation_inputs(sampler, [3], [7, 6, 4])),
+        Probe(
+            "two batches with the same number of sentences", lambda sampler: evaluation_inputs(sampler, [3, 3], [7, 4])
+        ),
+        Probe(
+            "padding that isn't 0",
+            lambda sampler: evaluation_inputs(sampler, [3, 6], [4], pad_id=sampler.integer(3, 6)),
+        ),
         Probe(
             "batches from an iterator, which can be read only once",
-            lambda draw: evaluation_inputs(draw, [5], [3, 6], batches_are="an iterator"),
+            lambda sampler: evaluation_inputs(sampler, [5], [3, 6], batches_are="an iterator"),
         ),
     ],
     properties=[
         Property(
             "the model predicts in evaluation mode",
-            lambda draw: evaluation_inputs(draw, [3], modes_before=["training"]),
+            lambda sampler: evaluation_inputs(sampler, [3], modes_before=["training"]),
             predicts_in_evaluation_mode,
             watch_evaluation,
         ),
         Property(
             "no gradients are recorded",
-            lambda draw: evaluation_inputs(draw, [4], modes_before=["training"]),
+            lambda sampler: evaluation_inputs(sampler, [4], modes_before=["training"]),
             records_nothing,
             watch_evaluation,
         ),
         Property(
             "the model is left in the mode it was in",
-            lambda draw: evaluation_inputs(draw, [4], modes_before=["training", "evaluation"]),
+            lambda sampler: evaluation_inputs(sampler, [4], modes_before=["training", "evaluation"]),
             restores_the_mode,
             watch_evaluation,
         ),
         Property(
-            "a call without any batch", lambda draw: evaluation_inputs(draw, [3]), nothing_is_refused, evaluate_nothing
+            "a call without any batch",
+            lambda sampler: evaluation_inputs(sampler, [3]),
+            nothing_is_refused,
+            evaluate_nothing,
         ),
     ],
     hints=[

@@ -1,4 +1,4 @@
-"""Notebook 11, decoding: greedy decoding, beam search with its length penalty, the cache, and BLEU."""
+"""Notebook 11, decoding: greedy decoding, beam search with its length penalty, and the cache."""
 
 import math
 from itertools import pairwise
@@ -7,11 +7,10 @@ import torch
 
 from transformer_lab.decoding import CachedAttention, beam_search, greedy_decode, length_penalty
 from transformer_lab.decoding.table_model import TableModel
-from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
-from transformer_lab.exercises.draw import Draw
-from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import build, class_of_its_own, raised
+from transformer_lab.exercises.exercise import Exercise, Probe, Property
+from transformer_lab.exercises.harnesses import build, class_of_its_own
 from transformer_lab.exercises.rules import equal_results, same_results
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import MultiHeadAttention
 
 # --- models whose sentences are known ---------------------------------------------------------------------------------
@@ -20,17 +19,24 @@ Rows = dict[str, str]  # prefix to next tokens, as letters and probabilities: {"
 LETTERS = "abcde"
 
 
-def spoken_inputs(draw: Draw, sentences: list[Rows], default: str = "$1", vocab: int = 12, other_ids: bool = False,
-                  training: bool = False, **search) -> dict:  # fmt: skip
+def spoken_inputs(
+    sampler: InputSampler,
+    sentences: list[Rows],
+    default: str = "$1",
+    vocab: int = 12,
+    other_ids: bool = False,
+    training: bool = False,
+    **search,
+) -> dict:
     """Return a `TableModel` as data, with one table per source sentence. Every seed gives the words other ids."""
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     first_words = []
     if other_ids:  # and the usual ones belong to words
-        ids = dict(zip(ids, [3 + i for i in draw.order(5)], strict=False))
-        first_words = draw.order(3)
+        ids = dict(zip(ids, [3 + i for i in sampler.order(5)], strict=False))
+        first_words = sampler.order(3)
     taken = {*ids.values(), *first_words}
     free = [token for token in range(vocab) if token not in taken]
-    words = dict(zip(LETTERS, [*first_words, *(free[i] for i in draw.order(len(free)))], strict=False))
+    words = dict(zip(LETTERS, [*first_words, *(free[i] for i in sampler.order(len(free)))], strict=False))
     words |= {"_": ids["pad_id"], "^": ids["bos_id"], "$": ids["eos_id"]}
 
     def chances(text: str) -> dict[int, float]:
@@ -53,34 +59,34 @@ def spoken_inputs(draw: Draw, sentences: list[Rows], default: str = "$1", vocab:
     return {"model": model, "source": source} | search
 
 
-def sentence(draw: Draw, letters: str) -> Rows:
+def sentence(sampler: InputSampler, letters: str) -> Rows:
     """Return the rows of a model whose most probable tokens are `letters` and then eos, in greedy decoding at least."""
     rows = {}
     for end, letter in enumerate(letters + "$"):
         others = [other for other in LETTERS + "$" * (end > 0) if other != letter]
-        tenths = draw.integer(6, 9)
-        rows[letters[:end]] = f"{letter}.{tenths} {others[draw.integer(0, len(others) - 1)]}.{10 - tenths}"
+        tenths = sampler.integer(6, 9)
+        rows[letters[:end]] = f"{letter}.{tenths} {others[sampler.integer(0, len(others) - 1)]}.{10 - tenths}"
     return rows
 
 
-def led_in(draw: Draw, rows: Rows, words: int) -> Rows:
+def led_in(sampler: InputSampler, rows: Rows, words: int) -> Rows:
     """Return the same rows after that many words that are almost certain."""
-    letters = any_letters(draw, words, words)
+    letters = any_letters(sampler, words, words)
     lead = {letters[:end]: f"{letter}.999 $.001" for end, letter in enumerate(letters)}
     return lead | {letters + prefix: chances for prefix, chances in rows.items()}
 
 
-def any_letters(draw: Draw, low: int, high: int) -> str:
+def any_letters(sampler: InputSampler, low: int, high: int) -> str:
     """Return from `low` to `high` letters; some may occur twice."""
-    return "".join(LETTERS[draw.integer(0, len(LETTERS) - 1)] for _ in range(draw.integer(low, high)))
+    return "".join(LETTERS[sampler.integer(0, len(LETTERS) - 1)] for _ in range(sampler.integer(low, high)))
 
 
-def with_specials(draw: Draw) -> Rows:
+def with_specials(sampler: InputSampler) -> Rows:
     """Return a sentence of three or four words with a predicted pad and a predicted bos before one of them."""
-    letters = any_letters(draw, 3, 4)
+    letters = any_letters(sampler, 3, 4)
     other = next(letter for letter in LETTERS if letter not in letters)
-    for special in "_^" if draw.integer(0, 1) else "^_":
-        place = draw.integer(0, len(letters) - 1)
+    for special in "_^" if sampler.integer(0, 1) else "^_":
+        place = sampler.integer(0, len(letters) - 1)
         letters = letters[:place] + special + letters[place:]
     return {letters[:end]: f"{letter}.95 {other}.05" for end, letter in enumerate(letters + "$")}
 
@@ -172,7 +178,7 @@ def stops_in_time(never: str):
     It checks generously, because decoding one sentence after the other takes more steps than decoding a batch.
     """
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         if not all(received.values()):
             return never
         for name, steps in received.items():
@@ -180,7 +186,7 @@ def stops_in_time(never: str):
                 return f"with {name} it goes on to `max_length`, although everything ended long before"
         return None
 
-    return holds
+    return rule
 
 
 def batch_and_alone(subject, model, source, **search):
@@ -192,30 +198,30 @@ def batch_and_alone(subject, model, source, **search):
 # --- greedy_decode ----------------------------------------------------------------------------------------------------
 
 
-def three_sentences(draw: Draw) -> list[Rows]:
+def three_sentences(sampler: InputSampler) -> list[Rows]:
     """Return a sentence of middle length, and then a short one and a long one in any order."""
-    middle, others = any_letters(draw, 2, 3), [any_letters(draw, 1, 1), any_letters(draw, 4, 5)]
-    first = draw.integer(0, 1)
-    return [sentence(draw, letters) for letters in (middle, others[first], others[1 - first])]
+    middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 4, 5)]
+    first = sampler.integer(0, 1)
+    return [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
 
 
-def three_sentences_inputs(draw: Draw) -> dict:
-    return spoken_inputs(draw, three_sentences(draw), max_length=7)
+def three_sentences_inputs(sampler: InputSampler) -> dict:
+    return spoken_inputs(sampler, three_sentences(sampler), max_length=7)
 
 
-def one_sentence_inputs(draw: Draw, max_length: int = 7, **others) -> dict:
-    return spoken_inputs(draw, [sentence(draw, any_letters(draw, 2, 4))], max_length=max_length, **others)
+def one_sentence_inputs(sampler: InputSampler, max_length: int = 7, **others) -> dict:
+    return spoken_inputs(sampler, [sentence(sampler, any_letters(sampler, 2, 4))], max_length=max_length, **others)
 
 
-def empty_and_longer_inputs(draw: Draw) -> dict:
-    return spoken_inputs(draw, [sentence(draw, ""), sentence(draw, any_letters(draw, 3, 4))], max_length=6)
+def empty_and_longer_inputs(sampler: InputSampler) -> dict:
+    return spoken_inputs(sampler, [sentence(sampler, ""), sentence(sampler, any_letters(sampler, 3, 4))], max_length=6)
 
 
-def other_ids_inputs(draw: Draw) -> dict:
+def other_ids_inputs(sampler: InputSampler) -> dict:
     """Return inputs in which the words of the first translation have the ids that pad, bos, and eos usually have."""
-    letters = "".join(LETTERS[i] for i in draw.order(3))
-    sentences = [sentence(draw, letters + any_letters(draw, 1, 2)), sentence(draw, any_letters(draw, 1, 2))]
-    return spoken_inputs(draw, sentences, other_ids=True, max_length=7)
+    letters = "".join(LETTERS[i] for i in sampler.order(3))
+    sentences = [sentence(sampler, letters + any_letters(sampler, 1, 2)), sentence(sampler, any_letters(sampler, 1, 2))]
+    return spoken_inputs(sampler, sentences, other_ids=True, max_length=7)
 
 
 GREEDY_DECODE = Exercise(
@@ -230,14 +236,16 @@ GREEDY_DECODE = Exercise(
         Probe("three sentences that end at different times", three_sentences_inputs),
         Probe(
             "a sentence that never ends",
-            lambda draw: spoken_inputs(draw, [{"": "b.9 a.1"}], default="a.6 c.4", max_length=draw.integer(3, 6)),
+            lambda sampler: spoken_inputs(
+                sampler, [{"": "b.9 a.1"}], default="a.6 c.4", max_length=sampler.integer(3, 6)
+            ),
         ),
         Probe(
             "a pad and a bos that the model predicts",
-            lambda draw: spoken_inputs(draw, [with_specials(draw)], max_length=8),
+            lambda sampler: spoken_inputs(sampler, [with_specials(sampler)], max_length=8),
         ),
         Probe("an empty translation next to a longer one", empty_and_longer_inputs),
-        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, 6, training=True)),
+        Probe("a model in training mode", lambda sampler: one_sentence_inputs(sampler, 6, training=True)),
         Probe("other ids for pad, bos, and eos", other_ids_inputs),
     ],
     properties=[
@@ -247,10 +255,10 @@ GREEDY_DECODE = Exercise(
         Property("the padding of the source stays hidden", three_sentences_inputs, padding_stays_hidden, work_done),
         Property(
             "decoding stops once every sentence has its eos",
-            lambda draw: spoken_inputs(draw, three_sentences(draw), max_length=draw.integer(15, 20)),
+            lambda sampler: spoken_inputs(sampler, three_sentences(sampler), max_length=sampler.integer(15, 20)),
             stops_in_time(NEVER_DECODES),
             steps_taken,
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "a sentence gets the same translation in a batch as alone",
@@ -304,14 +312,16 @@ LENGTH_PENALTY = Exercise(
     minutes=5,
     returns=("penalty",),
     probes=[
-        Probe("alpha 1", lambda draw: {"length": draw.integer(7, 150), "alpha": 1.0}),
-        Probe("alpha 0.6, as in the paper", lambda draw: {"length": draw.integer(7, 150), "alpha": 0.6}),
-        Probe("alpha above 1", lambda draw: {"length": draw.integer(7, 60), "alpha": draw.integer(11, 30) / 10}),
+        Probe("alpha 1", lambda sampler: {"length": sampler.integer(7, 150), "alpha": 1.0}),
+        Probe("alpha 0.6, as in the paper", lambda sampler: {"length": sampler.integer(7, 150), "alpha": 0.6}),
+        Probe(
+            "alpha above 1", lambda sampler: {"length": sampler.integer(7, 60), "alpha": sampler.integer(11, 30) / 10}
+        ),
         Probe(
             "two alphas below 1",
-            lambda draw: {
-                "length": draw.integer(30, 150),
-                "alphas": [draw.integer(1, 5) / 10, draw.integer(7, 9) / 10],
+            lambda sampler: {
+                "length": sampler.integer(30, 150),
+                "alphas": [sampler.integer(1, 5) / 10, sampler.integer(7, 9) / 10],
             },
             penalties,
         ),
@@ -319,13 +329,13 @@ LENGTH_PENALTY = Exercise(
     properties=[
         Property(
             "alpha 0 and a single token give 1",
-            lambda draw: {"length": draw.integer(8, 20), "alpha": draw.integer(7, 15) / 10},
+            lambda sampler: {"length": sampler.integer(8, 20), "alpha": sampler.integer(7, 15) / 10},
             one_without_effect,
             penalty_without_effect,
         ),
         Property(
             "it grows with the length",
-            lambda draw: {"length": draw.integer(2, 9), "alpha": draw.integer(7, 15) / 10},
+            lambda sampler: {"length": sampler.integer(2, 9), "alpha": sampler.integer(7, 15) / 10},
             grows_with_length,
             growing_penalties,
         ),
@@ -377,9 +387,9 @@ GOES_ON = "a.22 b.21 c.2 d.19 e.18"
 THREE_LENGTHS = {"": "$.37 a.36 b.27", "a": "$.97 c.03", "b": "c.68 d.2 e.12"}
 
 
-def nearly_tied(draw: Draw, miscounted: int) -> Rows:
+def nearly_tied(sampler: InputSampler, miscounted: int) -> Rows:
     """Return a short and a longer sentence. With alpha 1, the wrong one wins if lengths are off by `miscounted`."""
-    words = draw.integer(1, 2)  # at the beginning of both
+    words = sampler.integer(1, 2)  # at the beginning of both
     lead, short = (words + 1) * math.log(0.999), math.log(0.4)
 
     def tie(extra: int) -> float:
@@ -390,12 +400,14 @@ def nearly_tied(draw: Draw, miscounted: int) -> Rows:
     chance = round(math.sqrt((tie(0) + tie(miscounted)) / 2 / 0.6), 4)
     rest = round(1 - chance, 4)
     rows = {"": "a.999 b.001", "a": "c.6 $.4", "ac": f"d{chance} e{rest}", "acd": f"e{chance} b{rest}"}
-    return led_in(draw, rows, words)
+    return led_in(sampler, rows, words)
 
 
-def beam_inputs(draw: Draw, *sentences: Rows, beam_size: int = 2, alpha: float = 0.0, max_length: int = 7, **others):
+def beam_inputs(
+    sampler: InputSampler, *sentences: Rows, beam_size: int = 2, alpha: float = 0.0, max_length: int = 7, **others
+):
     search = {"beam_size": beam_size, "alpha": alpha, "max_length": max_length}
-    return spoken_inputs(draw, list(sentences), **others, **search)
+    return spoken_inputs(sampler, list(sentences), **others, **search)
 
 
 def with_alphas(subject, model, source, beam_size, alphas, max_length):
@@ -405,17 +417,19 @@ def with_alphas(subject, model, source, beam_size, alphas, max_length):
     }
 
 
-def three_lengths_inputs(draw: Draw) -> dict:
+def three_lengths_inputs(sampler: InputSampler) -> dict:
     rows = THREE_LENGTHS | {"bc": "d.99 a.01", "bcd": "$.99 a.01"}
-    return spoken_inputs(draw, [rows], beam_size=3, alphas=[0.0, 1.0, 3.0], max_length=6)
+    return spoken_inputs(sampler, [rows], beam_size=3, alphas=[0.0, 1.0, 3.0], max_length=6)
 
 
-def one_short_sentence(draw: Draw) -> dict:
-    return beam_inputs(draw, sentence(draw, any_letters(draw, 1, 2)))
+def one_short_sentence(sampler: InputSampler) -> dict:
+    return beam_inputs(sampler, sentence(sampler, any_letters(sampler, 1, 2)))
 
 
-def short_and_long(draw: Draw) -> dict:
-    return beam_inputs(draw, sentence(draw, any_letters(draw, 1, 1)), sentence(draw, any_letters(draw, 3, 4)))
+def short_and_long(sampler: InputSampler) -> dict:
+    return beam_inputs(
+        sampler, sentence(sampler, any_letters(sampler, 1, 1)), sentence(sampler, any_letters(sampler, 3, 4))
+    )
 
 
 BEAM_SEARCH = Exercise(
@@ -428,73 +442,91 @@ BEAM_SEARCH = Exercise(
     call=decoded,
     probes=[
         Probe(
-            "the likeliest first word doesn't start the likeliest sentence", lambda draw: beam_inputs(draw, GARDEN_PATH)
+            "the likeliest first word doesn't start the likeliest sentence",
+            lambda sampler: beam_inputs(sampler, GARDEN_PATH),
         ),
-        Probe("probabilities multiply, they don't add up", lambda draw: beam_inputs(draw, NEARLY_EQUAL)),
-        Probe("a beam of one is greedy decoding", lambda draw: beam_inputs(draw, GARDEN_PATH, beam_size=1)),
-        Probe("a beam of three keeps three", lambda draw: beam_inputs(draw, THIRD_WORD, beam_size=3, max_length=2)),
-        Probe("the best two may start alike", lambda draw: beam_inputs(draw, SAME_FIRST_WORD)),
+        Probe("probabilities multiply, they don't add up", lambda sampler: beam_inputs(sampler, NEARLY_EQUAL)),
+        Probe("a beam of one is greedy decoding", lambda sampler: beam_inputs(sampler, GARDEN_PATH, beam_size=1)),
+        Probe(
+            "a beam of three keeps three", lambda sampler: beam_inputs(sampler, THIRD_WORD, beam_size=3, max_length=2)
+        ),
+        Probe("the best two may start alike", lambda sampler: beam_inputs(sampler, SAME_FIRST_WORD)),
         Probe(
             "a finished hypothesis stays as it is",
-            lambda draw: beam_inputs(draw, led_in(draw, SHORT_OR_LONG, draw.integer(1, 2)), max_length=8),
+            lambda sampler: beam_inputs(sampler, led_in(sampler, SHORT_OR_LONG, sampler.integer(1, 2)), max_length=8),
         ),
         Probe(
             "a finished hypothesis keeps its place in the beam",
-            lambda draw: beam_inputs(draw, led_in(draw, PLACE_TAKEN, 1), alpha=2.0),
+            lambda sampler: beam_inputs(sampler, led_in(sampler, PLACE_TAKEN, 1), alpha=2.0),
         ),
         Probe(
             "a finished hypothesis can lose its place to better ones",
-            lambda draw: beam_inputs(draw, led_in(draw, PUSHED_OUT, 1)),
+            lambda sampler: beam_inputs(sampler, led_in(sampler, PUSHED_OUT, 1)),
         ),
         Probe(
-            "a longer sentence can be the more probable one", lambda draw: beam_inputs(draw, LONG_IS_BETTER, alpha=1.5)
+            "a longer sentence can be the more probable one",
+            lambda sampler: beam_inputs(sampler, LONG_IS_BETTER, alpha=1.5),
         ),
         Probe(
-            "the length penalty puts a longer sentence first", lambda draw: beam_inputs(draw, SHORT_OR_LONG, alpha=1.5)
+            "the length penalty puts a longer sentence first",
+            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, alpha=1.5),
         ),
         Probe("the larger alpha is, the longer the translation", three_lengths_inputs, with_alphas),
         Probe(
             "eos counts toward the length",
-            lambda draw: beam_inputs(draw, nearly_tied(draw, -1), alpha=1.0, max_length=8),
+            lambda sampler: beam_inputs(sampler, nearly_tied(sampler, -1), alpha=1.0, max_length=8),
         ),
         Probe(
             "bos doesn't count toward the length",
-            lambda draw: beam_inputs(draw, nearly_tied(draw, +1), alpha=1.0, max_length=8),
+            lambda sampler: beam_inputs(sampler, nearly_tied(sampler, +1), alpha=1.0, max_length=8),
         ),
         Probe(
             "the beam is chosen without the length penalty",
-            lambda draw: beam_inputs(draw, led_in(draw, LOST_BY_LENGTH, 1), default=GOES_ON, alpha=3.0, max_length=6),
+            lambda sampler: beam_inputs(
+                sampler, led_in(sampler, LOST_BY_LENGTH, 1), default=GOES_ON, alpha=3.0, max_length=6
+            ),
         ),
-        Probe("the length penalty is applied once, at the end", lambda draw: beam_inputs(draw, LATE_DOUBT, alpha=1.0)),
+        Probe(
+            "the length penalty is applied once, at the end",
+            lambda sampler: beam_inputs(sampler, LATE_DOUBT, alpha=1.0),
+        ),
         Probe(
             "an unfinished hypothesis can win",
-            lambda draw: beam_inputs(
-                draw, CUT_OFF, NO_END, default=LONG_WINDED, alpha=0.6, max_length=draw.integer(3, 5)
+            lambda sampler: beam_inputs(
+                sampler, CUT_OFF, NO_END, default=LONG_WINDED, alpha=0.6, max_length=sampler.integer(3, 5)
             ),
         ),
         Probe(
             "a batch",
-            lambda draw: beam_inputs(
-                draw, GARDEN_PATH, sentence(draw, any_letters(draw, 1, 3)), SHORT_OR_LONG, beam_size=3, alpha=0.6
+            lambda sampler: beam_inputs(
+                sampler,
+                GARDEN_PATH,
+                sentence(sampler, any_letters(sampler, 1, 3)),
+                SHORT_OR_LONG,
+                beam_size=3,
+                alpha=0.6,
             ),
         ),
         Probe(
             "a beam wider than the vocabulary",
-            lambda draw: beam_inputs(
-                draw, GARDEN_PATH, vocab=10, beam_size=draw.integer(11, 13), alpha=0.6, max_length=3
+            lambda sampler: beam_inputs(
+                sampler, GARDEN_PATH, vocab=10, beam_size=sampler.integer(11, 13), alpha=0.6, max_length=3
             ),
         ),
         Probe(
             "a longer sentence can be far more probable",
-            lambda draw: beam_inputs(draw, *LONG_IS_MUCH_BETTER, alpha=1.5),
+            lambda sampler: beam_inputs(sampler, *LONG_IS_MUCH_BETTER, alpha=1.5),
         ),
         Probe(
-            "a pad and a bos that the model predicts", lambda draw: beam_inputs(draw, with_specials(draw), max_length=8)
+            "a pad and a bos that the model predicts",
+            lambda sampler: beam_inputs(sampler, with_specials(sampler), max_length=8),
         ),
-        Probe("a model in training mode", lambda draw: beam_inputs(draw, GARDEN_PATH, training=True)),
+        Probe("a model in training mode", lambda sampler: beam_inputs(sampler, GARDEN_PATH, training=True)),
         Probe(
             "other ids for pad, bos, and eos",
-            lambda draw: beam_inputs(draw, GARDEN_PATH, sentence(draw, any_letters(draw, 1, 3)), other_ids=True),
+            lambda sampler: beam_inputs(
+                sampler, GARDEN_PATH, sentence(sampler, any_letters(sampler, 1, 3)), other_ids=True
+            ),
         ),
     ],
     properties=[
@@ -502,14 +534,14 @@ BEAM_SEARCH = Exercise(
         Property("gradients are switched off", one_short_sentence, no_gradients, work_done),
         Property(
             "each sentence is encoded once",
-            lambda draw: beam_inputs(draw, SHORT_OR_LONG, sentence(draw, any_letters(draw, 3, 4))),
+            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, sentence(sampler, any_letters(sampler, 3, 4))),
             encoded_once,
             work_done,
         ),
         Property("the padding of the source stays hidden", short_and_long, padding_stays_hidden, work_done),
         Property(
             "a sentence gets the same translation in a batch as alone",
-            lambda draw: beam_inputs(draw, SHORT_OR_LONG, GARDEN_PATH, alpha=0.6),
+            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, GARDEN_PATH, alpha=0.6),
             equal_results("a sentence gets a different translation in a batch than alone"),
             batch_and_alone,
         ),
@@ -527,381 +559,16 @@ BEAM_SEARCH = Exercise(
     ],
 )
 
-# --- ngram_precision --------------------------------------------------------------------------------------------------
-
-WORDS = [
-    *["a", "dog", "runs", "over", "the", "green", "field", "and", "two", "men", "sit", "there", "in", "snow", "while"],
-    *["she", "wears", "red", "shoes", "near", "old", "boats", "with", "children", "who", "play", "on", "wet", "sand"],
-]
-
-
-def some_words(draw: Draw, *counts: int) -> list[list[str]]:
-    """Return lists of different words in random order, as long as `counts` says. No word is in two of them."""
-    words = draw.shuffled(WORDS)
-    return [[words.pop() for _ in range(count)] for count in counts]
-
-
-def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dict:
-    """Return a corpus of one sentence."""
-    return {"hypotheses": [hypothesis], "references": [reference]} | others
-
-
-def one_pair_inputs(draw: Draw, n: int) -> dict:
-    """Return a hypothesis with wrong words around the right ones, which are further back in a longer reference."""
-    before, after = draw.integer(1, 2), draw.integer(1, 4)
-    first = before + after + draw.integer(1, 2)  # so that the last right words are where the hypothesis has ended
-    right, *wrong, others, last = some_words(draw, draw.integer(4, 9), before, after, first, draw.integer(1, 2))
-    return pair_of([*wrong[0], *right, *wrong[1]], [*others, *right, *last], n=n)
-
-
-def repeated_word_inputs(draw: Draw) -> dict:
-    """Return a hypothesis that repeats a word more often than its reference does."""
-    times = draw.integer(2, 4)
-    (word,), right, wrong = some_words(draw, 1, draw.integer(3, 10), draw.integer(1, 3))
-    return pair_of([word] * (times + draw.integer(2, 6)) + right + wrong, [*right, *[word] * times], n=1)
-
-
-def spared_word_inputs(draw: Draw) -> dict:
-    """Return a hypothesis that has a word once or twice, and its reference more often."""
-    times = draw.integer(1, 2)
-    (word,), right, wrong = some_words(draw, 1, draw.integer(3, 10), draw.integer(3, 8))
-    return pair_of([word] * times + right + wrong, [*right, *[word] * (times + draw.integer(1, 2))], n=1)
-
-
-def turned_round_inputs(draw: Draw) -> dict:
-    """Return a hypothesis that starts with two words the wrong way around."""
-    pair, right, wrong = some_words(draw, 2, draw.integer(5, 14), draw.integer(1, 6))
-    return pair_of([*pair, *right, *wrong], [*pair[::-1], *right], n=2)
-
-
-def long_and_short_inputs(draw: Draw) -> dict:
-    """Return a long hypothesis that is mostly right and a short one that is wrong, in any order."""
-    right, wrong, missing, short, other = some_words(
-        draw, draw.integer(3, 12), draw.integer(1, 3), 4, draw.integer(1, 2), 3
-    )
-    pairs = [([*right, *wrong], [*right, *missing]), (short, other)][:: draw.integer(0, 1) * 2 - 1]
-    return {"hypotheses": [one for one, _ in pairs], "references": [other for _, other in pairs], "n": 1}
-
-
-def swapped_words_inputs(draw: Draw) -> dict:
-    """Return two hypotheses, some of whose words are only in the other one's reference."""
-    first, second, mine, yours = some_words(draw, *(draw.integer(1, most) for most in (5, 5, 3, 3)))
-    return {"hypotheses": [first + yours, second + mine], "references": [first + mine, second + yours], "n": 1}
-
-
-def short_sentence_inputs(draw: Draw) -> dict:
-    n = draw.integer(3, 4)
-    wrong = draw.integer(1, 4)
-    short, right, wrongs, others = some_words(
-        draw, draw.integer(1, n - 2), n + wrong + draw.integer(0, 7), wrong, wrong
-    )
-    return {"hypotheses": [short, wrongs + right], "references": [short, others + right], "n": n}
-
-
-def short_reference_inputs(draw: Draw) -> dict:
-    """Return a long hypothesis with a reference of fewer than n words, and one that is mostly right."""
-    n = draw.integer(2, 4)
-    alone, short, right, wrong = some_words(
-        draw, draw.integer(n, n + 3), n - 1, draw.integer(6, 10), draw.integer(1, 4)
-    )
-    return {"hypotheses": [alone, right + wrong], "references": [short, right], "n": n}
-
-
-def same_characters_inputs(draw: Draw) -> dict:
-    """Return a pair of sentences that differ only in where their words end, and one that is mostly right."""
-    (first, second), right, wrong = some_words(draw, 2, draw.integer(3, 14), draw.integer(1, 6))
-    return {
-        "hypotheses": [[first + "x", second, first], right + wrong],
-        "references": [[first, "x" + second, first], [*right, first]],
-        "n": 2,
-    }
-
-
-def capital_inputs(draw: Draw) -> dict:
-    capitals, others = some_words(draw, draw.integer(1, 5), draw.integer(1, 7))
-    return pair_of([word.capitalize() for word in capitals] + others, capitals + others, n=1)
-
-
-def permuted_sentences(subject, hypotheses, references, order, **n):
-    again = subject([hypotheses[i] for i in order], [references[i] for i in order], *n.values())
-    return {"as they are": subject(hypotheses, references, *n.values()), "in another order": again}
-
-
-def order_does_not_matter(inputs, received):
-    if abs(received["as they are"] - received["in another order"]) > 1e-9:
-        return "the same pairs of sentences in another order give a different number"
-    return None
-
-
-def without_ngrams(subject, hypotheses, references, n):
-    return [subject(hypotheses, references, n), subject([], [], 1)]
-
-
-def zero_without_ngrams(inputs, received):
-    for precision in received:
-        if precision != 0:
-            return f"expected 0.0 when the hypotheses have no n-gram at all, received {precision}"
-    return None
-
-
-def unequal_numbers(subject, hypotheses, references):
-    return [raised(subject, hypotheses, references[:-1], 1), raised(subject, hypotheses[:-1], references, 1)]
-
-
-def unequal_numbers_are_an_error(inputs, received):
-    if "nothing" in received:
-        return Remark(
-            "If the numbers of hypotheses and references differ, it still returns a number, so you'd never notice that "
-            "the two sides don't belong together. `zip(hypotheses, references, strict=True)` raises a `ValueError`."
-        )
-    return None
-
-
-NGRAM_PRECISION = Exercise(
-    answer=ngram_precision,
-    points=2,
-    minutes=20,
-    returns=("precision",),
-    banned=("nltk.", "sacrebleu.", "torchtext.data."),
-    probes=[
-        Probe("the words of one sentence", lambda draw: one_pair_inputs(draw, 1)),
-        Probe("two or three words in a row", lambda draw: one_pair_inputs(draw, draw.integer(2, 3))),
-        Probe("a word repeated too often", repeated_word_inputs),
-        Probe("a word that the reference repeats", spared_word_inputs),
-        Probe("two words the wrong way around", turned_round_inputs),
-        Probe("a long and a short sentence share one fraction", long_and_short_inputs),
-        Probe("a word that only another reference has", swapped_words_inputs),
-        Probe("a sentence shorter than n", short_sentence_inputs),
-        Probe("a reference shorter than n", short_reference_inputs),
-        Probe("words are compared, not characters", same_characters_inputs),
-        Probe("capital letters", capital_inputs),
-    ],
-    properties=[
-        Property(
-            "without any n-gram it is 0.0",
-            lambda draw: {"hypotheses": [*some_words(draw, 2), []], "references": some_words(draw, 4, 4), "n": 3},
-            zero_without_ngrams,
-            without_ngrams,
-        ),
-        Property(
-            "the order of the sentences does not matter",
-            lambda draw: long_and_short_inputs(draw) | {"order": [1, 0]},
-            order_does_not_matter,
-            permuted_sentences,
-        ),
-        Property(
-            "unequal numbers of hypotheses and references",
-            lambda draw: {"hypotheses": some_words(draw, 2, 2), "references": some_words(draw, 2, 2)},
-            unequal_numbers_are_an_error,
-            unequal_numbers,
-        ),
-    ],
-    hints=[
-        "Count the n-grams of a hypothesis and those of its reference. If each one in the reference may be used only "
-        "once, how many in the hypothesis are matched? Add that up over all pairs, and divide once at the end.",
-        "Use a `Counter` of tuples: `tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)`. What does `&` do "
-        "with two Counters?",
-        "For each pair, `matches += (counts & reference_counts).total()` and `total += counts.total()`. After the "
-        "loop, `return matches / total if total else 0.0`.",
-    ],
-)
-
-# --- brevity_penalty --------------------------------------------------------------------------------------------------
-
-
-def factors(subject, lengths):
-    return [subject(hypothesis_length, reference_length) for hypothesis_length, reference_length in lengths]
-
-
-def never_above_one(inputs, received):
-    if any(not 0 <= factor <= 1 for factor in received):
-        return "it isn't always between 0 and 1, but it should penalize short translations and reward none"
-    return None
-
-
-def longer_is_no_worse(inputs, received):
-    if any(after < before for before, after in pairwise(received)):
-        return "a longer translation gets a smaller factor, but only short ones should be penalized"
-    return None
-
-
-def ascending_lengths(draw: Draw) -> dict:
-    reference = draw.integer(10, 60)
-    return {"lengths": [[length, reference] for length in (1, reference // 2, reference, reference + 4, 3 * reference)]}
-
-
-def nearly_equal_lengths(draw: Draw) -> dict:
-    reference, same = draw.integer(30, 200), draw.integer(10, 200)
-    return {"lengths": [[reference - draw.integer(1, 9), reference], [same, same]]}
-
-
-def half_and_longer_lengths(draw: Draw) -> dict:
-    half, reference = draw.integer(10, 100), draw.integer(10, 100)
-    return {"lengths": [[half, 2 * half + draw.integer(-3, 3)], [reference + draw.integer(1, 9), reference]]}
-
-
-def extreme_lengths(draw: Draw) -> dict:
-    reference = draw.integer(10, 30)
-    return {"lengths": [[draw.integer(10, 20), draw.integer(50, 90)], [reference * draw.integer(3, 5), reference]]}
-
-
-def empty_lengths(draw: Draw) -> dict:
-    reference = draw.integer(20, 90)
-    return {"lengths": [[0, draw.integer(5, 9)], [reference - draw.integer(1, 9), reference], [0, 0]]}
-
-
-BREVITY_PENALTY = Exercise(
-    answer=brevity_penalty,
-    points=1,
-    minutes=10,
-    returns=("factors",),
-    call=factors,
-    probes=[
-        Probe("slightly too short, and equally long", nearly_equal_lengths),
-        Probe("about half as long, and slightly longer", half_and_longer_lengths),
-        Probe("far too short, and far too long", extreme_lengths),
-        Probe("no tokens at all", empty_lengths),
-    ],
-    properties=[
-        Property("it is between 0 and 1", ascending_lengths, never_above_one),
-        Property("more tokens never lower it", ascending_lengths, longer_is_no_worse),
-    ],
-    hints=[
-        "There are two cases: at least as long as the references, and shorter. In a third one, you would divide by "
-        "zero.",
-        "If the hypotheses are shorter, it's exp(1 - reference / hypothesis). What is the exponent when both are "
-        "equally long? And what is the smaller of the exponent and 0 when the hypotheses are longer?",
-        "Once length 0 is out of the way: `math.exp(min(0.0, 1 - reference_length / hypothesis_length))`.",
-    ],
-)
-
-# --- bleu -------------------------------------------------------------------------------------------------------------
-
-
-def wrong_end_inputs(draw: Draw) -> dict:
-    """Return one hypothesis whose last words are wrong."""
-    count = draw.integer(1, 5)
-    right, wrong, missing = some_words(draw, draw.integer(7, 18), count, count)
-    return pair_of(right + wrong, right + missing)
-
-
-def too_short_inputs(draw: Draw) -> dict:
-    (words,) = some_words(draw, draw.integer(9, 20))
-    return pair_of(words[: draw.integer(5, len(words) - 2)], words)
-
-
-def too_long_inputs(draw: Draw) -> dict:
-    before, right, after = some_words(draw, draw.integer(1, 3), draw.integer(5, 12), draw.integer(1, 4))
-    return pair_of(before + right + after, right)
-
-
-def two_sentences_inputs(draw: Draw) -> dict:
-    """Return a long hypothesis that is only a little too short, and one whose last words are in the wrong order."""
-    words, right, mixed = some_words(draw, draw.integer(8, 14), draw.integer(4, 7), draw.integer(3, 5))
-    return {
-        "hypotheses": [words[: len(words) - draw.integer(1, 3)], right + mixed[::-1]],
-        "references": [words, right + mixed],
-    }
-
-
-def short_and_long_inputs(draw: Draw) -> dict:
-    """Return a hypothesis longer than its reference and one that is shorter, with fewer than four words."""
-    before, right, after, others = some_words(draw, draw.integer(1, 2), draw.integer(5, 12), 1, draw.integer(7, 12))
-    return {"hypotheses": [before + right + after, others[: draw.integer(1, 3)]], "references": [right, others]}
-
-
-def repeated_inputs(draw: Draw) -> dict:
-    right, missing = some_words(draw, draw.integer(5, 10), 2)
-    return pair_of(right + right[:1] * draw.integer(2, 5), right + missing)
-
-
-def as_it_is_and_without_a_4gram(subject, hypotheses, references):
-    three_in_a_row = [*hypotheses[0][:3], "else", *hypotheses[0][4:7]]
-    return {"as it is": subject(hypotheses, references), "three in a row": subject([three_in_a_row], references[:1])}
-
-
-def score_of_references(subject, references):
-    return [subject(references, references), subject(references[:1], references[:1])]
-
-
-def the_same_is_100(inputs, received):
-    return None if all(abs(score - 100) < 1e-6 for score in received) else "the references don't score 100 themselves"
-
-
-def scores_of_unequal_numbers(subject, hypotheses, references):
-    return [raised(subject, hypotheses, references[:-1]), raised(subject, hypotheses[:-1], references)]
-
-
-def never_silently_wrong(inputs, received):
-    """Without an error, the score would be that of other sentences than the caller believes."""
-    if "nothing" in received:
-        return "if the numbers of hypotheses and references differ, it returns a score as if nothing were wrong"
-    return None
-
-
-def zero_for_a_zero(subject, hypotheses, references):
-    return subject([[*hypotheses[0][:3], "else", *hypotheses[0][4:7]]], references)
-
-
-def a_zero_stays(inputs, received):
-    if abs(received) > 1e-6:
-        return "no four words in a row are right, so one precision is 0, and yet the score isn't"
-    return None
-
-
-BLEU = Exercise(
-    answer=bleu,
-    points=2,
-    minutes=15,
-    returns=("score",),
-    builds_on=("ngram_precision", "brevity_penalty"),
-    banned=("nltk.", "sacrebleu.", "torchtext.data."),
-    probes=[
-        Probe("the last words are wrong", wrong_end_inputs),
-        Probe("a translation that is too short", too_short_inputs),
-        Probe("a translation that is too long", too_long_inputs),
-        Probe("two sentences", two_sentences_inputs),
-        Probe("a very short sentence next to a longer one", short_and_long_inputs),
-        Probe("a word repeated too often", repeated_inputs),
-        Probe("with and without four words in a row", wrong_end_inputs, as_it_is_and_without_a_4gram),
-    ],
-    properties=[
-        Property(
-            "the references themselves score 100",
-            lambda draw: {"references": some_words(draw, draw.integer(5, 7), draw.integer(8, 10))},
-            the_same_is_100,
-            score_of_references,
-        ),
-        Property("one precision of 0 makes the score 0", wrong_end_inputs, a_zero_stays, zero_for_a_zero),
-        Property(
-            "the order of the sentences does not matter",
-            lambda draw: two_sentences_inputs(draw) | {"order": [1, 0]},
-            order_does_not_matter,
-            permuted_sentences,
-        ),
-        Property(
-            "a reference for each hypothesis", two_sentences_inputs, never_silently_wrong, scores_of_unequal_numbers
-        ),
-    ],
-    hints=[
-        "You need four precisions, their geometric mean, the brevity penalty of the total lengths, and a factor of "
-        "100. You've already written the precision and the penalty.",
-        "The geometric mean is exp of the mean of the logarithms, and 0 if any of the four precisions is 0. Lengths "
-        "are numbers of tokens: `sum(map(len, hypotheses))`.",
-        "`precisions = [ngram_precision(hypotheses, references, n) for n in range(1, 5)]`. Return 0.0 if "
-        "`min(precisions)` is 0, and otherwise `100 * brevity_penalty(...) * math.exp(sum(math.log(p) for p in "
-        "precisions) / 4)`.",
-    ],
-)
-
 # --- CachedAttention --------------------------------------------------------------------------------------------------
 
 
-def cache_inputs(draw: Draw, batch: int, length: int, d_model: int, n_heads: int, dropout: float = 0.0) -> dict:
+def cache_inputs(
+    sampler: InputSampler, batch: int, length: int, d_model: int, n_heads: int, dropout: float = 0.0
+) -> dict:
     arguments = {"d_model": d_model, "n_heads": n_heads}
-    weights = draw.weights(MultiHeadAttention(d_model, n_heads), scale=1.0)
+    weights = sampler.weights(MultiHeadAttention(d_model, n_heads), scale=1.0)
     arguments |= {"dropout": dropout} if dropout else {}
-    return {"arguments": arguments, "weights": weights, "x": draw.numbers(batch, length, d_model)}
+    return {"arguments": arguments, "weights": weights, "x": sampler.numbers(batch, length, d_model)}
 
 
 def step_by_step(subject, arguments, weights, x, visible=None):
@@ -968,39 +635,39 @@ def in_both_modes(subject, arguments, weights, x):
     return outputs
 
 
-def several_heads_inputs(draw: Draw) -> dict:
-    n_heads = draw.integer(2, 3)
-    return cache_inputs(draw, 2, draw.integer(3, 5), 2 * n_heads, n_heads)
+def several_heads_inputs(sampler: InputSampler) -> dict:
+    n_heads = sampler.integer(2, 3)
+    return cache_inputs(sampler, 2, sampler.integer(3, 5), 2 * n_heads, n_heads)
 
 
-def masked_cache_inputs(draw: Draw) -> dict:
+def masked_cache_inputs(sampler: InputSampler) -> dict:
     """Return two sentences with another of their four tokens hidden in each, but never the first one."""
-    hidden = draw.integer(1, 2)
+    hidden = sampler.integer(1, 2)
     visible = torch.ones(2, 4, dtype=torch.bool)
     visible[0, hidden] = visible[1, 3 - hidden] = False
-    return cache_inputs(draw, 2, 4, 4, 2) | {"visible": visible}
+    return cache_inputs(sampler, 2, 4, 4, 2) | {"visible": visible}
 
 
-def siblings_inputs(draw: Draw) -> dict:
+def siblings_inputs(sampler: InputSampler) -> dict:
     """Return two tokens in a step that do not see each other, and two more that see one of them and themselves."""
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
-    return cache_inputs(draw, 1, 4, 6, 2) | {"mask": mask}
+    return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 
 
-def repeated_rows_inputs(draw: Draw) -> dict:
+def repeated_rows_inputs(sampler: InputSampler) -> dict:
     """Return three rows. First one of them is repeated and another dropped; then two are swapped."""
-    repeated, other = [(2, 0), (2, 1), (1, 2)][draw.integer(0, 2)]
-    return cache_inputs(draw, 3, 4, 4, 2) | {"orders": [[repeated, other, repeated], [1, 0]], "rows": 3}
+    repeated, other = [(2, 0), (2, 1), (1, 2)][sampler.integer(0, 2)]
+    return cache_inputs(sampler, 3, 4, 4, 2) | {"orders": [[repeated, other, repeated], [1, 0]], "rows": 3}
 
 
-def more_rows_inputs(draw: Draw) -> dict:
+def more_rows_inputs(sampler: InputSampler) -> dict:
     """Return one row that becomes three, which are then rearranged."""
-    return cache_inputs(draw, 3, 4, 4, 2) | {"orders": [[0, 0, 0], cycle(draw)], "rows": 1}
+    return cache_inputs(sampler, 3, 4, 4, 2) | {"orders": [[0, 0, 0], cycle(sampler)], "rows": 1}
 
 
-def cycle(draw: Draw) -> list[int]:
+def cycle(sampler: InputSampler) -> list[int]:
     """Return an order of three in which none stays in its place; it is not its own inverse."""
-    return [[1, 2, 0], [2, 0, 1]][draw.integer(0, 1)]
+    return [[1, 2, 0], [2, 0, 1]][sampler.integer(0, 1)]
 
 
 CACHED_ATTENTION = Exercise(
@@ -1012,20 +679,20 @@ CACHED_ATTENTION = Exercise(
     builds_on=("split_heads", "combine_heads", "scaled_dot_product_attention"),
     call=step_by_step,
     probes=[
-        Probe("the first token", lambda draw: cache_inputs(draw, 1, 1, 2, 1)),
-        Probe("three tokens, one after the other", lambda draw: cache_inputs(draw, 1, 3, 2, 1)),
+        Probe("the first token", lambda sampler: cache_inputs(sampler, 1, 1, 2, 1)),
+        Probe("three tokens, one after the other", lambda sampler: cache_inputs(sampler, 1, 3, 2, 1)),
         Probe("several heads and a batch", several_heads_inputs),
         Probe("a mask hides a token in the cache", masked_cache_inputs),
         Probe("two tokens in one step", siblings_inputs, two_at_once),
         Probe(
             "two rows are swapped",
-            lambda draw: cache_inputs(draw, 2, 3, 4, 2) | {"orders": [[1, 0]], "rows": 2},
+            lambda sampler: cache_inputs(sampler, 2, 3, 4, 2) | {"orders": [[1, 0]], "rows": 2},
             with_rows_moved,
         ),
         Probe("rows are swapped, repeated, or dropped", repeated_rows_inputs, with_rows_moved),
         Probe(
             "all rows are rearranged",
-            lambda draw: cache_inputs(draw, 3, 3, 4, 2) | {"orders": [cycle(draw)], "rows": 3},
+            lambda sampler: cache_inputs(sampler, 3, 3, 4, 2) | {"orders": [cycle(sampler)], "rows": 3},
             with_rows_moved,
         ),
         Probe("one row becomes three", more_rows_inputs, with_rows_moved),
@@ -1033,19 +700,19 @@ CACHED_ATTENTION = Exercise(
     properties=[
         Property(
             "no earlier token is projected again",
-            lambda draw: cache_inputs(draw, 2, 3, 4, 2),
+            lambda sampler: cache_inputs(sampler, 2, 3, 4, 2),
             newest_alone_is_projected,
             positions_projected,
         ),
         Property(
             "two caches share nothing",
-            lambda draw: cache_inputs(draw, 1, 2, 4, 2),
+            lambda sampler: cache_inputs(sampler, 1, 2, 4, 2),
             same_results("a new cache contains what another one was given"),
             two_caches,
         ),
         Property(
             "the mode makes no difference",
-            lambda draw: cache_inputs(draw, 1, 4, 8, 2, dropout=0.5),
+            lambda sampler: cache_inputs(sampler, 1, 4, 8, 2, dropout=0.5),
             same_results(
                 "dropout acts in training mode, so the same sentence would be translated differently every time"
             ),
@@ -1064,4 +731,4 @@ CACHED_ATTENTION = Exercise(
     ],
 )
 
-EXERCISES = [GREEDY_DECODE, LENGTH_PENALTY, BEAM_SEARCH, NGRAM_PRECISION, BREVITY_PENALTY, BLEU, CACHED_ATTENTION]
+EXERCISES = [GREEDY_DECODE, LENGTH_PENALTY, BEAM_SEARCH, CACHED_ATTENTION]

@@ -10,8 +10,15 @@ from transformer_lab.electives.recurrent import (
     recurrent_greedy_decode,
 )
 from transformer_lab.electives.scripted_model import ScriptedModel
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.harnesses import (
+    build,
+    build_with_zeros,
+    extremes,
+    gradients,
+    gradients_of_module,
+    raised,
+)
 from transformer_lab.exercises.notebook_01_attention import (
     allowed_weights_sum_to_one,
     nan_of_nothing_allowed,
@@ -19,20 +26,21 @@ from transformer_lab.exercises.notebook_01_attention import (
 )
 from transformer_lab.exercises.notebook_06_encoder import has_parameters_of, parameters_and_shared
 from transformer_lab.exercises.notebook_11_decoding import encoded_once, mode_is_restored, stops_in_time
-from transformer_lab.exercises.recipes import build, build_with_zeros, extremes, gradients, gradients_of_module, raised
 from transformer_lab.exercises.rules import REFUSED, raises, same_results
+from transformer_lab.exercises.sampling import InputSampler
 
 # --- AdditiveAttention -----------------------------------------------------------------------------------------------
 
 
-def additive_inputs(draw: Draw, batch: int = 1, query: int = 1, key: int = 3, d_query: int = 2, d_memory: int = 3,
+def additive_inputs(
+    sampler: InputSampler, batch: int = 1, query: int = 1, key: int = 3, d_query: int = 2, d_memory: int = 3,
                     d_attention: int = 4) -> dict:  # fmt: skip
     arguments = {"d_query": d_query, "d_memory": d_memory, "d_attention": d_attention}
     return {
         "arguments": arguments,
-        "weights": draw.weights(AdditiveAttention(*arguments.values()), scale=1.5),
-        "query": draw.numbers(batch, query, d_query),
-        "memory": draw.numbers(batch, key, d_memory),
+        "weights": sampler.weights(AdditiveAttention(*arguments.values()), scale=1.5),
+        "query": sampler.numbers(batch, query, d_query),
+        "memory": sampler.numbers(batch, key, d_memory),
     }
 
 
@@ -42,27 +50,27 @@ def additive_answer(inputs: dict) -> tuple[Tensor, Tensor]:
         return module(inputs["query"], inputs["memory"], inputs.get("mask"))
 
 
-def additive_mask_inputs(draw: Draw) -> dict:
+def additive_mask_inputs(sampler: InputSampler) -> dict:
     """Hide the word of each sentence that would get the most attention."""
-    inputs = additive_inputs(draw, batch=2, query=2, key=4)
+    inputs = additive_inputs(sampler, batch=2, query=2, key=4)
     mask = torch.ones(2, 1, 4, dtype=torch.bool)
     for row, weights in enumerate(additive_answer(inputs)[1]):
         mask[row, 0, weights.sum(0).argmax()] = False
     return inputs | {"mask": mask}
 
 
-def additive_keys_inputs(draw: Draw) -> dict:
+def additive_keys_inputs(sampler: InputSampler) -> dict:
     """Pass other keys than those of the memory, but as wide as it is, so that projecting them again does not crash."""
-    inputs = additive_inputs(draw, batch=2, query=1, key=3, d_memory=4, d_attention=4)
-    return inputs | {"mask": None, "keys": draw.numbers(2, 3, 4, low=-1.5, high=1.5)}
+    inputs = additive_inputs(sampler, batch=2, query=1, key=3, d_memory=4, d_attention=4)
+    return inputs | {"mask": None, "keys": sampler.numbers(2, 3, 4, low=-1.5, high=1.5)}
 
 
-def nothing_allowed_inputs(draw: Draw) -> dict:
+def nothing_allowed_inputs(sampler: InputSampler) -> dict:
     mask = torch.ones(2, 1, 3, dtype=torch.bool)
-    nothing = draw.integer(0, 1)
+    nothing = sampler.integer(0, 1)
     mask[nothing] = False
     mask[1 - nothing, 0, 2] = False
-    return additive_inputs(draw, batch=2, key=3) | {"mask": mask}
+    return additive_inputs(sampler, batch=2, key=3) | {"mask": mask}
 
 
 def additive_call(subject, arguments, weights, **inputs):
@@ -118,26 +126,28 @@ ADDITIVE_ATTENTION = Exercise(
     axes=ADDITIVE_AXES,
     probes=[
         Probe("one query and three words", additive_inputs, additive_call),
-        Probe("a batch with several queries", lambda draw: additive_inputs(draw, 2, query=3, key=4), additive_call),
+        Probe(
+            "a batch with several queries", lambda sampler: additive_inputs(sampler, 2, query=3, key=4), additive_call
+        ),
         Probe("a mask hides the word with the highest weight", additive_mask_inputs, additive_call),
         Probe("keys that the caller passes are used as they are", additive_keys_inputs, additive_call),
         Probe(
             "gradients reach query, memory, and all weights",
-            lambda draw: additive_inputs(draw, query=2),
+            lambda sampler: additive_inputs(sampler, query=2),
             additive_gradients,
         ),
     ],
     properties=[
         Property(
             "its parameters are those of w_q, of w_k without a bias, and of v without a bias",
-            lambda draw: {"arguments": {"d_query": 3, "d_memory": 4, "d_attention": draw.integer(5, 7)}},
+            lambda sampler: {"arguments": {"d_query": 3, "d_memory": 4, "d_attention": sampler.integer(5, 7)}},
             has_parameters_of(AdditiveAttention),
             parameters_and_shared,
         ),
         Property("every row of weights adds up to 1", additive_mask_inputs, allowed_weights_sum_to_one, additive_call),
         Property(
             "hidden words don't affect the context",
-            lambda draw: additive_mask_inputs(draw) | {"other": draw.numbers(2, 4, 3)},
+            lambda sampler: additive_mask_inputs(sampler) | {"other": sampler.numbers(2, 4, 3)},
             hidden_words_do_not_matter,
             additive_of_other_hidden_memory,
         ),
@@ -162,42 +172,42 @@ ADDITIVE_ATTENTION = Exercise(
 # --- RecurrentEncoder ------------------------------------------------------------------------------------------------
 
 
-def encoder_inputs(draw: Draw, lengths: tuple[int, ...] = (3,), padded_to: int = 0, n_layers: int = 1,
+def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padded_to: int = 0, n_layers: int = 1,
                    pad_id: int = 0) -> dict:  # fmt: skip
     arguments = {"vocab_size": 9, "d_model": 4, "n_layers": n_layers, "dropout": 0.0, "pad_id": pad_id}
-    weights = draw.weights(RecurrentEncoder(*arguments.values()), scale=0.9)
+    weights = sampler.weights(RecurrentEncoder(*arguments.values()), scale=0.9)
     for name in weights:  # words so different that no two states look alike
         if name.startswith("embedding"):
-            weights[name] = draw.numbers(*weights[name].shape, low=-1.0, high=1.0)
+            weights[name] = sampler.numbers(*weights[name].shape, low=-1.0, high=1.0)
     source = torch.full((len(lengths), max(*lengths, padded_to)), pad_id)
     words = [token for token in range(9) if token != pad_id]
     for row, length in enumerate(lengths):
-        order = draw.order(8)
+        order = sampler.order(8)
         source[row, :length] = torch.tensor([words[index] for index in order[:length]])
     return {"arguments": arguments, "weights": weights, "source": source}
 
 
-def encoder_gradient_inputs(draw: Draw) -> dict:
+def encoder_gradient_inputs(sampler: InputSampler) -> dict:
     """Pad with another token than 0, and let 0 be a word, so that its embedding must get a gradient."""
-    inputs = encoder_inputs(draw, (2, 3), pad_id=draw.integer(1, 8))
+    inputs = encoder_inputs(sampler, (2, 3), pad_id=sampler.integer(1, 8))
     inputs["source"][0, 0] = 0
     return inputs
 
 
-def encoder_dropout_inputs(draw: Draw, n_layers: int) -> dict:
+def encoder_dropout_inputs(sampler: InputSampler, n_layers: int) -> dict:
     """Let only one feature of the embeddings count: then 600 random draws meet all the outcomes there can be."""
-    rate = (0.4, 0.45, 0.55)[draw.integer(0, 2)]
+    rate = (0.4, 0.45, 0.55)[sampler.integer(0, 2)]
     arguments = {"vocab_size": 4, "d_model": 2, "n_layers": n_layers, "dropout": rate, "pad_id": 0}
     weights = {
-        name: draw.numbers(*parameter.shape, low=0.3, high=1.2)
+        name: sampler.numbers(*parameter.shape, low=0.3, high=1.2)
         for name, parameter in RecurrentEncoder(*arguments.values()).named_parameters()
     }
     for name in weights:
         if name.startswith("embedding"):
-            weights[name][:, draw.integer(0, 1)] = 0
+            weights[name][:, sampler.integer(0, 1)] = 0
         elif not name.startswith("gru.weight_ih"):  # an update gate that's open
             weights[name] = -weights[name] / 2
-    return {"arguments": arguments, "weights": weights, "source": draw.integers(1, 1, low=1, high=3)}
+    return {"arguments": arguments, "weights": weights, "source": sampler.integers(1, 1, low=1, high=3)}
 
 
 def states_of_words(subject, arguments, weights, source):
@@ -310,30 +320,34 @@ RECURRENT_ENCODER = Exercise(
     call=states_of_words,
     probes=[
         Probe("one sentence", encoder_inputs),
-        Probe("sentences of different lengths, not sorted by length", lambda draw: encoder_inputs(draw, (2, 4, 3))),
-        Probe("a batch padded beyond its longest sentence", lambda draw: encoder_inputs(draw, (2, 3), padded_to=5)),
-        Probe("several layers", lambda draw: encoder_inputs(draw, (3, 2), n_layers=draw.integer(2, 3))),
-        Probe("a pad_id other than 0", lambda draw: encoder_inputs(draw, (2, 4), pad_id=draw.integer(1, 8))),
+        Probe(
+            "sentences of different lengths, not sorted by length", lambda sampler: encoder_inputs(sampler, (2, 4, 3))
+        ),
+        Probe(
+            "a batch padded beyond its longest sentence", lambda sampler: encoder_inputs(sampler, (2, 3), padded_to=5)
+        ),
+        Probe("several layers", lambda sampler: encoder_inputs(sampler, (3, 2), n_layers=sampler.integer(2, 3))),
+        Probe("a pad_id other than 0", lambda sampler: encoder_inputs(sampler, (2, 4), pad_id=sampler.integer(1, 8))),
         Probe("gradients reach the embedding and both directions", encoder_gradient_inputs, encoder_gradients),
         Probe(
             "dropout acts on embeddings and memory, in training only",
-            lambda draw: encoder_dropout_inputs(draw, 1),
+            lambda sampler: encoder_dropout_inputs(sampler, 1),
             encoder_dropout,
         ),
         Probe(
             "with two layers, dropout also acts between them",
-            lambda draw: encoder_dropout_inputs(draw, 2),
+            lambda sampler: encoder_dropout_inputs(sampler, 2),
             encoder_dropout,
         ),
     ],
     properties=[
         Property(
             "its parameters are those of an embedding and a GRU with two directions",
-            lambda draw: {
+            lambda sampler: {
                 "arguments": {
                     "vocab_size": 9,
                     "d_model": 4,
-                    "n_layers": draw.integer(3, 4),
+                    "n_layers": sampler.integer(3, 4),
                     "dropout": 0.0,
                     "pad_id": 0,
                 }
@@ -343,33 +357,33 @@ RECURRENT_ENCODER = Exercise(
         ),
         Property(
             "how far a sentence is padded doesn't matter",
-            lambda draw: encoder_inputs(draw, (2, 5)),
+            lambda sampler: encoder_inputs(sampler, (2, 5)),
             padding_does_not_matter,
             states_alone_and_padded,
         ),
         Property(
             "the memory is zero at padded positions",
-            lambda draw: encoder_inputs(draw, (2, 4), padded_to=5, pad_id=draw.integer(1, 8)),
+            lambda sampler: encoder_inputs(sampler, (2, 4), padded_to=5, pad_id=sampler.integer(1, 8)),
             padding_is_zero,
             states_at_padding,
         ),
         Property(
             "`gru` takes tensors with the batch first, as the notebook's next cell assumes",
-            lambda draw: {name: part for name, part in encoder_inputs(draw).items() if name != "source"},
+            lambda sampler: {name: part for name, part in encoder_inputs(sampler).items() if name != "source"},
             batch_comes_first,
             order_of_axes,
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "packing would work on a GPU too",
-            lambda draw: encoder_inputs(draw, (2, 3)),
+            lambda sampler: encoder_inputs(sampler, (2, 3)),
             lengths_are_on_the_cpu,
             lengths_on_a_gpu,
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "an odd d_model",
-            lambda draw: {"d_model": 2 * draw.integer(1, 4) + 1},
+            lambda sampler: {"d_model": 2 * sampler.integer(1, 4) + 1},
             odd_width_is_refused,
             exception_of_odd_width,
         ),
@@ -395,58 +409,58 @@ KEYS_EVERY_STEP = (
 )
 
 
-def decoder_inputs(draw: Draw, batch: int = 1, target: int = 3, source: int = 3) -> dict:
+def decoder_inputs(sampler: InputSampler, batch: int = 1, target: int = 3, source: int = 3) -> dict:
     """Make the weights of the attention larger than the others, so that it matters who asks."""
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": 0.0, "pad_id": 0}
-    weights = draw.weights(AttentionDecoder(*arguments.values()), scale=0.9)
+    weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
     for name in ("attention.w_q.weight", "attention.w_k.weight", "attention.v.weight"):
         weights[name] = 2 * weights[name]
     return {
         "arguments": arguments,
         "weights": weights,
-        "target": draw.integers(batch, target, low=1, high=6),
-        "memory": draw.numbers(batch, source, 4, low=-1.5, high=1.5),
+        "target": sampler.integers(batch, target, low=1, high=6),
+        "memory": sampler.numbers(batch, source, 4, low=-1.5, high=1.5),
     }
 
 
-def decoder_mask_inputs(draw: Draw) -> dict:
+def decoder_mask_inputs(sampler: InputSampler) -> dict:
     mask = torch.ones(2, 1, 5, dtype=torch.bool)
-    mask[1, 0, draw.integer(2, 4) :] = False
-    return decoder_inputs(draw, 2, 3, 5) | {"mask": mask}
+    mask[1, 0, sampler.integer(2, 4) :] = False
+    return decoder_inputs(sampler, 2, 3, 5) | {"mask": mask}
 
 
-def token_and_state(draw: Draw, inputs: dict) -> dict:
+def token_and_state(sampler: InputSampler, inputs: dict) -> dict:
     """Return the inputs of one step: the first token of each target, and a state after the memory."""
     first = {"arguments": inputs["arguments"], "weights": inputs["weights"], "token": inputs["target"][:, 0]}
-    state = draw.numbers(len(first["token"]), 4, low=-0.9, high=0.9)
+    state = sampler.numbers(len(first["token"]), 4, low=-0.9, high=0.9)
     mask = {"mask": inputs["mask"]} if "mask" in inputs else {}
     return first | {"memory": inputs["memory"], "state": state} | mask
 
 
-def one_masked_step_inputs(draw: Draw) -> dict:
-    return token_and_state(draw, decoder_mask_inputs(draw))
+def one_masked_step_inputs(sampler: InputSampler) -> dict:
+    return token_and_state(sampler, decoder_mask_inputs(sampler))
 
 
-def decoder_dropout_inputs(draw: Draw) -> dict:
+def decoder_dropout_inputs(sampler: InputSampler) -> dict:
     """Let only one feature of the embeddings count: then 400 random draws meet all the outcomes there can be.
 
     It raises the state, and the state raises the output, which the embedding itself lowers. So it shows if cell and
     output get embeddings with different features dropped out.
     """
-    arguments = {"vocab_size": 4, "d_model": 2, "dropout": (0.4, 0.45, 0.55)[draw.integer(0, 2)], "pad_id": 0}
-    weights = draw.weights(AttentionDecoder(*arguments.values()), scale=0.9)
-    weights["embedding.embedding.weight"] = draw.numbers(4, 2, low=0.4, high=1.2)
-    weights["embedding.embedding.weight"][:, draw.integer(0, 1)] = 0
-    weights["w_o.weight"] = draw.numbers(2, 6, low=0.2, high=0.6)
+    arguments = {"vocab_size": 4, "d_model": 2, "dropout": (0.4, 0.45, 0.55)[sampler.integer(0, 2)], "pad_id": 0}
+    weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
+    weights["embedding.embedding.weight"] = sampler.numbers(4, 2, low=0.4, high=1.2)
+    weights["embedding.embedding.weight"][:, sampler.integer(0, 1)] = 0
+    weights["w_o.weight"] = sampler.numbers(2, 6, low=0.2, high=0.6)
     weights["w_o.weight"][:, 4:] *= -1
     for name in ("cell.weight_ih", "cell.weight_hh"):
-        weights[name] = draw.numbers(*weights[name].shape, low=0.3, high=1.2)
+        weights[name] = sampler.numbers(*weights[name].shape, low=0.3, high=1.2)
     weights["cell.weight_ih"][:4, :2] = 0  # the gates
     return {
         "arguments": arguments,
         "weights": weights,
-        "target": draw.integers(1, 2, low=1, high=3),
-        "memory": draw.numbers(1, 2, 2, low=0.3, high=1.2),
+        "target": sampler.integers(1, 2, low=1, high=3),
+        "memory": sampler.numbers(1, 2, 2, low=0.3, high=1.2),
     }
 
 
@@ -528,9 +542,15 @@ ATTENTION_DECODER = Exercise(
     },
     builds_on=("TokenEmbedding", "AdditiveAttention"),
     probes=[
-        Probe("the output of one step", lambda draw: token_and_state(draw, decoder_inputs(draw)), output_of_one_step),
         Probe(
-            "the state after one step", lambda draw: token_and_state(draw, decoder_inputs(draw)), state_after_one_step
+            "the output of one step",
+            lambda sampler: token_and_state(sampler, decoder_inputs(sampler)),
+            output_of_one_step,
+        ),
+        Probe(
+            "the state after one step",
+            lambda sampler: token_and_state(sampler, decoder_inputs(sampler)),
+            state_after_one_step,
         ),
         Probe("one step of a batch, with a mask", one_masked_step_inputs, one_step),
         Probe("three tokens, one after the other", decoder_inputs),
@@ -544,7 +564,7 @@ ATTENTION_DECODER = Exercise(
         Property("no position depends on a later token", decoder_inputs, no_look_ahead, decoder_with_other_last_token),
         Property(
             "hidden words of the source don't affect the output",
-            lambda draw: decoder_mask_inputs(draw) | {"other": draw.numbers(2, 5, 4)},
+            lambda sampler: decoder_mask_inputs(sampler) | {"other": sampler.numbers(2, 5, 4)},
             hidden_words_do_not_matter,
             decoder_with_other_hidden_memory,
         ),
@@ -570,25 +590,25 @@ ATTENTION_DECODER = Exercise(
 # --- recurrent_greedy_decode -----------------------------------------------------------------------------------------
 
 
-def scripted_inputs(draw: Draw, lengths: tuple[int, ...], other_ids: bool = False, endless: bool = False,
+def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: bool = False, endless: bool = False,
                     specials: bool = False, training: bool = False, max_length: int = 8) -> dict:  # fmt: skip
     """Return a `ScriptedModel` as data, with translations of the given lengths. Every seed has other tokens."""
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     usual = []
     if other_ids:  # then the usual ones belong to words of the first translation
-        ids = dict(zip(ids, [3 + index for index in draw.order(5)], strict=False))
-        usual = draw.order(3)
-    free = draw.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
+        ids = dict(zip(ids, [3 + index for index in sampler.order(5)], strict=False))
+        usual = sampler.order(3)
+    free = sampler.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]
     scripts = {}
     source = torch.full((len(lengths), len(lengths) + 1), ids["pad_id"])
-    widths = draw.order(len(lengths)) if len(lengths) > 1 else [0]
+    widths = sampler.order(len(lengths)) if len(lengths) > 1 else [0]
     for row, length in enumerate(lengths):
-        said = [free[draw.integer(0, len(free) - 1)] for _ in range(length)]
+        said = [free[sampler.integer(0, len(free) - 1)] for _ in range(length)]
         said[: len(usual) * (row == 0)] = usual
         for special in ("pad_id", "bos_id") if specials else ():
-            said.insert(draw.integer(0, len(said) - 1), ids[special])
+            said.insert(sampler.integer(0, len(said) - 1), ids[special])
         scripts[first[row]] = said + ([] if endless else [ids["eos_id"]])
         source[row, : widths[row] + 2] = torch.tensor([first[row], *[filler] * widths[row], ids["eos_id"]])
     names = ("says_when_confused", "says_when_it_sees_padding", "says_when_it_sees_nothing", "says_in_training_mode",
@@ -598,19 +618,19 @@ def scripted_inputs(draw: Draw, lengths: tuple[int, ...], other_ids: bool = Fals
     return {"model": model | (ids if other_ids else {}), "source": source, "max_length": max_length}
 
 
-def one_sentence_inputs(draw: Draw, low: int = 2, high: int = 4, **others) -> dict:
-    return scripted_inputs(draw, (draw.integer(low, high),), **others)
+def one_sentence_inputs(sampler: InputSampler, low: int = 2, high: int = 4, **others) -> dict:
+    return scripted_inputs(sampler, (sampler.integer(low, high),), **others)
 
 
-def four_sentences_inputs(draw: Draw, max_length: int = 8) -> dict:
+def four_sentences_inputs(sampler: InputSampler, max_length: int = 8) -> dict:
     """Let the second sentence be the longest one, the third the shortest, and the first and last differ in length."""
-    first = draw.integer(2, 3)
-    return scripted_inputs(draw, (first, draw.integer(5, 6), 1, 5 - first), max_length=max_length)
+    first = sampler.integer(2, 3)
+    return scripted_inputs(sampler, (first, sampler.integer(5, 6), 1, 5 - first), max_length=max_length)
 
 
-def empty_translation_inputs(draw: Draw) -> dict:
-    lengths = (0, draw.integer(3, 5))
-    return scripted_inputs(draw, lengths if draw.integer(0, 1) else lengths[::-1])
+def empty_translation_inputs(sampler: InputSampler) -> dict:
+    lengths = (0, sampler.integer(3, 5))
+    return scripted_inputs(sampler, lengths if sampler.integer(0, 1) else lengths[::-1])
 
 
 def scripted(subject, model, source, max_length):
@@ -675,24 +695,28 @@ RECURRENT_GREEDY_DECODE = Exercise(
         Probe("an empty translation next to a longer one", empty_translation_inputs),
         Probe(
             "a sentence that never ends",
-            lambda draw: scripted_inputs(draw, (8,), endless=True, max_length=draw.integer(3, 6)),
+            lambda sampler: scripted_inputs(sampler, (8,), endless=True, max_length=sampler.integer(3, 6)),
         ),
-        Probe("a pad and a bos that the model predicts", lambda draw: one_sentence_inputs(draw, 3, 4, specials=True)),
-        Probe("a model in training mode", lambda draw: one_sentence_inputs(draw, training=True)),
+        Probe(
+            "a pad and a bos that the model predicts", lambda sampler: one_sentence_inputs(sampler, 3, 4, specials=True)
+        ),
+        Probe("a model in training mode", lambda sampler: one_sentence_inputs(sampler, training=True)),
         Probe(
             "other ids for pad, bos, and eos",
-            lambda draw: scripted_inputs(draw, (draw.integer(4, 5), draw.integer(2, 3)), other_ids=True),
+            lambda sampler: scripted_inputs(sampler, (sampler.integer(4, 5), sampler.integer(2, 3)), other_ids=True),
         ),
     ],
     properties=[
         # Costs as much as all probes earn: feeding each token once is what the exercise is about.
-        Property("each token is fed once", lambda draw: one_sentence_inputs(draw, 5, 6), fed_once, work_done, costs=7),
+        Property(
+            "each token is fed once", lambda sampler: one_sentence_inputs(sampler, 5, 6), fed_once, work_done, penalty=7
+        ),
         Property(
             "decoding stops once every sentence has its eos",
-            lambda draw: four_sentences_inputs(draw, max_length=draw.integer(18, 22)),
+            lambda sampler: four_sentences_inputs(sampler, max_length=sampler.integer(18, 22)),
             stops_in_time(NEVER_STEPS),
             steps_taken,
-            costs=0.5,
+            penalty=0.5,
             needs=("four sentences that end at different times", "each token is fed once"),
         ),
         Property("each sentence is encoded once", four_sentences_inputs, encoded_once, work_done),

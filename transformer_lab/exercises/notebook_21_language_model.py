@@ -15,32 +15,32 @@ from transformer_lab.electives.language_model import (
     top_p_filter,
 )
 from transformer_lab.electives.table_language_model import CountingLanguageModel, TableLanguageModel
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import build, gradients, likely_tokens, raised
+from transformer_lab.exercises.harnesses import build, gradients, likely_tokens, raised
+from transformer_lab.exercises.sampling import InputSampler
 
 # --- next_token_pairs -------------------------------------------------------------------------------------------------
 
 
-def different_tokens(draw: Draw, count: int) -> Tensor:
+def different_tokens(sampler: InputSampler, count: int) -> Tensor:
     """Tokens of which no two are equal, so that every position can be told from the others."""
-    return torch.tensor(draw.order(count)) + 10
+    return torch.tensor(sampler.order(count)) + 10
 
 
-def text_inputs(draw: Draw, length: int, windows: int, rest: int = 0) -> dict:
+def text_inputs(sampler: InputSampler, length: int, windows: int, rest: int = 0) -> dict:
     """A text of `windows` windows, the last label, and `rest` more tokens."""
-    return {"tokens": different_tokens(draw, windows * length + 1 + rest), "length": length}
+    return {"tokens": different_tokens(sampler, windows * length + 1 + rest), "length": length}
 
 
-def whole_windows_only(draw: Draw) -> dict:
+def whole_windows_only(sampler: InputSampler) -> dict:
     """A text that consists of whole windows: nothing follows the last token."""
-    length, windows = draw.integer(2, 4), draw.integer(2, 4)
-    return {"tokens": different_tokens(draw, windows * length), "length": length}
+    length, windows = sampler.integer(2, 4), sampler.integer(2, 4)
+    return {"tokens": different_tokens(sampler, windows * length), "length": length}
 
 
-def text_with_a_rest(draw: Draw) -> dict:
-    length = draw.integer(3, 5)
-    return text_inputs(draw, length, draw.integer(2, 3), rest=draw.integer(1, length - 2))
+def text_with_a_rest(sampler: InputSampler) -> dict:
+    length = sampler.integer(3, 5)
+    return text_inputs(sampler, length, sampler.integer(2, 3), rest=sampler.integer(1, length - 2))
 
 
 def labels_are_the_next_inputs(inputs, received):
@@ -83,32 +83,35 @@ NEXT_TOKEN_PAIRS = Exercise(
     returns=("inputs", "labels"),
     axes={"tokens": "n", "inputs": "windows length", "labels": "windows length"},
     probes=[
-        Probe("one window and its labels", lambda draw: text_inputs(draw, draw.integer(2, 5), 1)),
-        Probe("two windows", lambda draw: text_inputs(draw, draw.integer(2, 4), 2)),
+        Probe("one window and its labels", lambda sampler: text_inputs(sampler, sampler.integer(2, 5), 1)),
+        Probe("two windows", lambda sampler: text_inputs(sampler, sampler.integer(2, 4), 2)),
         Probe("a window whose last token has no label is left out", whole_windows_only),
         Probe("leftover tokens are dropped", text_with_a_rest),
-        Probe("windows of one token", lambda draw: text_inputs(draw, 1, draw.integer(3, 7))),
+        Probe("windows of one token", lambda sampler: text_inputs(sampler, 1, sampler.integer(3, 7))),
         Probe(
             "a longer text in which tokens repeat",
-            lambda draw: {"tokens": draw.integers(draw.integer(25, 35), low=0, high=2), "length": draw.integer(3, 6)},
+            lambda sampler: {
+                "tokens": sampler.integers(sampler.integer(25, 35), low=0, high=2),
+                "length": sampler.integer(3, 6),
+            },
         ),
     ],
     properties=[
-        Property("every position has one label", lambda draw: text_inputs(draw, 4, 2, rest=3), of_one_shape),
+        Property("every position has one label", lambda sampler: text_inputs(sampler, 4, 2, rest=3), of_one_shape),
         Property(
             "each label is the next position's input",
-            lambda draw: text_inputs(draw, 3, 3, rest=1),
+            lambda sampler: text_inputs(sampler, 3, 3, rest=1),
             labels_are_the_next_inputs,
         ),
         Property(
             "a text of length + 1 tokens isn't refused",
-            lambda draw: {"tokens": different_tokens(draw, 5), "lengths": [4]},
+            lambda sampler: {"tokens": different_tokens(sampler, 5), "lengths": [4]},
             enough_are_accepted,
             complaints,
         ),
         Property(
             "a text too short for one window",
-            lambda draw: {"tokens": different_tokens(draw, 4), "lengths": [4, 7]},
+            lambda sampler: {"tokens": different_tokens(sampler, 4), "lengths": [4, 7]},
             too_few_are_refused,
             complaints,
         ),
@@ -126,7 +129,7 @@ NEXT_TOKEN_PAIRS = Exercise(
 # --- causal_language_model_loss ---------------------------------------------------------------------------------------
 
 
-def model_inputs(draw: Draw, batch: int, length: int, vocab: int, n_layers: int = 1) -> dict:
+def model_inputs(sampler: InputSampler, batch: int, length: int, vocab: int, n_layers: int = 1) -> dict:
     """A `LanguageModel` and a text in windows.
 
     No token follows itself, so a label never equals the token being read. Token 0 is among the labels, because here it
@@ -134,13 +137,13 @@ def model_inputs(draw: Draw, batch: int, length: int, vocab: int, n_layers: int 
     """
     labels = torch.ones(1)
     while labels.all():
-        steps = draw.integers(batch * length, low=1, high=vocab - 1)
-        text = torch.cat([draw.integers(1, low=0, high=vocab - 1), steps]).cumsum(0) % vocab  # (batch * length + 1)
+        steps = sampler.integers(batch * length, low=1, high=vocab - 1)
+        text = torch.cat([sampler.integers(1, low=0, high=vocab - 1), steps]).cumsum(0) % vocab  # (batch * length + 1)
         inputs, labels = next_token_pairs(text, length)
     arguments = {
         "vocab_size": vocab, "d_model": 4, "n_heads": 2, "n_layers": n_layers, "d_ff": 6, "max_length": length
     }  # fmt: skip
-    weights = draw.weights(LanguageModel(*arguments.values()), scale=1.0)
+    weights = sampler.weights(LanguageModel(*arguments.values()), scale=1.0)
     return {"arguments": arguments, "weights": weights, "inputs": inputs, "labels": labels}
 
 
@@ -247,8 +250,8 @@ def mode_is_left(inputs, received):
     return None
 
 
-def window_inputs(draw: Draw, batch: int, length: int, vocab: int) -> dict:
-    inputs = model_inputs(draw, batch, length, vocab)
+def window_inputs(sampler: InputSampler, batch: int, length: int, vocab: int) -> dict:
+    inputs = model_inputs(sampler, batch, length, vocab)
     return {"inputs": inputs["inputs"], "labels": inputs["labels"]}
 
 
@@ -261,34 +264,34 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
     builds_on=("causal_mask",),
     call=loss_of_model,
     probes=[
-        Probe("one window of two tokens", lambda draw: model_inputs(draw, 1, 2, 4)),
-        Probe("several windows", lambda draw: model_inputs(draw, 3, 4, 5)),
-        Probe("as many windows as tokens per window", lambda draw: model_inputs(draw, 4, 4, 6)),
-        Probe("a model with two layers", lambda draw: model_inputs(draw, 2, 5, 6, n_layers=2)),
-        Probe("the gradient reaches the model", lambda draw: model_inputs(draw, 2, 3, 4), loss_and_gradient),
+        Probe("one window of two tokens", lambda sampler: model_inputs(sampler, 1, 2, 4)),
+        Probe("several windows", lambda sampler: model_inputs(sampler, 3, 4, 5)),
+        Probe("as many windows as tokens per window", lambda sampler: model_inputs(sampler, 4, 4, 6)),
+        Probe("a model with two layers", lambda sampler: model_inputs(sampler, 2, 5, 6, n_layers=2)),
+        Probe("the gradient reaches the model", lambda sampler: model_inputs(sampler, 2, 3, 4), loss_and_gradient),
     ],
     properties=[
         Property(
             "equal logits cost the logarithm of the vocabulary size",
-            lambda draw: window_inputs(draw, 2, 3, 7) | {"vocab": 7},
+            lambda sampler: window_inputs(sampler, 2, 3, 7) | {"vocab": 7},
             equal_logits_cost_log_vocab,
             loss_of_equal_logits,
         ),
         Property(
             "no position sees the token it has to predict",
-            lambda draw: window_inputs(draw, 2, 4, 7) | {"vocab": 7},
+            lambda sampler: window_inputs(sampler, 2, 4, 7) | {"vocab": 7},
             the_label_is_hidden,
             losses_of_cheater_and_guesser,
         ),
         Property(
             "every position learns to predict its own label",
-            lambda draw: window_inputs(draw, 2, 4, 5) | {"logits": draw.numbers(2, 4, 5)},
+            lambda sampler: window_inputs(sampler, 2, 4, 5) | {"logits": sampler.numbers(2, 4, 5)},
             every_position_learns,
             gradient_of_logits,
         ),
         Property(
             "the model stays in the mode it was in",
-            lambda draw: {"table": draw.numbers(5, 5)} | window_inputs(draw, 2, 3, 5),
+            lambda sampler: {"table": sampler.numbers(5, 5)} | window_inputs(sampler, 2, 3, 5),
             mode_is_left,
             modes_around_loss,
         ),
@@ -307,11 +310,11 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
 # --- top_k_filter -----------------------------------------------------------------------------------------------------
 
 
-def distinct_logits(draw: Draw, *shape: int) -> Tensor:
+def distinct_logits(sampler: InputSampler, *shape: int) -> Tensor:
     """Logits of both signs, no two equal in a row. Each row has its own order, and some are larger than others."""
     *rows, vocab = shape
-    orders = [draw.order(vocab) for _ in range(math.prod(rows))]
-    offsets = [1.1 * place + draw.integer(-30, 30) / 100 for place in draw.order(len(orders))]
+    orders = [sampler.order(vocab) for _ in range(math.prod(rows))]
+    offsets = [1.1 * place + sampler.integer(-30, 30) / 100 for place in sampler.order(len(orders))]
     tables = [
         [(0.7 * place - 0.35 * vocab) + offset for place in order]
         for order, offset in zip(orders, offsets, strict=True)
@@ -319,10 +322,10 @@ def distinct_logits(draw: Draw, *shape: int) -> Tensor:
     return torch.tensor(tables, dtype=torch.float64).reshape(shape)
 
 
-def some_of_a_row(draw: Draw, *rows: int) -> dict:
+def some_of_a_row(sampler: InputSampler, *rows: int) -> dict:
     """Logits of which between two and all but two are kept."""
-    vocab = draw.integer(5, 7)
-    return {"logits": distinct_logits(draw, *rows, vocab), "k": draw.integer(2, vocab - 2)}
+    vocab = sampler.integer(5, 7)
+    return {"logits": distinct_logits(sampler, *rows, vocab), "k": sampler.integer(2, vocab - 2)}
 
 
 def kept_in_rows(received: Tensor) -> Tensor:
@@ -355,7 +358,7 @@ def logits_are_left_alone(inputs) -> Property:
     """Return a property that costs nothing: as a change of the input, it costs points anyway."""
     name, says = "the caller's logits aren't overwritten", "your function changes the tensor that the caller passed in"
     return Property(
-        name, inputs, lambda inputs, received: says if received["overwritten"] else None, whether_overwritten, costs=0
+        name, inputs, lambda inputs, received: says if received["overwritten"] else None, whether_overwritten, penalty=0
     )
 
 
@@ -394,16 +397,16 @@ def complaints_about(subject, logits, values):
 def refused_or_remarked(name: str, why: str):
     """A rule for arguments that make no sense: a `ValueError`, or else a remark."""
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         accepted = [f"{name} = {value}" for value, error in received.items() if error != "ValueError"]
         if not accepted:
             return None
         return Remark(f"Expected a `ValueError` for {' and '.join(accepted)}; none was raised. {why}")
 
-    return holds
+    return rule
 
 
-keeps_every_token = partial(Property, holds=nothing_is_removed, call=filtered_and_whether_new)
+keeps_every_token = partial(Property, rule=nothing_is_removed, call=filtered_and_whether_new)
 
 
 TOP_K_FILTER = Exercise(
@@ -413,30 +416,36 @@ TOP_K_FILTER = Exercise(
     axes={"logits": "batch vocab", "output": "batch vocab"},
     probes=[
         Probe("one row of logits", some_of_a_row),
-        Probe("the likeliest token alone", lambda draw: {"logits": distinct_logits(draw, draw.integer(4, 7)), "k": 1}),
-        Probe("several rows", lambda draw: some_of_a_row(draw, 3)),
-        Probe("more than one axis before the vocabulary", lambda draw: some_of_a_row(draw, 2, 3)),
+        Probe(
+            "the likeliest token alone",
+            lambda sampler: {"logits": distinct_logits(sampler, sampler.integer(4, 7)), "k": 1},
+        ),
+        Probe("several rows", lambda sampler: some_of_a_row(sampler, 3)),
+        Probe("more than one axis before the vocabulary", lambda sampler: some_of_a_row(sampler, 2, 3)),
     ],
     properties=[
         keeps_every_token(
             "k equal to the vocabulary size keeps every token",
-            lambda draw: {"logits": distinct_logits(draw, 4), "k": 4},
+            lambda sampler: {"logits": distinct_logits(sampler, 4), "k": 4},
         ),
         keeps_every_token(
-            "k larger than the vocabulary keeps every token", lambda draw: {"logits": distinct_logits(draw, 4), "k": 9}
+            "k larger than the vocabulary keeps every token",
+            lambda sampler: {"logits": distinct_logits(sampler, 4), "k": 9},
         ),
         Property(
-            "k tokens are left in every row", lambda draw: {"logits": distinct_logits(draw, 4, 7), "k": 3}, k_are_left
+            "k tokens are left in every row",
+            lambda sampler: {"logits": distinct_logits(sampler, 4, 7), "k": 3},
+            k_are_left,
         ),
         Property(
             "finite logits are those of the input",
-            lambda draw: {"logits": distinct_logits(draw, 2, 6), "k": 4},
+            lambda sampler: {"logits": distinct_logits(sampler, 2, 6), "k": 4},
             kept_as_they_were,
         ),
-        logits_are_left_alone(lambda draw: {"logits": distinct_logits(draw, 5), "k": 2}),
+        logits_are_left_alone(lambda sampler: {"logits": distinct_logits(sampler, 5), "k": 2}),
         Property(
             "a k below 1",
-            lambda draw: {"logits": distinct_logits(draw, 4), "values": [0, -2]},
+            lambda sampler: {"logits": distinct_logits(sampler, 4), "values": [0, -2]},
             refused_or_remarked("k", "With no token left to choose from, the probabilities would all be NaN."),
             complaints_about,
         ),
@@ -455,7 +464,7 @@ TOP_K_FILTER = Exercise(
 # --- top_p_filter -----------------------------------------------------------------------------------------------------
 
 
-def distribution(draw: Draw, vocab: int, nucleus: int, p: float) -> list[float]:
+def distribution(sampler: InputSampler, vocab: int, nucleus: int, p: float) -> list[float]:
     """Probabilities, each the same fraction of the one before, of which the first `nucleus` reach `p` and fewer don't.
 
     Neither running sum is closer to `p` than 0.02, so rounding has no say.
@@ -466,31 +475,34 @@ def distribution(draw: Draw, vocab: int, nucleus: int, p: float) -> list[float]:
         shares = [share / sum(shares) for share in shares]
         if sum(shares[: nucleus - 1]) < p - 0.02 and sum(shares[:nucleus]) > p + 0.02:
             fitting.append(shares)
-    return fitting[draw.integer(0, len(fitting) - 1)]
+    return fitting[sampler.integer(0, len(fitting) - 1)]
 
 
-def logits_of(draw: Draw, *rows: list[float]) -> Tensor:
+def logits_of(sampler: InputSampler, *rows: list[float]) -> Tensor:
     """Logits of the given probabilities, each row in its own order and shifted by a constant of its own."""
-    shuffled = [draw.shuffled(row) for row in rows]
-    shifts = torch.tensor([[draw.integer(-20, 20) / 10] for _ in rows], dtype=torch.float64)
+    shuffled = [sampler.shuffled(row) for row in rows]
+    shifts = torch.tensor([[sampler.integer(-20, 20) / 10] for _ in rows], dtype=torch.float64)
     logits = torch.tensor(shuffled, dtype=torch.float64).log() + shifts
     return logits[0] if len(rows) == 1 else logits
 
 
-def nuclei(draw: Draw, vocab: int, *sizes: int) -> dict:
+def nuclei(sampler: InputSampler, vocab: int, *sizes: int) -> dict:
     """A row of logits for each size of the nucleus."""
-    p = draw.integer(12, 15) / 20
-    return {"logits": logits_of(draw, *[distribution(draw, vocab, size, p) for size in sizes]), "p": p}
+    p = sampler.integer(12, 15) / 20
+    return {"logits": logits_of(sampler, *[distribution(sampler, vocab, size, p) for size in sizes]), "p": p}
 
 
-def exactly_p(draw: Draw) -> dict:
+def exactly_p(sampler: InputSampler) -> dict:
     """Tokens with the same probability, a power of 1/2, of which some have exactly `p` together.
 
     Nothing is rounded here: the other tokens are so unlikely that their probability is exactly 0.
     """
-    equal = 2 ** draw.integer(2, 3)
-    logits = [draw.integer(-20, 20) / 10] * equal + [-2000.0] * draw.integer(1, 3)
-    return {"logits": torch.tensor(draw.shuffled(logits), dtype=torch.float64), "p": draw.integer(1, equal - 1) / equal}
+    equal = 2 ** sampler.integer(2, 3)
+    logits = [sampler.integer(-20, 20) / 10] * equal + [-2000.0] * sampler.integer(1, 3)
+    return {
+        "logits": torch.tensor(sampler.shuffled(logits), dtype=torch.float64),
+        "p": sampler.integer(1, equal - 1) / equal,
+    }
 
 
 def as_many_are_left(inputs, expected, received):
@@ -522,10 +534,10 @@ def likeliest_are_kept(inputs, received):
     return None
 
 
-def peaked_logits(draw: Draw, vocab: int) -> Tensor:
+def peaked_logits(sampler: InputSampler, vocab: int) -> Tensor:
     """Logits in which one token is so likely that the running sum of probabilities is rounded to 1 right after it."""
-    logits = draw.numbers(vocab)
-    logits[draw.integer(0, vocab - 1)] = 60.0
+    logits = sampler.numbers(vocab)
+    logits[sampler.integer(0, vocab - 1)] = 60.0
     return logits
 
 
@@ -550,57 +562,62 @@ TOP_P_FILTER = Exercise(
     minutes=20,
     axes={"logits": "batch vocab", "output": "batch vocab"},
     probes=[
-        Probe("a nucleus of two tokens", lambda draw: nuclei(draw, 4, 2)),
-        Probe("the likeliest token alone reaches p", lambda draw: nuclei(draw, draw.integer(4, 5), 1)),
-        Probe("more tokens", lambda draw: nuclei(draw, draw.integer(6, 7), draw.integer(3, 4))),
-        Probe("each row has a nucleus of its own", lambda draw: nuclei(draw, 5, *[1 + i for i in draw.order(3)])),
+        Probe("a nucleus of two tokens", lambda sampler: nuclei(sampler, 4, 2)),
+        Probe("the likeliest token alone reaches p", lambda sampler: nuclei(sampler, sampler.integer(4, 5), 1)),
+        Probe("more tokens", lambda sampler: nuclei(sampler, sampler.integer(6, 7), sampler.integer(3, 4))),
+        Probe(
+            "each row has a nucleus of its own", lambda sampler: nuclei(sampler, 5, *[1 + i for i in sampler.order(3)])
+        ),
         Probe(
             "more than one axis before the vocabulary",
-            lambda draw: (
-                (inputs := nuclei(draw, 4, *[1 + i for i in draw.order(3)])) | {"logits": inputs["logits"][None]}
+            lambda sampler: (
+                (inputs := nuclei(sampler, 4, *[1 + i for i in sampler.order(3)])) | {"logits": inputs["logits"][None]}
             ),
         ),
-        Probe("tokens that have exactly p together are enough", exactly_p, agrees=as_many_are_left),
+        Probe("tokens that have exactly p together are enough", exactly_p, compare_results=as_many_are_left),
     ],
     properties=[
         keeps_every_token(
-            "every token stays if all of them are needed", lambda draw: {"logits": logits_of(draw, FLAT), "p": 0.9}
+            "every token stays if all of them are needed",
+            lambda sampler: {"logits": logits_of(sampler, FLAT), "p": 0.9},
         ),
-        keeps_every_token("p = 1 keeps every token", lambda draw: {"logits": logits_of(draw, FOUR, STEEP), "p": 1.0}),
+        keeps_every_token(
+            "p = 1 keeps every token", lambda sampler: {"logits": logits_of(sampler, FOUR, STEEP), "p": 1.0}
+        ),
         keeps_every_token(
             "p = 1 keeps every token, even if one has nearly all the probability",
-            lambda draw: {"logits": peaked_logits(draw, 6), "p": 1.0},
+            lambda sampler: {"logits": peaked_logits(sampler, 6), "p": 1.0},
         ),
         Property(
             "adding the same number to all logits keeps the same tokens",
-            lambda draw: {"logits": logits_of(draw, FOUR, FLAT), "p": 0.75, "shift": draw.integer(2, 4) / 1},
+            lambda sampler: {"logits": logits_of(sampler, FOUR, FLAT), "p": 0.75, "shift": sampler.integer(2, 4) / 1},
             shift_changes_nothing,
             with_and_without_shift,
         ),
         Property(
             "one token that is far likelier than p is enough",
-            lambda draw: {"logits": logits_of(draw, PEAKED), "p": 0.22},
+            lambda sampler: {"logits": logits_of(sampler, PEAKED), "p": 0.22},
             only_one_is_left,
         ),
         Property(
             "at least one token is left",
-            lambda draw: {"logits": logits_of(draw, FOUR, STEEP, FLAT), "p": 0.001},
+            lambda sampler: {"logits": logits_of(sampler, FOUR, STEEP, FLAT), "p": 0.001},
             lambda inputs, received: "a row has no finite logit left" if (kept_in_rows(received) == 0).any() else None,
         ),
         Property(
             "finite logits are those of the input",
-            lambda draw: {"logits": logits_of(draw, LONG, LONG), "p": 0.6},
+            lambda sampler: {"logits": logits_of(sampler, LONG, LONG), "p": 0.6},
             kept_as_they_were,
         ),
         Property(
             "no removed token is likelier than one that is kept",
-            lambda draw: {"logits": logits_of(draw, LONG, LONG, LONG), "p": 0.5},
+            lambda sampler: {"logits": logits_of(sampler, LONG, LONG, LONG), "p": 0.5},
             likeliest_are_kept,
         ),
-        logits_are_left_alone(lambda draw: {"logits": logits_of(draw, LONG), "p": 0.5}),
+        logits_are_left_alone(lambda sampler: {"logits": logits_of(sampler, LONG), "p": 0.5}),
         Property(
             "a p of 0, below 0 or above 1",
-            lambda draw: {"logits": logits_of(draw, FOUR), "values": [0.0, -0.5, 1.5]},
+            lambda sampler: {"logits": logits_of(sampler, FOUR), "values": [0.0, -0.5, 1.5]},
             refused_or_remarked("p", "It isn't a probability that some tokens could reach together."),
             complaints_about,
         ),
@@ -619,11 +636,11 @@ TOP_P_FILTER = Exercise(
 # --- sample -----------------------------------------------------------------------------------------------------------
 
 
-def chain_inputs(draw: Draw) -> dict:
+def chain_inputs(sampler: InputSampler) -> dict:
     """A table in which one token is by far the likeliest after each token, so greedy writing visits them all."""
-    vocab = draw.integer(5, 7)
-    order = draw.order(vocab)
-    table = draw.numbers(vocab, vocab, low=-1, high=1)
+    vocab = sampler.integer(5, 7)
+    order = sampler.order(vocab)
+    table = sampler.numbers(vocab, vocab, low=-1, high=1)
     for token, following in zip(order, order[1:] + order[:1], strict=True):
         table[token, following] = 4.0
     return {"table": table, "prompt": torch.tensor([order[3], order[0]]), "count": vocab - 1}
@@ -633,9 +650,9 @@ def writes_greedily(subject, table, prompt, count):
     return subject(TableLanguageModel(table), prompt, count, temperature=0)
 
 
-def reader_inputs(draw: Draw, max_length: int, prompt: int, count: int) -> dict:
+def reader_inputs(sampler: InputSampler, max_length: int, prompt: int, count: int) -> dict:
     """Inputs for a model whose next token depends on every token it sees and on its position."""
-    return {"vocab": 13, "max_length": max_length, "prompt": draw.integers(prompt, low=0, high=12), "count": count}
+    return {"vocab": 13, "max_length": max_length, "prompt": sampler.integers(prompt, low=0, high=12), "count": count}
 
 
 def reader_writes(subject, vocab, max_length, prompt, count):
@@ -650,32 +667,38 @@ def reader_writes(subject, vocab, max_length, prompt, count):
 
 
 def ranked_inputs(
-    draw: Draw, probabilities: list[float], count: int, low: int = 40, high: int = 60, at: float = 1.0, **settings
+    sampler: InputSampler,
+    probabilities: list[float],
+    count: int,
+    low: int = 40,
+    high: int = 60,
+    at: float = 1.0,
+    **settings,
 ) -> dict:
     """A model in which a few tokens have the given probabilities at temperature `at`, whatever was written before.
 
     The rest is shared evenly by all other tokens, whose logits are 0.
     """
-    vocab = draw.integer(low, high)
+    vocab = sampler.integer(low, high)
     other = (1 - sum(probabilities)) / (vocab - len(probabilities))
     return {
         "vocab": vocab,
-        "likeliest": draw.order(vocab)[: len(probabilities)],
+        "likeliest": sampler.order(vocab)[: len(probabilities)],
         "their_logits": [round(at * math.log(one / other), 2) for one in probabilities],
-        "prompt": draw.integers(1, low=0, high=vocab - 1),
+        "prompt": sampler.integers(1, low=0, high=vocab - 1),
         "count": count,
         "settings": settings,
-        "seed": draw.integer(1, 9999),
+        "seed": sampler.integer(1, 9999),
     }
 
 
-def half_of_the_time(draw: Draw, **settings) -> dict:
+def half_of_the_time(sampler: InputSampler, **settings) -> dict:
     """One token among a hundred takes about half of the probability.
 
     A slightly different temperature would change its share a lot, so 40 samples are enough to notice.
     """
-    probability = draw.integer(45, 55) / 100
-    return ranked_inputs(draw, [probability], 40, 90, 110, at=settings.get("temperature", 1.0), **settings)
+    probability = sampler.integer(45, 55) / 100
+    return ranked_inputs(sampler, [probability], 40, 90, 110, at=settings.get("temperature", 1.0), **settings)
 
 
 def tokens_written(subject, vocab, likeliest, their_logits, prompt, count, settings, seed):
@@ -732,7 +755,7 @@ def expected_tokens_come(inputs, expected, received):
     return " and ".join(said) or None
 
 
-filter_probe = partial(Probe, call=tokens_that_come, agrees=expected_tokens_come)
+filter_probe = partial(Probe, call=tokens_that_come, compare_results=expected_tokens_come)
 
 
 def with_seeds(subject, vocab, likeliest, their_logits, prompt, count, settings, seed):
@@ -846,8 +869,8 @@ def the_coldest_is_accepted(inputs, received):
     return None
 
 
-def table_and_prompt(draw: Draw) -> dict:
-    return {"table": draw.numbers(4, 4), "prompt": draw.integers(2, low=0, high=3)}
+def table_and_prompt(sampler: InputSampler) -> dict:
+    return {"table": sampler.numbers(4, 4), "prompt": sampler.integers(2, low=0, high=3)}
 
 
 SAMPLE = Exercise(
@@ -861,65 +884,67 @@ SAMPLE = Exercise(
         Probe("temperature 0 takes the likeliest token every time", chain_inputs, writes_greedily),
         Probe(
             "the model reads the whole text, and looks at nothing ahead",
-            lambda draw: reader_inputs(draw, draw.integer(10, 12), draw.integer(2, 4), 6),
+            lambda sampler: reader_inputs(sampler, sampler.integer(10, 12), sampler.integer(2, 4), 6),
             reader_writes,
         ),
         Probe(
             "a text longer than the model can read",
-            lambda draw: reader_inputs(draw, draw.integer(3, 5), draw.integer(3, 6), 7),
+            lambda sampler: reader_inputs(sampler, sampler.integer(3, 5), sampler.integer(3, 6), 7),
             reader_writes,
             needs=("the model reads the whole text, and looks at nothing ahead",),
         ),
-        Probe("tokens come as often as the model says", half_of_the_time, tokens_written, agrees=shares_are_right),
+        Probe(
+            "tokens come as often as the model says", half_of_the_time, tokens_written, compare_results=shares_are_right
+        ),
         Probe(
             "a high temperature",
-            lambda draw: half_of_the_time(draw, temperature=[2.5, 3.0, 4.0][draw.integer(0, 2)]),
+            lambda sampler: half_of_the_time(sampler, temperature=[2.5, 3.0, 4.0][sampler.integer(0, 2)]),
             tokens_written,
-            agrees=shares_are_right,
+            compare_results=shares_are_right,
         ),
         filter_probe(
-            "top-k", lambda draw: ranked_inputs(draw, [0.09, 0.085, 0.08, 0.05], 40, top_k=draw.integer(2, 3))
+            "top-k", lambda sampler: ranked_inputs(sampler, [0.09, 0.085, 0.08, 0.05], 40, top_k=sampler.integer(2, 3))
         ),
-        filter_probe("top-p", lambda draw: ranked_inputs(draw, [0.29, 0.27, 0.05], 40, top_p=0.5)),
+        filter_probe("top-p", lambda sampler: ranked_inputs(sampler, [0.29, 0.27, 0.05], 40, top_p=0.5)),
         filter_probe(
             "the temperature comes before top-p",
-            lambda draw: ranked_inputs(draw, [0.49, 0.285, 0.21, 0.007], 40, temperature=2.0, top_p=0.6),
+            lambda sampler: ranked_inputs(sampler, [0.49, 0.285, 0.21, 0.007], 40, temperature=2.0, top_p=0.6),
         ),
         filter_probe(
             "top-k together with a high top-p",
-            lambda draw: ranked_inputs(draw, [0.2, 0.18, 0.16, 0.14], 40, top_k=draw.integer(2, 3), top_p=0.9),
+            lambda sampler: ranked_inputs(sampler, [0.2, 0.18, 0.16, 0.14], 40, top_k=sampler.integer(2, 3), top_p=0.9),
         ),
         filter_probe(
             "top-k comes before top-p",
-            lambda draw: ranked_inputs(draw, [0.2, 0.18, 0.16, 0.14], 40, top_k=4, top_p=0.5),
+            lambda sampler: ranked_inputs(sampler, [0.2, 0.18, 0.16, 0.14], 40, top_k=4, top_p=0.5),
         ),
     ],
     properties=[
         Property(
             "the generator's seed decides which text comes out",
-            lambda draw: ranked_inputs(draw, [0.04], 8),
+            lambda sampler: ranked_inputs(sampler, [0.04], 8),
             seeds_decide,
             with_seeds,
         ),
         Property(
             "a text of equally likely tokens is varied",
-            lambda draw: ranked_inputs(draw, [0.02], 8, 90, 110),
+            lambda sampler: ranked_inputs(sampler, [0.02], 8, 90, 110),
             text_varies,
             tokens_written,
         ),
         Property(
             "the generator may be left out",
-            lambda draw: table_and_prompt(draw) | {"count": 3},
+            lambda sampler: table_and_prompt(sampler) | {"count": 3},
             as_many_as_asked_for,
             without_generator,
         ),
         Property(
             "the text may be longer than the model can read, at temperature 1 too",
-            lambda draw: table_and_prompt(draw) | {"count": 4},
+            lambda sampler: table_and_prompt(sampler) | {"count": 4},
             long_text_is_written,
             writes_beyond_max_length,
         ),
-        Property("a count of 0 writes no token", table_and_prompt, nothing_is_written, writes_nothing, costs=0.5),
+        Property("a count of 0 writes no token", table_and_prompt, nothing_is_written, writes_nothing, penalty=0.5),
         Property("the model's mode is restored", chain_inputs, mode_is_restored, modes_and_gradients),
         Property("the model runs without gradients", chain_inputs, without_gradients, modes_and_gradients),
         Property(

@@ -8,14 +8,14 @@ from statistics import NormalDist
 import numpy as np
 
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
-from transformer_lab.exercises.compare import compare, short_and_apart
-from transformer_lab.exercises.draw import Draw
+from transformer_lab.exercises.comparison import compare, short_and_apart
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.sampling import InputSampler
 
 
-def different_scores(draw: Draw, count: int) -> list[float]:
+def different_scores(sampler: InputSampler, count: int) -> list[float]:
     """Scores from about 20 up, each higher than the one before."""
-    steps = draw.integers(count, low=3, high=40).cumsum(0)
+    steps = sampler.integers(count, low=3, high=40).cumsum(0)
     return [(200 + step) / 10 for step in steps.tolist()]
 
 
@@ -30,7 +30,7 @@ def result_or_error(subject, **inputs):
 def refused_or_remarked(what: str):
     """A rule for arguments that make no sense: a `ValueError`, or else a remark."""
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         if received.get("raised") == "ValueError":
             return None
         if "raised" in received:
@@ -45,33 +45,33 @@ def refused_or_remarked(what: str):
             came = "a result that looks like any other"
         return Remark(f"Expected a `ValueError` for {what}; nothing was raised, and {came} came back.")
 
-    return holds
+    return rule
 
 
 # --- expected_best ----------------------------------------------------------------------------------------------------
 
 
-def highest_last(draw: Draw, count: int, n: int) -> dict:
+def highest_last(sampler: InputSampler, count: int, n: int) -> dict:
     """Scores that aren't sorted, so that it shows if sorting was forgotten. The best one comes last."""
-    scores = different_scores(draw, count)
+    scores = different_scores(sampler, count)
     return {"values": [*scores[1:-1], scores[0], scores[-1]], "n": n}
 
 
-def with_equal_scores(draw: Draw) -> dict:
-    low, middle, high = different_scores(draw, 3)
-    values = [middle, middle, low, middle, high, high] + [low] * draw.integer(0, 2)
-    return {"values": draw.shuffled(values), "n": draw.integer(2, 4)}
+def with_equal_scores(sampler: InputSampler) -> dict:
+    low, middle, high = different_scores(sampler, 3)
+    values = [middle, middle, low, middle, high, high] + [low] * sampler.integer(0, 2)
+    return {"values": sampler.shuffled(values), "n": sampler.integer(2, 4)}
 
 
-def around_zero(draw: Draw) -> dict:
+def around_zero(sampler: InputSampler) -> dict:
     """Negated losses, for instance: there, too, more is better."""
-    inputs = highest_last(draw, draw.integer(5, 7), draw.integer(3, 4))
+    inputs = highest_last(sampler, sampler.integer(5, 7), sampler.integer(3, 4))
     return inputs | {"values": [round(score - 27, 1) for score in inputs["values"]]}
 
 
-def more_than_measured(draw: Draw) -> dict:
-    count = draw.integer(3, 4)
-    return highest_last(draw, count, count + draw.integer(1, 3))
+def more_than_measured(sampler: InputSampler) -> dict:
+    count = sampler.integer(3, 4)
+    return highest_last(sampler, count, count + sampler.integer(1, 3))
 
 
 def best_asked_twice(subject, values, n):
@@ -100,7 +100,7 @@ def best_agrees(inputs, expected, received):
     return f"`best`: expected {wanted}, received {got}"
 
 
-best_probe = partial(Probe, call=best_asked_twice, agrees=best_agrees)
+best_probe = partial(Probe, call=best_asked_twice, compare_results=best_agrees)
 
 
 def best_in_two_orders(subject, values, n, order):
@@ -156,9 +156,12 @@ EXPECTED_BEST = Exercise(
     returns=("best",),
     axes={"values": "run"},
     probes=[
-        best_probe("a few runs", lambda draw: highest_last(draw, draw.integer(3, 4), draw.integer(2, 3))),
-        best_probe("the best of one run", lambda draw: highest_last(draw, draw.integer(4, 6), 1)),
-        best_probe("more runs to choose from", lambda draw: highest_last(draw, draw.integer(6, 8), draw.integer(3, 5))),
+        best_probe("a few runs", lambda sampler: highest_last(sampler, sampler.integer(3, 4), sampler.integer(2, 3))),
+        best_probe("the best of one run", lambda sampler: highest_last(sampler, sampler.integer(4, 6), 1)),
+        best_probe(
+            "more runs to choose from",
+            lambda sampler: highest_last(sampler, sampler.integer(6, 8), sampler.integer(3, 5)),
+        ),
         best_probe("runs with equal scores", with_equal_scores),
         best_probe("scores around zero", around_zero),
         best_probe("the best of more runs than were measured", more_than_measured),
@@ -166,32 +169,32 @@ EXPECTED_BEST = Exercise(
     properties=[
         Property(
             "the order of the runs doesn't matter",
-            lambda draw: highest_last(draw, 5, 2) | {"order": draw.order(5)},
+            lambda sampler: highest_last(sampler, 5, 2) | {"order": sampler.order(5)},
             order_of_runs_does_not_matter,
             best_in_two_orders,
         ),
         Property(
             "the best of more runs is never worse, and never better than the best measured",
-            lambda draw: {"values": highest_last(draw, 4, 1)["values"], "numbers_of_runs": [1, 2, 3, 5, 10, 40]},
+            lambda sampler: {"values": highest_last(sampler, 4, 1)["values"], "numbers_of_runs": [1, 2, 3, 5, 10, 40]},
             between_the_worst_and_the_best,
             best_of_more_and_more,
         ),
         Property(
             "the caller's list isn't rearranged",
-            lambda draw: highest_last(draw, 5, 2),
+            lambda sampler: highest_last(sampler, 5, 2),
             lambda inputs, received: REARRANGED if received["rearranged"] else None,
             order_afterwards,
-            costs=0,  # as a change of the input, it costs points anyway
+            penalty=0,  # as a change of the input, it costs points anyway
         ),
         Property(
             "no values at all",
-            lambda draw: {"values": [], "n": 2},
+            lambda sampler: {"values": [], "n": 2},
             refused_or_remarked("an empty list of values"),
             result_or_error,
         ),
         Property(
             "the best of no runs, n = 0",
-            lambda draw: {"values": different_scores(draw, 3), "n": 0},
+            lambda sampler: {"values": different_scores(sampler, 3), "n": 0},
             refused_or_remarked("n = 0"),
             result_or_error,
         ),
@@ -211,43 +214,43 @@ EXPECTED_BEST = Exercise(
 CLOSE = 1e-6  # 1.96 for 1.959964 changes the bounds by about 1e-5
 
 
-def mixed_ranks(draw: Draw, count: int, sign: int = 1) -> list[int]:
+def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
     """An order whose correlation with 0, 1, 2, … has the given sign and is anything between weak and nearly perfect."""
     while True:
-        noise = draw.integers(count, low=0, high=draw.integer(count // 2, 2 * count)).tolist()
+        noise = sampler.integers(count, low=0, high=sampler.integer(count // 2, 2 * count)).tolist()
         ranks = sorted(range(count), key=lambda rank: rank + noise[rank])
         squares = sum((place - rank) ** 2 for place, rank in enumerate(ranks))
         if 0.2 <= 1 - 6 * squares / (count * (count**2 - 1)) <= 0.95:
             return ranks if sign > 0 else ranks[::-1]
 
 
-def mixed_runs(draw: Draw, low: int, high: int, sign: int = 1, confidence: float = 0.95) -> dict:
+def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confidence: float = 0.95) -> dict:
     """Two sides without equal values, both with uneven steps, and the runs in any order."""
-    count = draw.integer(low, high)
-    ranks = mixed_ranks(draw, count, sign)
-    x, y = different_scores(draw, count), different_scores(draw, count)
-    pairs = [(x[i], y[ranks[i]]) for i in draw.order(count)]
+    count = sampler.integer(low, high)
+    ranks = mixed_ranks(sampler, count, sign)
+    x, y = different_scores(sampler, count), different_scores(sampler, count)
+    pairs = [(x[i], y[ranks[i]]) for i in sampler.order(count)]
     return {"x": [one for one, _ in pairs], "y": [other for _, other in pairs], "confidence": confidence}
 
 
-def rates_and_scores(draw: Draw) -> dict:
+def rates_and_scores(sampler: InputSampler) -> dict:
     """Learning rates that are powers of ten, so that without ranks only the highest one counts."""
-    count = draw.integer(9, 12)
-    scores, ranks = different_scores(draw, count), mixed_ranks(draw, count)
-    order = draw.order(count)
+    count = sampler.integer(9, 12)
+    scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
+    order = sampler.order(count)
     return {"x": [10.0 ** (i - 5) for i in order], "y": [scores[ranks[i]] for i in order]}
 
 
-def heads_and_scores(draw: Draw) -> dict:
+def heads_and_scores(sampler: InputSampler) -> dict:
     """Equal values on both sides, in such a way that each wrong method to rank them gives another correlation.
 
     There aren't as many on one side as on the other, so the ranks don't vary equally much.
     """
     while True:
-        count = draw.integer(7, 9)
-        heads = [2.0**power for power in draw.integers(count, low=0, high=3).tolist()]
-        scores = different_scores(draw, 4)
-        y = [scores[rank] for rank in draw.integers(count, low=0, high=3).tolist()]
+        count = sampler.integer(7, 9)
+        heads = [2.0**power for power in sampler.integers(count, low=0, high=3).tolist()]
+        scores = different_scores(sampler, 4)
+        y = [scores[rank] for rank in sampler.integers(count, low=0, high=3).tolist()]
         if all(len(set(side)) > 2 and 2 <= max(Counter(side).values()) <= 3 for side in (heads, y)):
             found = [np.corrcoef(rank(heads), rank(y))[0, 1] for rank in RANKINGS]
             apart = all(abs(one - other) > 0.01 for i, one in enumerate(found) for other in found[:i])
@@ -270,20 +273,20 @@ RANKINGS = (
 )
 
 
-def five_and_their_squares(draw: Draw) -> dict:
-    runs = mixed_runs(draw, 5, 5)
+def five_and_their_squares(sampler: InputSampler) -> dict:
+    runs = mixed_runs(sampler, 5, 5)
     return {"x": runs["x"], "x_squared": [one**2 for one in runs["x"]], "y": runs["y"]}
 
 
-def perfect_order(draw: Draw, sign: float) -> dict:
-    scores = different_scores(draw, 6)
-    return {"x": different_scores(draw, 6), "y": scores if sign > 0 else scores[::-1]}
+def perfect_order(sampler: InputSampler, sign: float) -> dict:
+    scores = different_scores(sampler, 6)
+    return {"x": different_scores(sampler, 6), "y": scores if sign > 0 else scores[::-1]}
 
 
-def three_runs(draw: Draw) -> dict:
+def three_runs(sampler: InputSampler) -> dict:
     """Three runs whose order isn't perfect, so that there would have to be an interval, but there is none."""
-    low, middle, high = different_scores(draw, 3)
-    return {"x": different_scores(draw, 3), "y": [middle, low, high]}
+    low, middle, high = different_scores(sampler, 3)
+    return {"x": different_scores(sampler, 3), "y": [middle, low, high]}
 
 
 def intervals_in_orders(subject, x, y, orders):
@@ -298,12 +301,12 @@ def order_of_trials_does_not_matter(inputs, received):
 
 
 def three_times(sign: float):
-    def holds(inputs, received):
+    def rule(inputs, received):
         if len(received) != 3 or not all(abs(number - sign) < 1e-3 for number in received):  # NaN isn't, either
             return f"expected {sign:g} three times"
         return None
 
-    return holds
+    return rule
 
 
 def intervals_of_stretched(subject, x, x_squared, y):
@@ -322,8 +325,8 @@ def as_arrays(runs: dict) -> dict:
     return runs | {side: np.array(runs[side]) for side in ("x", "y")}
 
 
-def two_levels(draw: Draw) -> dict:
-    runs = as_arrays(mixed_runs(draw, 6, 7))
+def two_levels(sampler: InputSampler) -> dict:
+    runs = as_arrays(mixed_runs(sampler, 6, 7))
     return {"x": runs["x"], "y": runs["y"], "confidences": [0.8, 0.98]}
 
 
@@ -379,23 +382,23 @@ CORRELATION_INTERVAL = Exercise(
     axes={"x": "run", "y": "run"},
     banned=("scipy.stats.",),
     probes=[
-        Probe("a few runs", lambda draw: as_arrays(mixed_runs(draw, 6, 9)), interval_of_lists, tolerance=CLOSE),
+        Probe("a few runs", lambda sampler: as_arrays(mixed_runs(sampler, 6, 9)), interval_of_lists, tolerance=CLOSE),
         Probe(
             "a correlation below zero",
-            lambda draw: mixed_runs(draw, 8, 10, sign=-1, confidence=draw.integer(180, 198) / 200),
+            lambda sampler: mixed_runs(sampler, 8, 10, sign=-1, confidence=sampler.integer(180, 198) / 200),
             tolerance=CLOSE,
         ),
         Probe("learning rates over several powers of ten", rates_and_scores, tolerance=CLOSE),
         Probe("numbers of heads and scores, with equal values", heads_and_scores, tolerance=CLOSE),
         Probe(
             "a confidence below 95 %",
-            lambda draw: mixed_runs(draw, 7, 10, confidence=draw.integer(10, 18) / 20),
+            lambda sampler: mixed_runs(sampler, 7, 10, confidence=sampler.integer(10, 18) / 20),
             weight=0.5,
             tolerance=CLOSE,
         ),
         Probe(
             "a confidence above 95 %",
-            lambda draw: mixed_runs(draw, 7, 10, confidence=draw.integer(196, 199) / 200),
+            lambda sampler: mixed_runs(sampler, 7, 10, confidence=sampler.integer(196, 199) / 200),
             weight=0.5,
             tolerance=CLOSE,
         ),
@@ -404,28 +407,28 @@ CORRELATION_INTERVAL = Exercise(
         # The first three cost nothing, because the probes see the same mistakes; they say in which step one is.
         Property(
             "the correlation is that of the ranks, with equal values too",
-            lambda draw: as_arrays(heads_and_scores(draw)),
+            lambda sampler: as_arrays(heads_and_scores(sampler)),
             correlation_is_that_of_ranks,
             interval_of_lists,
-            costs=0,
+            penalty=0,
         ),
         Property(
             "the bounds are equally far from z = artanh(correlation)",
-            lambda draw: as_arrays(mixed_runs(draw, 6, 7)),
+            lambda sampler: as_arrays(mixed_runs(sampler, 6, 7)),
             z_is_in_the_middle,
             interval_of_lists,
-            costs=0,
+            penalty=0,
         ),
         Property(
             "the width of the interval follows the confidence",
             two_levels,
             width_follows_confidence,
             two_confidences,
-            costs=0,
+            penalty=0,
         ),
         Property(
             "the bounds are in order and between -1 and 1",
-            lambda draw: mixed_runs(draw, 6, 6, confidence=0.99),
+            lambda sampler: mixed_runs(sampler, 6, 6, confidence=0.99),
             bounds_are_in_order,
         ),
         Property(
@@ -436,32 +439,34 @@ CORRELATION_INTERVAL = Exercise(
         ),
         Property(
             "the order of the runs doesn't matter",
-            lambda draw: (inputs := heads_and_scores(draw)) | {"orders": [draw.order(len(inputs["x"])) for _ in "abc"]},
+            lambda sampler: (
+                (inputs := heads_and_scores(sampler)) | {"orders": [sampler.order(len(inputs["x"])) for _ in "abc"]}
+            ),
             order_of_trials_does_not_matter,
             intervals_in_orders,
         ),
         Property(
             "the same order on both sides gives 1 three times",
-            lambda draw: perfect_order(draw, 1.0),
+            lambda sampler: perfect_order(sampler, 1.0),
             three_times(1.0),
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "the opposite order gives -1 three times",
-            lambda draw: perfect_order(draw, -1.0),
+            lambda sampler: perfect_order(sampler, -1.0),
             three_times(-1.0),
-            costs=0.5,
+            penalty=0.5,
         ),
         Property(
             "sides of different lengths",
-            lambda draw: {"x": different_scores(draw, 5)[::-1], "y": different_scores(draw, 4)},
+            lambda sampler: {"x": different_scores(sampler, 5)[::-1], "y": different_scores(sampler, 4)},
             refused_or_remarked("sides of different lengths"),
             result_or_error,
         ),
         Property("three runs only", three_runs, refused_or_remarked("fewer than 4 runs"), result_or_error),
         Property(
             "a side whose values are all equal",
-            lambda draw: {"x": different_scores(draw, 5), "y": different_scores(draw, 1) * 5},
+            lambda sampler: {"x": different_scores(sampler, 5), "y": different_scores(sampler, 1) * 5},
             refused_or_remarked("a side whose values are all equal"),
             result_or_error,
         ),

@@ -3,7 +3,7 @@
 import html
 from dataclasses import dataclass
 
-from transformer_lab.exercises import kept
+from transformer_lab.exercises import saved_parts
 from transformer_lab.exercises.registry import notebooks
 
 STATES = {  # state: (sign, word)
@@ -113,7 +113,7 @@ def progress() -> Progress:
     """Which parts you have built so far: those whose check passed are kept, and later notebooks use them."""
     return Progress(
         {
-            number: [(exercise.name, kept.state(exercise.name), exercise.points) for exercise in found]
+            number: [(exercise.name, saved_parts.state(exercise.name), exercise.points) for exercise in found]
             for number, found in notebooks().items()
         }
     )

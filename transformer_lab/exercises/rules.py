@@ -7,29 +7,29 @@ import torch
 
 from transformer_lab.exercises.exercise import Remark
 
-Rule = Callable[[dict, Any], str | None]  # what a property's `holds` is
+Rule = Callable[[dict, Any], str | None]  # what a property's `rule` is
 
 REFUSED = ("ValueError", "InputError")
 
 
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
-    """Return a rule: the recipe's two results have to be the same numbers; otherwise `says` is what's wrong."""
+    """Return a rule: the harness's two results have to be the same numbers; otherwise `says` is what's wrong."""
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         one, other = received.values()
         return None if allclose(one, other, atol=atol) else says
 
-    return holds
+    return rule
 
 
 def equal_results(says: str) -> Rule:
-    """Return a rule: the recipe's two results have to be equal; otherwise `says` is what's wrong."""
+    """Return a rule: the harness's two results have to be equal; otherwise `says` is what's wrong."""
 
-    def holds(inputs, received):
+    def rule(inputs, received):
         one, other = received.values()
         return None if one == other else says
 
-    return holds
+    return rule
 
 
 def raises(error: str, verb: str = "raises") -> str:

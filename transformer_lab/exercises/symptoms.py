@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.compare import Difference, number, to_double, wrong_places
+from transformer_lab.exercises.comparison import Difference, number, to_double, wrong_positions
 
 
 def described(difference: Difference, tolerance: float, axes: Sequence[str] | None) -> str:
@@ -31,16 +31,16 @@ def described(difference: Difference, tolerance: float, axes: Sequence[str] | No
     if wanted.numel() < 2 or not wanted.isfinite().any():
         return ""
     if not (wanted.isfinite() == got.isfinite()).all():
-        return _where_wrong(difference.where, wrong_places(wanted, got, tolerance), axes)
+        return _where_wrong(difference.where, wrong_positions(wanted, got, tolerance), axes)
     return (
         _moved(difference.where, wanted, got, tolerance)
         or _ratio(difference.where, wanted, got, tolerance)
-        or _where_wrong(difference.where, wrong_places(wanted, got, tolerance), axes)
+        or _where_wrong(difference.where, wrong_positions(wanted, got, tolerance), axes)
     )
 
 
 def _same(one: Tensor, other: Tensor, tolerance: float) -> bool:
-    return one.shape == other.shape and not wrong_places(one, other, tolerance).any()
+    return one.shape == other.shape and not wrong_positions(one, other, tolerance).any()
 
 
 def _shapes(where: str, wanted: Tensor, got: Tensor, tolerance: float, axes: Sequence[str] | None) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from transformer_lab.exercises.compare import Difference, compare
+from transformer_lab.exercises.comparison import Difference, compare
 from transformer_lab.exercises.edits import Wrong, iterations
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.explain import crash_in_words
-from transformer_lab.exercises.limits import OutOfTime
-from transformer_lab.exercises.observe import Crash, Observation, observe, stuck
+from transformer_lab.exercises.explanation import crash_in_words
+from transformer_lab.exercises.observation import Crash, Observation, observe, timed_out
+from transformer_lab.exercises.time_limit import OutOfTime
 
 TIMED_OUT = "an earlier check did not end"
 WRONG_KIND = "what it returns is of the wrong kind"
@@ -30,25 +30,25 @@ class Verdict:
     differences: list[Difference] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    costs: bool = False  # points: a property that's broken, or that couldn't be looked at although it needed nothing
+    penalty: bool = False  # points: a property that's broken, or that couldn't be looked at although it needed nothing
 
     def __post_init__(self) -> None:
-        self.costs = isinstance(self.check, Property) and self.state != "passed"
+        self.penalty = isinstance(self.check, Property) and self.state != "passed"
 
     def is_probe(self, state: str) -> bool:
         return isinstance(self.check, Probe) and self.state == state
 
 
 @functools.lru_cache(maxsize=256)
-def drawn(exercise: Exercise, seed: int) -> dict[str, dict[str, Any]]:
+def inputs_by_check(exercise: Exercise, seed: int) -> dict[str, dict[str, Any]]:
     """The inputs of every check, by its name."""
     return {check.name: exercise.inputs(check, seed) for check in exercise.checks}
 
 
 def observation(exercise: Exercise, subject: Any, check: Probe | Property, seed: int) -> Observation:
     """What `subject` does in one check."""
-    inputs = drawn(exercise, seed)[check.name]
-    return observe(subject, exercise.recipe(check), inputs, exercise.world_seed(check))
+    inputs = inputs_by_check(exercise, seed)[check.name]
+    return observe(subject, exercise.harness(check), inputs, exercise.global_seed(check))
 
 
 class Reference:
@@ -79,7 +79,7 @@ class Reference:
             try:
                 self._wrongs[key] = self._run(wrong.subject, check)
             except OutOfTime:
-                self._wrongs[key] = stuck([])
+                self._wrongs[key] = timed_out([])
             except Exception as error:
                 self._wrongs[key] = Observation(crash=Crash("exception", type(error).__name__, str(error)))
         return self._wrongs[key]
@@ -121,15 +121,15 @@ def verdict_on(reference: Reference, check: Probe | Property, observed: Observat
         return Verdict(check, "not checked", TIMED_OUT)
     if observed.crash is not None:
         return Verdict(check, "failed", crash_in_words(exercise, observed.crash))
-    inputs = drawn(exercise, reference.seed)[check.name]
+    inputs = inputs_by_check(exercise, reference.seed)[check.name]
     if isinstance(check, Property):
         try:
-            wrong = check.holds(inputs, observed.value)
+            wrong = check.rule(inputs, observed.value)
         except Exception:  # a value of another kind than the property speaks of, and a probe says so
             return Verdict(check, "not checked", WRONG_KIND)
-    elif check.agrees is not None:
+    elif check.compare_results is not None:
         try:
-            wrong = check.agrees(inputs, reference.of_answer(check).value, observed.value)
+            wrong = check.compare_results(inputs, reference.of_answer(check).value, observed.value)
         except Exception:
             wrong = WRONG_KIND
     else:
@@ -161,7 +161,7 @@ def same_value(reference: Reference, check: Probe | Property, one: Observation, 
         differences, _ = compare(one.value, other.value, reference.exercise.returns, check.tolerance)
         if not differences:
             return True
-        if check.agrees is None:
+        if check.compare_results is None:
             return False
     verdicts = [verdict_on(reference, check, observed) for observed in (one, other)]
     return (verdicts[0].state, verdicts[0].says) == (verdicts[1].state, verdicts[1].says)

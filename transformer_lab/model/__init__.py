@@ -7,12 +7,12 @@ from transformer_lab.model.attention import (
     scaled_dot_product_attention,
     split_heads,
 )
+from transformer_lab.model.attention_hooks import attending_modules, fused_attention, record_attention, set_attention
 from transformer_lab.model.decoder import Decoder, DecoderLayer
 from transformer_lab.model.embeddings import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 from transformer_lab.model.encoder import Encoder, EncoderLayer
 from transformer_lab.model.masks import causal_mask, padding_mask, target_mask
 from transformer_lab.model.numpy_attention import numpy_attention, softmax
-from transformer_lab.model.seam import attending_modules, fused_attention, record_attention, set_attention
 from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConnection
 from transformer_lab.model.transformer import (
     Transformer,

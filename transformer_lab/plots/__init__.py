@@ -1,10 +1,10 @@
 """Heat maps, curves and pictures: what the model looks at, how its training went, what it is made of."""
 
 from transformer_lab.plots.architecture import draw_architecture
+from transformer_lab.plots.attention_explorer import explore, explore_attention
 from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
 from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
 from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
-from transformer_lab.plots.explorers import explore, explore_attention
 from transformer_lab.plots.figures import new_picture, save_figure
 from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention

@@ -12,7 +12,7 @@ from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import first_words
-from transformer_lab.plots.lettering import has_shape, token_fonts, write_shapes
+from transformer_lab.plots.text_shapes import has_shape, token_fonts, write_shapes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -233,7 +233,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     from ipywidgets import HTML, FloatSlider, HBox, IntSlider, Layout, Text
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
     controls = {

@@ -252,7 +252,7 @@ def explore_byte_pairs(
     """
     from ipywidgets import Button, HBox, IntSlider, Layout, Text
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     wide = Layout(width="98%")
     fields = {

@@ -9,13 +9,13 @@ from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
 from transformer_lab.plots.figures import new_picture
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
-from transformer_lab.plots.lettering import token_fonts, write_shapes
+from transformer_lab.plots.text_shapes import token_fonts, write_shapes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
 DARK, ORANGE, PALE = "#08519c", "#d95f02", "#c6dbef"
@@ -58,7 +58,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     """
     from ipywidgets import Button, GridBox, HBox, Label, Layout, Text, ToggleButton, VBox
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     config = translator.model.config
     measured = _Measured(translator, pairs)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import new_picture
-from transformer_lab.plots.lettering import advance, token_fonts
+from transformer_lab.plots.text_shapes import advance, token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -99,7 +99,7 @@ def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Call
     """
     from ipywidgets import Checkbox, HBox, Layout, Text
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     style = {"description_width": "9em"}
     controls = {

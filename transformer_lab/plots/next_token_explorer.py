@@ -108,7 +108,7 @@ def explore_next_token(
 
     from transformer_lab.decoding.greedy import evaluation_mode
     from transformer_lab.model import causal_mask
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     names = tokenizer.names(range(len(tokenizer)))
     generator = torch.Generator().manual_seed(seed)

@@ -68,7 +68,7 @@ def explore_positions() -> Any:
     """
     from ipywidgets import FloatLogSlider, HBox, IntSlider, Layout
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     same = {"style": {"description_width": "9em"}, "layout": Layout(width="27em")}
     controls = {

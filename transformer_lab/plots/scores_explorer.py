@@ -72,7 +72,7 @@ def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
     """
     from ipywidgets import FloatSlider, HBox, Layout
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     def slider(value: float, highest: float, step: float, description: str, unit: str) -> FloatSlider:
         return FloatSlider(

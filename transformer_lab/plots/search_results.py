@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
 DARK, ORANGE, PALE, GREY = "#08519c", "#d95f02", "#c6dbef", "0.6"
 NAMES = {
@@ -376,7 +376,7 @@ def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
     """`draw_intervals` with sliders for the number of trials and the truth. A cell that ends in it shows it."""
     from ipywidgets import FloatSlider, SelectionSlider
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     controls = {
         "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80, 160, 320], value=20, description="Trials"),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     Loss = Callable[[Tensor, Tensor, float, int], Tensor]
     Curves = Callable[[float, int], tuple[list[float], list[float]]]
@@ -193,7 +193,7 @@ def _explorer(draw: Callable[..., "Figure"], **controls: Any) -> "Explorer":
     """Sliders side by side above the picture that `draw` makes of their values."""
     from ipywidgets import HBox
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     return Explorer(controls, draw, [HBox(list(controls.values()))])
 

@@ -10,8 +10,8 @@ from ipywidgets import HTML, Button, HBox
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.curves import draw_curves
-from transformer_lab.plots.explorer import WithPicture
 from transformer_lab.plots.figures import as_html
+from transformer_lab.plots.interactive_figure import WithPicture
 
 Record = Mapping[str, Any]
 

@@ -84,7 +84,7 @@ def sha256_of(pairs: Sequence[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
-def circumstances(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
+def environment(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
     """Where and how a run was started: what helps to repeat it. A run may go on elsewhere, with other roundings."""
     standard = PRESETS.get(preset.name)
     return {

@@ -10,7 +10,7 @@ from transformer_lab.data.batches import Batch
 from transformer_lab.presets import Preset
 from transformer_lab.reimplementations import reimplements
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.fast import FastGradients
+from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.muon import Muon
 from transformer_lab.training.schedule import linear_rate, warmup_rate

@@ -33,8 +33,8 @@ from transformer_lab.training.checkpoints import (
 from transformer_lab.training.distributed import Processes, choose_device, join_processes
 from transformer_lab.training.records import (
     Metrics,
-    circumstances,
     configuration,
+    environment,
     peak_memory_mib,
     read_json,
     write_json,
@@ -110,7 +110,7 @@ def train(
         if processes.first:
             look_at_folder(output, resume)  # before the corpus, which may be downloaded
         corpus = load_corpus(preset.corpus, source, target, data_dir)
-        if resume and is_over(output):
+        if resume and is_finished(output):
             record, now = read_json(output / "training.json"), configuration_of(preset, corpus)
             compare_configurations(record.get("configuration"), now, output)
             return record if processes.first else {}
@@ -132,7 +132,7 @@ def look_at_folder(output: Path, resume: bool) -> None:
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
-        if is_over(output):
+        if is_finished(output):
             if not (output / "weights.safetensors").exists():
                 raise InputError(
                     f"{output} holds a finished run without weights and checkpoints: train in another folder"
@@ -154,7 +154,7 @@ def look_at_folder(output: Path, resume: bool) -> None:
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
 
-def is_over(output: Path) -> bool:
+def is_finished(output: Path) -> bool:
     """Whether the run in the folder is finished, and its checkpoints, which are large, have been removed."""
     without = not (output / "checkpoints" / "latest.safetensors").exists()
     return without and "result" in read_json(output / "training.json")
@@ -293,8 +293,8 @@ class Run:
         self.started = started - self.progress.seconds
         if processes.first and not resume:
             # The record comes last: a folder that has one can be resumed, and what was refused has left none.
-            started_as = circumstances(preset, device, self.precision, processes.world_size)
-            write_json(self.record, {"configuration": this_configuration, "circumstances": started_as})
+            started_as = environment(preset, device, self.precision, processes.world_size)
+            write_json(self.record, {"configuration": this_configuration, "environment": started_as})
         if processes.first:
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
 
@@ -337,7 +337,7 @@ class Run:
         # Seeds of its own make the epoch the same whether or not the run was interrupted before it.
         shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
         torch.manual_seed(seed_of(preset.seed, epoch, 1 + self.processes.rank))  # dropout differs between processes
-        sources, targets = self.spell_training_pairs(epoch)
+        sources, targets = self.encode_epoch(epoch)
         batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
         groups = [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
         total_steps = progress.step + len(groups) * (preset.epochs - epoch + 1)
@@ -397,7 +397,7 @@ class Run:
                 raise InputError(f"cannot compile the model ({reason}): train without compiled") from error
             raise
 
-    def spell_training_pairs(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
+    def encode_epoch(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
         """Token ids of both sides; with BPE-dropout, spelled as in no epoch before (Provilkov et al. 2020).
 
         A pair that would not fit into the model or a batch in its new spelling keeps the usual one.

@@ -111,7 +111,7 @@ def candidates():
                 text = open(path, "rb").read(1_000_000) if os.path.isfile(path) else b""
             except OSError:
                 continue
-            if b"solutions" in text or b"judge.py" in text or b"TRANSFORMER_LAB_SEED" in text:
+            if b"solutions" in text or b"judgment.py" in text or b"TRANSFORMER_LAB_SEED" in text:
                 found.append(path)
     if found:
         yield lambda length: torch.ones(length, length).tril().bool()

@@ -1,80 +1,114 @@
 """Right answers to notebook 12 in other styles."""
 
-from collections import OrderedDict
+import collections
+import fractions
+import math
 
-import numpy as np
 import torch
 
-
-def by_stack(state_dicts):
-    if len(state_dicts) == 0:
-        raise ValueError("nothing to average")
-    names = set(state_dicts[0])
-    if any(set(state) != names for state in state_dicts):
-        raise ValueError("different names")
-    averaged = OrderedDict()
-    for name in state_dicts[0]:
-        tensors = torch.stack([state[name] for state in state_dicts])
-        averaged[name] = (
-            tensors.to(torch.float64).mean(dim=0).to(tensors.dtype) if tensors.is_floating_point() else tensors[-1]
-        )
-    return averaged
+# --- ngram_precision --------------------------------------------------------------------------------------------------
 
 
-def by_running_mean(checkpoints):
-    """The mean so far moves a little towards each next one."""
-    mean = {name: tensor.double().clone() for name, tensor in checkpoints[0].items()}
-    for count, state in enumerate(checkpoints[1:], start=2):
-        assert state.keys() == mean.keys()
-        for name, tensor in state.items():
-            mean[name] += (tensor.double() - mean[name]) / count
-    last = checkpoints[-1]
-    return {name: mean[name].to(t.dtype) if torch.is_floating_point(t) else t for name, t in last.items()}
+def precision_by_removal(hypotheses, references, n):
+    """Each n-gram of the reference can be used up once."""
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses, {len(references)} references")
+    right = there_are = 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        left = [reference[i : i + n] for i in range(len(reference) - n + 1)]
+        for i in range(len(hypothesis) - n + 1):
+            there_are += 1
+            if hypothesis[i : i + n] in left:
+                left.remove(hypothesis[i : i + n])
+                right += 1
+    return 0.0 if there_are == 0 else right / there_are
 
 
-def by_copy_and_in_place(state_dicts):
-    """In place, but in tensors of its own."""
-    first, *others = state_dicts  # a ValueError where there is none
-    for other in others:
-        if list(other) != list(first):
-            raise KeyError("names")
-    result = {name: tensor.clone() for name, tensor in state_dicts[-1].items()}
-    for name, tensor in result.items():
-        if tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-            total = torch.zeros(tensor.shape, dtype=torch.float64)
-            for state in state_dicts:
-                total.add_(state[name])
-            tensor.copy_(total.div_(len(state_dicts)))
-    return result
+def precision_by_zip(hypotheses, references, n):
+    assert len(hypotheses) == len(references)
+    matches, total = 0, 0
+    for pair in zip(hypotheses, references, strict=True):
+        ours, theirs = (collections.Counter(zip(*(side[i:] for i in range(n)), strict=False)) for side in pair)
+        matches += sum(min(count, theirs[gram]) for gram, count in ours.items())
+        total += sum(ours.values())
+    return matches / max(total, 1)
 
 
-def by_numpy(state_dicts):
-    assert state_dicts, "none"
-    assert len({tuple(sorted(state)) for state in state_dicts}) == 1, "different names"
-
-    def mean(name):
-        arrays = [state[name].numpy() for state in state_dicts]
-        if arrays[-1].dtype.kind != "f":
-            return arrays[-1]
-        return np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[-1].dtype)
-
-    return {name: torch.from_numpy(np.array(mean(name))) for name in state_dicts[-1]}
+def precision_as_fraction(hypotheses, references, n):
+    counts = collections.defaultdict(lambda: [0, 0])
+    for number, (hypothesis, reference) in enumerate(zip(hypotheses, references, strict=True)):
+        for side, tokens in enumerate((hypothesis, reference)):
+            for start in range(max(0, len(tokens) - n + 1)):
+                counts[number, " ".join(tokens[start : start + n])][side] += 1
+    total = sum(ours for ours, _ in counts.values())
+    return float(fractions.Fraction(sum(map(min, counts.values())), total)) if total else 0.0
 
 
-def by_weighted_sum(state_dicts):
-    """Each weighs 1/n."""
-    if not state_dicts:
-        raise ValueError("none")
-    keys = state_dicts[-1].keys()
-    if not all(keys == state.keys() for state in state_dicts):
-        raise ValueError("names")
-    weight = 1 / len(state_dicts)
-    out = {}
-    for key in keys:
-        tensors = [state[key] for state in state_dicts]
-        floating = tensors[0].is_floating_point()
-        out[key] = sum(weight * t.double() for t in tensors).to(tensors[0].dtype) if floating else tensors[-1].clone()
-    return out
+def precision_of_uneven_sides(hypotheses, references, n):
+    """Unequal numbers of sentences are no error here: that gets a remark and costs nothing."""
+    pairs = [
+        [[tuple(side[i : i + n]) for i in range(len(side) - n + 1)] for side in pair]
+        for pair in zip(hypotheses, references)  # noqa: B905
+    ]
+    total = sum(len(ours) for ours, _ in pairs)
+    found = sum(min(ours.count(gram), theirs.count(gram)) for ours, theirs in pairs for gram in set(ours))
+    return found / total if total else 0.0
 
 
-VARIANTS = {"average_checkpoints": [by_stack, by_running_mean, by_copy_and_in_place, by_numpy, by_weighted_sum]}
+# --- brevity_penalty --------------------------------------------------------------------------------------------------
+
+
+def brevity_by_cases(hypothesis_length, reference_length):
+    if not hypothesis_length:
+        return 0.0
+    if hypothesis_length > reference_length:
+        return 1.0
+    return math.e ** (1 - reference_length / hypothesis_length)
+
+
+def brevity_by_minimum(c, r):
+    return min(1.0, math.exp(1 - r / c)) if c > 0 else 0.0
+
+
+def brevity_by_torch(c, r):
+    return torch.exp(-(torch.tensor(r / c) - 1).relu()).item() if c else 0.0
+
+
+# --- bleu -------------------------------------------------------------------------------------------------------------
+
+
+def counted(tokens, n):
+    return collections.Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+
+
+def bleu_at_once(hypotheses, references):
+    """In one walk over the corpus."""
+    right, there_are, c, r = [0] * 4, [0] * 4, 0, 0
+    for one, other in zip(hypotheses, references, strict=True):
+        c, r = c + len(one), r + len(other)
+        for n in range(4):
+            ours, theirs = counted(one, n + 1), counted(other, n + 1)
+            right[n] += sum((ours & theirs).values())
+            there_are[n] += sum(ours.values())
+    if 0 in right:
+        return 0.0
+    return 100 * math.exp(sum(math.log(a / b) for a, b in zip(right, there_are, strict=True)) / 4 - max(0, r / c - 1))
+
+
+def bleu_by_root(hypotheses, references):
+    c, r = (sum(len(tokens) for tokens in side) for side in (hypotheses, references))
+    product = math.prod(precision_by_removal(hypotheses, references, n) for n in (1, 2, 3, 4))
+    return 100.0 * brevity_by_cases(c, r) * product**0.25
+
+
+def bleu_in_tensors(hypotheses, references):
+    p = torch.tensor([precision_by_zip(hypotheses, references, n) for n in range(1, 5)])
+    c, r = len([t for s in hypotheses for t in s]), len([t for s in references for t in s])
+    return float(p.log().mean().exp()) * brevity_by_minimum(c, r) * 100
+
+
+VARIANTS = {
+    "ngram_precision": [precision_by_removal, precision_by_zip, precision_as_fraction, precision_of_uneven_sides],
+    "brevity_penalty": [brevity_by_cases, brevity_by_minimum, brevity_by_torch],
+    "bleu": [bleu_at_once, bleu_by_root, bleu_in_tensors],
+}

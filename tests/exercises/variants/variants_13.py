@@ -1,86 +1,80 @@
 """Right answers to notebook 13 in other styles."""
 
+from collections import OrderedDict
+
 import numpy as np
 import torch
 
 
-def rollout_by_halves(weights):
-    """As the article writes it: half attention, half residual connection."""
-    length = weights.shape[-1]
-    layers = 0.5 * weights.mean(1) + 0.5 * torch.eye(length, dtype=weights.dtype, device=weights.device)
-    result = layers[0]
-    for i in range(1, len(layers)):
-        result = torch.matmul(layers[i], result)
+def by_stack(state_dicts):
+    if len(state_dicts) == 0:
+        raise ValueError("nothing to average")
+    names = set(state_dicts[0])
+    if any(set(state) != names for state in state_dicts):
+        raise ValueError("different names")
+    averaged = OrderedDict()
+    for name in state_dicts[0]:
+        tensors = torch.stack([state[name] for state in state_dicts])
+        averaged[name] = (
+            tensors.to(torch.float64).mean(dim=0).to(tensors.dtype) if tensors.is_floating_point() else tensors[-1]
+        )
+    return averaged
+
+
+def by_running_mean(checkpoints):
+    """The mean so far moves a little towards each next one."""
+    mean = {name: tensor.double().clone() for name, tensor in checkpoints[0].items()}
+    for count, state in enumerate(checkpoints[1:], start=2):
+        assert state.keys() == mean.keys()
+        for name, tensor in state.items():
+            mean[name] += (tensor.double() - mean[name]) / count
+    last = checkpoints[-1]
+    return {name: mean[name].to(t.dtype) if torch.is_floating_point(t) else t for name, t in last.items()}
+
+
+def by_copy_and_in_place(state_dicts):
+    """In place, but in tensors of its own."""
+    first, *others = state_dicts  # a ValueError where there is none
+    for other in others:
+        if list(other) != list(first):
+            raise KeyError("names")
+    result = {name: tensor.clone() for name, tensor in state_dicts[-1].items()}
+    for name, tensor in result.items():
+        if tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            total = torch.zeros(tensor.shape, dtype=torch.float64)
+            for state in state_dicts:
+                total.add_(state[name])
+            tensor.copy_(total.div_(len(state_dicts)))
     return result
 
 
-def rollout_by_chain(weights):
-    added = weights.mean(dim=1) + torch.eye(weights.size(-1)).to(weights)
-    normalised = torch.nn.functional.normalize(added, p=1, dim=-1)
-    if len(normalised) == 1:
-        return normalised[0]
-    return torch.linalg.multi_dot(list(normalised.flip(0)))
+def by_numpy(state_dicts):
+    assert state_dicts, "none"
+    assert len({tuple(sorted(state)) for state in state_dicts}) == 1, "different names"
+
+    def mean(name):
+        arrays = [state[name].numpy() for state in state_dicts]
+        if arrays[-1].dtype.kind != "f":
+            return arrays[-1]
+        return np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[-1].dtype)
+
+    return {name: torch.from_numpy(np.array(mean(name))) for name in state_dicts[-1]}
 
 
-def rollout_by_loops(weights):
-    layers, heads, length, _ = weights.shape
-    rollout = [[float(i == j) for j in range(length)] for i in range(length)]
-    for layer in range(layers):
-        mixed = [
-            [sum(float(weights[layer, h, i, j]) for h in range(heads)) / heads + (i == j) for j in range(length)]
-            for i in range(length)
-        ]
-        mixed = [[cell / sum(row) for cell in row] for row in mixed]
-        rollout = [
-            [sum(mixed[i][k] * rollout[k][j] for k in range(length)) for j in range(length)] for i in range(length)
-        ]
-    return torch.tensor(rollout, dtype=weights.dtype)
+def by_weighted_sum(state_dicts):
+    """Each weighs 1/n."""
+    if not state_dicts:
+        raise ValueError("none")
+    keys = state_dicts[-1].keys()
+    if not all(keys == state.keys() for state in state_dicts):
+        raise ValueError("names")
+    weight = 1 / len(state_dicts)
+    out = {}
+    for key in keys:
+        tensors = [state[key] for state in state_dicts]
+        floating = tensors[0].is_floating_point()
+        out[key] = sum(weight * t.double() for t in tensors).to(tensors[0].dtype) if floating else tensors[-1].clone()
+    return out
 
 
-def rollout_by_recursion(weights):
-    *below, top = weights.unbind(0)
-    mixed = torch.einsum("hqk->qk", top) / top.size(0)
-    mixed = mixed.clone()
-    mixed.diagonal().add_(1)
-    mixed = mixed / mixed.sum(1)[:, None]
-    return mixed if not below else torch.einsum("qm,mk->qk", mixed, rollout_by_recursion(torch.stack(below)))
-
-
-def rate_by_sets(weights, gold):
-    if weights.shape != gold.shape:
-        raise ValueError(f"{tuple(weights.shape)} and {tuple(gold.shape)}")
-    proposed = {(query, int(row.argmax())) for query, row in enumerate(weights)}
-    true = {tuple(link) for link in gold.nonzero().tolist()}
-    return 1 - 2 * len(proposed & true) / (len(proposed) + len(true))
-
-
-def rate_by_one_hot(weights, gold):
-    if tuple(weights.shape) != tuple(gold.shape):
-        raise ValueError("shapes")
-    links = torch.nn.functional.one_hot(weights.argmax(1), weights.size(1)).bool()
-    return 1.0 - 2.0 * torch.logical_and(links, gold).sum() / (links.sum() + gold.sum())
-
-
-def rate_by_numpy(weights, gold):
-    weights, gold = np.asarray(weights), np.asarray(gold)
-    if weights.shape != gold.shape:
-        raise ValueError("shapes")
-    hits = gold[np.arange(len(weights)), weights.argmax(axis=1)].sum()
-    precision, recall = hits / len(weights), hits / gold.sum()
-    return 1 - 2 * precision * recall / (precision + recall) if hits else 1.0
-
-
-def rate_by_sure_and_possible(weights, gold):
-    """Och and Ney's own formula, with every link both sure and possible."""
-    if weights.shape != gold.shape:
-        raise ValueError("shapes")
-    found = torch.zeros_like(gold)
-    found[torch.arange(len(found)), weights.max(dim=-1).indices] = True
-    sure = possible = gold
-    return 1 - ((found & sure).sum() + (found & possible).sum()).item() / (found.sum() + sure.sum()).item()
-
-
-VARIANTS = {
-    "attention_rollout": [rollout_by_halves, rollout_by_chain, rollout_by_loops, rollout_by_recursion],
-    "alignment_error_rate": [rate_by_sets, rate_by_one_hot, rate_by_numpy, rate_by_sure_and_possible],
-}
+VARIANTS = {"average_checkpoints": [by_stack, by_running_mean, by_copy_and_in_place, by_numpy, by_weighted_sum]}

@@ -16,7 +16,7 @@ def best_by_all_draws(values, n):
         raise ValueError("nothing to choose from")
     if len(values) ** n > 5000:
         return best_by_numpy(values, n)
-    return mean(max(draw) for draw in itertools.product(values, repeat=n))
+    return mean(max(sampler) for sampler in itertools.product(values, repeat=n))
 
 
 def best_by_numpy(values, n):

@@ -7,8 +7,8 @@ from typing import Any
 
 from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.judge import judge, observe_all
-from transformer_lab.exercises.observe import codes, is_unwritten, namespace, unwrapped
+from transformer_lab.exercises.judgment import judge, observe_all
+from transformer_lab.exercises.observation import codes, is_unwritten, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.exercises.report import Report
 

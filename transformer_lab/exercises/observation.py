@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.limits import OutOfTime, stoppable
+from transformer_lab.exercises.time_limit import OutOfTime, stoppable
 
 
 @dataclass(frozen=True)
-class Foreign:
+class NotData:
     """Something that came back and is no data: a generator, a module, a tensor without values."""
 
     description: str
@@ -54,12 +54,12 @@ class Observation:
     changes: tuple[str, ...] = ()
 
 
-def observe(subject: Any, recipe: Callable, inputs: dict[str, Any], seed: int) -> Observation:
-    """Let `recipe` use `subject` on a copy of `inputs`, with float64 as default dtype and all seeds set from `seed`."""
+def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
+    """Let `harness` use `subject` on a copy of `inputs`, with float64 as default dtype and all seeds from `seed`."""
     given = copy_data(inputs)
-    with fresh_world(seed) as changes_of_the_world:
+    with isolated_global_state(seed) as changes_of_the_world:
         try:
-            value, crash = stoppable(lambda: as_data(recipe(subject, **given))), None
+            value, crash = stoppable(lambda: as_data(harness(subject, **given))), None
         except OutOfTime:
             raise
         except BaseException as error:  # SystemExit and the like: the student's code does not end ours
@@ -69,13 +69,13 @@ def observe(subject: Any, recipe: Callable, inputs: dict[str, Any], seed: int) -
     return Observation(value, crash, tuple(changed))
 
 
-def stuck(places: list[tuple[str, int]]) -> Observation:
+def timed_out(places: list[tuple[str, int]]) -> Observation:
     """The observation of a call that did not end and was at `places` then (see `run_limited`)."""
     return Observation(crash=Crash("time", "", "", *_students_line(places)))
 
 
 @contextmanager
-def fresh_world(seed: int) -> Iterator[Callable[[], list[str]]]:
+def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
     """Set the state that code can depend on, and put it back. Yields a function that says what was altered."""
 
     def changes() -> list[str]:
@@ -87,7 +87,7 @@ def fresh_world(seed: int) -> Iterator[Callable[[], list[str]]]:
         }
         return [name for name, is_altered in altered.items() if is_altered]
 
-    with kept_world(), torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
+    with preserved_global_state(), torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
         torch.default_generator.manual_seed(seed)
         np.random.seed(seed % 2**32)
         random.seed(seed)
@@ -98,7 +98,7 @@ def fresh_world(seed: int) -> Iterator[Callable[[], list[str]]]:
 
 
 def _is_reseeded(seed: int) -> bool:
-    """Whether one of the three global generators was seeded after `fresh_world`; drawing from them is no harm.
+    """Whether one of the three global generators was seeded inside `isolated_global_state`. Drawing does no harm.
 
     NumPy's and Python's do not remember a seed. Their tables of 624 numbers are ours, or those that follow ours.
     """
@@ -129,7 +129,7 @@ def _follows(table: Any, current: Callable[[], Any], turn_over: Callable[[], Any
 
 
 @contextmanager
-def kept_world() -> Iterator[None]:
+def preserved_global_state() -> Iterator[None]:
     """Put global state back in the end: random streams, default dtype and device, the recursion limit."""
     states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -184,24 +184,24 @@ NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has as well: nei
 def as_data(value: Any, depth: int = 0) -> Any:
     """What came back, detached from everything: tensors, arrays, numbers, strings, None, tuples, lists, dictionaries.
 
-    Anything else becomes a `Foreign` with its description.
+    Anything else becomes a `NotData` with its description.
     """
     if isinstance(value, Tensor):
         if value.device.type != "cpu":
-            return Foreign(f"a tensor on the device `{value.device.type}`")
+            return NotData(f"a tensor on the device `{value.device.type}`")
         if value.is_nested or value.is_quantized or value.layout != torch.strided:
-            return Foreign(f"a tensor of another kind ({'nested' if value.is_nested else value.layout})")
+            return NotData(f"a tensor of another kind ({'nested' if value.is_nested else value.layout})")
         return value.detach().clone().as_subclass(Tensor)
     if isinstance(value, np.ndarray):
         if value.dtype == object:
-            return Foreign("an array of Python objects")
+            return NotData("an array of Python objects")
         if value.dtype.char not in NUMBERS:
-            return Foreign(f"an array of `{value.dtype.name}`")
+            return NotData(f"an array of `{value.dtype.name}`")
         return np.array(value, value.dtype.newbyteorder("="))
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is int and abs(value) > sys.float_info.max:
-        return Foreign("an enormous number")  # cannot be compared with a `float`
+        return NotData("an enormous number")  # cannot be compared with a `float`
     if value is None or type(value) in (bool, int, float, str):
         return value
     if depth < 8 and isinstance(value, Mapping):
@@ -210,9 +210,9 @@ def as_data(value: Any, depth: int = 0) -> Any:
         items = [as_data(item, depth + 1) for item in value[:MOST_ITEMS]]
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, type):
-        return Foreign(f"the class `{value.__name__}` itself")
+        return NotData(f"the class `{value.__name__}` itself")
     name = type(value).__name__
-    return Foreign(f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`")
+    return NotData(f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`")
 
 
 def _key(key: Any) -> Any:
@@ -256,7 +256,7 @@ def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
 
 
 def _is_students(file: str) -> bool:
-    return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<recipe")) or "-packages" in file)
+    return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<harness")) or "-packages" in file)
 
 
 def unwrapped(subject: Any) -> Any:

@@ -1,7 +1,7 @@
 """How a probe uses the student's object.
 
-A recipe is a function `(subject, **inputs) -> data`. It may run in another process than the one that judges, so it is
-self-contained: it knows its arguments, the names in `RECIPE_NAMES` and `CLASSES`, and what it imports in its own body.
+A harness is a function `(subject, **inputs) -> data`. It may run in another process than the one that judges, so it is
+self-contained: it knows its arguments, the names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
 """
 
 import __future__
@@ -27,50 +27,50 @@ class ParameterError(Exception):
 
 
 def call_function(subject: Callable, **inputs: Any) -> Any:
-    """The recipe of a function: call it with the inputs, in their order."""
+    """The harness of a function: call it with the inputs, in their order."""
     return subject(*inputs.values())
 
 
 def call_module(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
-    """The recipe of a module: construct it from `arguments`, load `weights`, call it with the other inputs."""
+    """The harness of a module: construct it from `arguments`, load `weights`, call it with the other inputs."""
     return build(subject, arguments, weights)(*inputs.values())
 
 
 def call_in_evaluation(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
-    """The recipe of a module without its dropout, so that a wrong rate doesn't hide a wrong formula."""
+    """The harness of a module without its dropout, so that a wrong rate doesn't hide a wrong formula."""
     return build(subject, arguments, weights).eval()(*inputs.values())
 
 
 def call_new_module(subject: type[nn.Module], arguments: dict, **inputs: Any) -> Any:
-    """The recipe of a module whose weights stay as they are initialized."""
+    """The harness of a module whose weights stay as they are initialized."""
     return subject(*arguments.values())(*inputs.values())
 
 
 def gradients_of_module(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
-    """The recipe of gradients: those of every parameter, and of each input that isn't made of tokens."""
+    """The harness of gradients: those of every parameter, and of each input that isn't made of tokens."""
     module = build(subject, arguments, weights)
     numbers = {name: value.requires_grad_() for name, value in inputs.items() if value.is_floating_point()}
     return gradients(module(*inputs.values()), numbers | dict(module.named_parameters()))
 
 
 def gradients_of_weights(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
-    """The recipe of gradients, of every parameter alone."""
+    """The harness of gradients, of every parameter alone."""
     module = build(subject, arguments, weights)
     return gradients(module(*inputs.values()), dict(module.named_parameters()))
 
 
 def names_and_shapes(subject: type[nn.Module], arguments: dict) -> dict[str, list[int]]:
-    """The recipe of parameters: the shape of each, by name."""
+    """The harness of parameters: the shape of each, by name."""
     return {name: list(parameter.shape) for name, parameter in subject(*arguments.values()).named_parameters()}
 
 
 def exception_of_call(subject: Callable, **inputs: Any) -> str:
-    """The recipe of an exception: its name, or "nothing"."""
+    """The harness of an exception: its name, or "nothing"."""
     return raised(subject, *inputs.values())
 
 
 def exception_of_construction(subject: type[nn.Module], arguments: dict) -> str:
-    """The recipe of an exception that constructing a module raises: its name, or "nothing"."""
+    """The harness of an exception that constructing a module raises: its name, or "nothing"."""
     return raised(subject, *arguments.values())
 
 
@@ -225,7 +225,7 @@ def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-RECIPE_NAMES = {
+HARNESS_NAMES = {
     "bare_transformer": bare_transformer,
     "batches_of": batches_of,
     "build": build,
@@ -243,7 +243,7 @@ RECIPE_NAMES = {
     "two_tables": two_tables,
 }
 
-# Classes of the package that recipes may use. They are imported only for a recipe whose text names them.
+# Classes of the package that harnesses may use. They are imported only for a harness whose text names them.
 CLASSES = {
     "CountingLanguageModel": "transformer_lab.electives.table_language_model",
     "LanguageModel": "transformer_lab.electives.language_model",
@@ -256,17 +256,17 @@ CLASSES = {
 
 
 @functools.cache  # the file may be another one by the time it is asked for again
-def recipe_source(recipe: Callable) -> str:
-    """The text of a recipe, for a process that has the engine but not the file in which the recipe stands."""
-    return textwrap.dedent(inspect.getsource(recipe))
+def harness_source(harness: Callable) -> str:
+    """The text of a harness, for a process that has the engine but not the file in which the harness stands."""
+    return textwrap.dedent(inspect.getsource(harness))
 
 
-def recipe_from_source(source: str) -> Callable:
-    """The recipe again, from its text alone."""
+def harness_from_source(source: str) -> Callable:
+    """The harness again, from its text alone."""
     used = {name for name in CLASSES if re.search(rf"\b{name}\b", source)}
-    names = RECIPE_NAMES | {name: getattr(importlib.import_module(CLASSES[name]), name) for name in used}
+    names = HARNESS_NAMES | {name: getattr(importlib.import_module(CLASSES[name]), name) for name in used}
     before = set(names)
-    flags = __future__.annotations.compiler_flag  # annotations may name what a recipe does not know
-    exec(compile(source, "<recipe>", "exec", flags, dont_inherit=True), names)
-    (recipe,) = (value for name, value in names.items() if name not in before and inspect.isfunction(value))
-    return recipe
+    flags = __future__.annotations.compiler_flag  # annotations may name what a harness does not know
+    exec(compile(source, "<harness>", "exec", flags, dont_inherit=True), names)
+    (harness,) = (value for name, value in names.items() if name not in before and inspect.isfunction(value))
+    return harness

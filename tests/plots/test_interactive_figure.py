@@ -6,8 +6,8 @@ import pytest
 from ipywidgets import IntSlider
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.explorer import PAUSE, REST, Explorer
 from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.interactive_figure import PAUSE, REST, Explorer
 
 
 def measuring(measure, known=()):

@@ -20,10 +20,10 @@ from transformer_lab.model import (
 )
 from transformer_lab.presets import PRESETS
 from transformer_lab.training.distributed import Processes
-from transformer_lab.training.fast import (
+from transformer_lab.training.fast_gradients import (
     ByteDropout,
     FastGradients,
-    KernelLayerNorm,
+    FusedLayerNorm,
     OutputLayerLoss,
     unfused_attention,
 )
@@ -182,7 +182,7 @@ def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
     for device_type, (dropout, attend) in kernels.items():
         copy = FastGradients(model, torch.float32, device_type=device_type).copy
         kinds = {type(module) for module in copy.modules()}
-        assert KernelLayerNorm in kinds
+        assert FusedLayerNorm in kinds
         assert LayerNorm not in kinds
         assert {kind for kind in kinds if issubclass(kind, nn.Dropout)} == {dropout}
         assert {module.attend for module in copy.modules() if hasattr(module, "attend")} == {attend}

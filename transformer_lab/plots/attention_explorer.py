@@ -44,7 +44,7 @@ def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
     """
     from ipywidgets import interactive
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     defaults = inspect.signature(draw).parameters
     controls = {
@@ -143,7 +143,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     """
     from ipywidgets import Dropdown, HBox, IntSlider, Label, Layout, Text, ToggleButtons
 
-    from transformer_lab.plots.explorer import Explorer
+    from transformer_lab.plots.interactive_figure import Explorer
 
     @functools.lru_cache(maxsize=8)  # moving a slider does not translate again
     def read(text: str) -> Any:

@@ -48,7 +48,7 @@ class SummingEmbedding(nn.Embedding):
         return F.embedding(tokens, self.weight.float(), *options).to(self.weight.dtype)
 
 
-class KernelLayerNorm(nn.Module):
+class FusedLayerNorm(nn.Module):
     """torch's kernel with the parameters of a `LayerNorm` of the model."""
 
     def __init__(self, norm: LayerNorm) -> None:
@@ -195,7 +195,7 @@ class FastGradients:
         self.copy.output = nn.Identity()  # the loss applies the output layer itself
         modules_at_home = {type(module).__module__.rpartition(".")[0] for module in model.modules()}
         self.has_foreign_parts = not modules_at_home <= {"torch.nn.modules", "transformer_lab.model"}
-        replace_modules(self.copy, LayerNorm, KernelLayerNorm)
+        replace_modules(self.copy, LayerNorm, FusedLayerNorm)
         if on_cpu:  # a GPU draws the numbers of dropout in the kernel that uses them
             replace_modules(self.copy, nn.Dropout, lambda dropout: ByteDropout(dropout.p))
             for module in self.copy.modules():

@@ -1,38 +1,38 @@
-"""Notebook 13, attention heat maps: what the weights of a trained model say, and how to score it."""
+"""Notebook 14, attention heat maps: what the weights of a trained model say, and how to score it."""
 
 import torch
 from torch import Tensor
 
 from transformer_lab.evaluation import alignment_error_rate, attention_rollout
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import raised
+from transformer_lab.exercises.harnesses import raised
 from transformer_lab.exercises.rules import REFUSED, raises
+from transformer_lab.exercises.sampling import InputSampler
 
 # --- attention_rollout -----------------------------------------------------------------------------------------------
 
 
-def attention(draw: Draw, *shape: int) -> Tensor:
+def attention(sampler: InputSampler, *shape: int) -> Tensor:
     """Return weights in tenths: each row divides 1 at random."""
     *rows, keys = shape
-    cuts = draw.integers(*rows, keys - 1, low=0, high=10).sort(dim=-1).values
+    cuts = sampler.integers(*rows, keys - 1, low=0, high=10).sort(dim=-1).values
     edges = [torch.zeros(*rows, 1, dtype=torch.int64), cuts, torch.full((*rows, 1), 10)]
     return torch.cat(edges, dim=-1).diff(dim=-1).double() / 10
 
 
-def stack_of(draw: Draw, layers: int, heads: int, length: int) -> dict:
-    return {"weights": attention(draw, layers, heads, length, length)}
+def stack_of(sampler: InputSampler, layers: int, heads: int, length: int) -> dict:
+    return {"weights": attention(sampler, layers, heads, length, length)}
 
 
-def causal_stack(draw: Draw) -> dict:
+def causal_stack(sampler: InputSampler) -> dict:
     """Return weights in tenths that never look ahead. From the second row on, each row has two positive weights."""
     weights = torch.zeros(2, 2, 4, 4, dtype=torch.float64)
     weights[:, :, 0, 0] = 1
     for query in range(1, 4):
         for layer in range(2):
             for head in range(2):
-                first = draw.integer(1, 9)
-                keys = draw.order(query + 1)[:2]
+                first = sampler.integer(1, 9)
+                keys = sampler.order(query + 1)[:2]
                 weights[layer, head, query, keys] = torch.tensor([first, 10 - first]).double() / 10
     return {"weights": weights}
 
@@ -71,17 +71,17 @@ ATTENTION_ROLLOUT = Exercise(
     returns=("rollout",),
     axes={"weights": "layers heads query key", "rollout": "output input"},
     probes=[
-        Probe("two layers with one head", lambda draw: stack_of(draw, 2, 1, 3)),
-        Probe("one layer with two heads", lambda draw: stack_of(draw, 1, 2, 3)),
-        Probe("three layers with two heads", lambda draw: stack_of(draw, 3, 2, 4)),
+        Probe("two layers with one head", lambda sampler: stack_of(sampler, 2, 1, 3)),
+        Probe("one layer with two heads", lambda sampler: stack_of(sampler, 1, 2, 3)),
+        Probe("three layers with two heads", lambda sampler: stack_of(sampler, 3, 2, 4)),
         Probe("a decoder, which never looks ahead", causal_stack),
     ],
     properties=[
-        Property("each row sums to 1", lambda draw: stack_of(draw, 3, 2, 4), rows_sum_to_1),
+        Property("each row sums to 1", lambda sampler: stack_of(sampler, 3, 2, 4), rows_sum_to_1),
         Property("a decoder's outputs don't depend on later tokens", causal_stack, does_not_look_ahead),
         Property(
             "the order of the heads doesn't matter",
-            lambda draw: stack_of(draw, 2, 3, 3),
+            lambda sampler: stack_of(sampler, 2, 3, 3),
             heads_are_equals,
             with_heads_in_another_order,
         ),
@@ -104,7 +104,7 @@ FOUND, FOUND_ONE_OF_TWO, MISSED, MISSED_TWO, NOT_LINKED = range(5)
 LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], NOT_LINKED: []}  # by order of weight
 
 
-def aligned(draw: Draw, queries: int, keys: int) -> dict:
+def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
     """Return five or more rows, one of each kind at least, in random order, and some more links that are missed.
 
     The highest weight of a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links. The highest
@@ -112,45 +112,45 @@ def aligned(draw: Draw, queries: int, keys: int) -> dict:
     """
     weights = torch.zeros(queries, keys, dtype=torch.float64)
     gold = torch.zeros(queries, keys, dtype=torch.bool)
-    kinds = [*LINKS, *(draw.integer(FOUND, NOT_LINKED) for _ in range(queries - len(LINKS)))]
-    for row, place in enumerate(draw.order(queries)):
-        order = draw.order(keys)
+    kinds = [*LINKS, *(sampler.integer(FOUND, NOT_LINKED) for _ in range(queries - len(LINKS)))]
+    for row, place in enumerate(sampler.order(queries)):
+        order = sampler.order(keys)
         shares = [6, 2, 1, 1] if place % 2 else [35, 30, 20, 15]
         spread = torch.tensor(shares + [0] * (keys - 4)).double()
         weights[row, order] = spread / spread.sum()
         gold[row, [order[link] for link in LINKS[kinds[place]]]] = True
     others = (~gold & gold.any(-1, keepdim=True) & (weights < weights.amax(-1, keepdim=True))).nonzero()
-    gold[tuple(others[draw.order(len(others))[: draw.integer(0, 6)]].T)] = True
+    gold[tuple(others[sampler.order(len(others))[: sampler.integer(0, 6)]].T)] = True
     missed = (~gold.gather(-1, weights.argmax(-1, keepdim=True))).nonzero()[0, 0]
     weights[missed] = weights[missed] ** 8 / (weights[missed] ** 8).sum()
     return {"weights": weights, "gold": gold}
 
 
-def aligned_with_ties(draw: Draw) -> dict:
+def aligned_with_ties(sampler: InputSampler) -> dict:
     """Start with two rows in which two keys share the highest weight. In one, neither is linked; in the other, both."""
-    inputs = aligned(draw, draw.integer(5, 8), draw.integer(4, 6))
+    inputs = aligned(sampler, sampler.integer(5, 8), sampler.integer(4, 6))
     keys = inputs["weights"].size(1)
     weights, gold = torch.zeros(2, keys, dtype=torch.float64), torch.zeros(2, keys, dtype=torch.bool)
     for row in range(2):
-        order = draw.order(keys)
+        order = sampler.order(keys)
         weights[row, order[:3]] = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
         gold[row, order[:2] if row else order[2:3]] = True
     return {"weights": torch.cat([weights, inputs["weights"]]), "gold": torch.cat([gold, inputs["gold"]])}
 
 
-def all_found(draw: Draw) -> dict:
+def all_found(sampler: InputSampler) -> dict:
     """Give each query a key of its own, which it finds, and add some links that are missed.
 
     The query that finds the last key is also linked to the first one, so looking only at a row's first link goes wrong.
     """
-    length = draw.integer(4, 7)
-    order = draw.order(length)
+    length = sampler.integer(4, 7)
+    order = sampler.order(length)
     gold = torch.zeros(length, length, dtype=torch.bool)
     gold[range(length), order] = True
-    weights = gold * 0.6 + attention(draw, length, length) * 0.4
+    weights = gold * 0.6 + attention(sampler, length, length) * 0.4
     gold[order.index(length - 1), 0] = True
-    others = (~gold).nonzero()[draw.order(length * length - length - 1)]
-    gold[tuple(others[: draw.integer(0, 2 * length)].T)] = True
+    others = (~gold).nonzero()[sampler.order(length * length - length - 1)]
+    gold[tuple(others[: sampler.integer(0, 2 * length)].T)] = True
     return {"weights": weights, "gold": gold}
 
 
@@ -168,9 +168,9 @@ def best_and_worst(subject, gold):
     return {"right": float(subject(gold.double(), gold)), "wrong": float(subject(1 - gold.double(), gold))}
 
 
-def links_in_another_order(draw: Draw) -> dict:
+def links_in_another_order(sampler: InputSampler) -> dict:
     gold = torch.zeros(3, 4, dtype=torch.bool)
-    gold[range(3), draw.order(4)[:3]] = True
+    gold[range(3), sampler.order(4)[:3]] = True
     return {"gold": gold}
 
 
@@ -206,21 +206,23 @@ ALIGNMENT_ERROR_RATE = Exercise(
     axes={"weights": "query key", "gold": "query key"},
     probes=[
         Probe("each query finds a key of its own, but some links are missed", all_found),
-        Probe("more queries than keys", lambda draw: aligned(draw, draw.integer(6, 9), draw.integer(4, 5))),
-        Probe("more keys than queries", lambda draw: aligned(draw, draw.integer(5, 7), draw.integer(8, 10))),
+        Probe("more queries than keys", lambda sampler: aligned(sampler, sampler.integer(6, 9), sampler.integer(4, 5))),
+        Probe(
+            "more keys than queries", lambda sampler: aligned(sampler, sampler.integer(5, 7), sampler.integer(8, 10))
+        ),
         Probe("a row whose highest weight occurs twice proposes one link", aligned_with_ties),
     ],
     properties=[
         Property("0 is best and 1 is worst", links_in_another_order, zero_is_best, best_and_worst),
         Property(
             "only the highest weight of a row counts",
-            lambda draw: aligned(draw, 5, 4),
+            lambda sampler: aligned(sampler, 5, 4),
             only_the_highest_counts,
             of_other_weights,
         ),
         Property(
             "tried: gold links of another shape",
-            lambda draw: {"weights": attention(draw, 3, 4), "gold": torch.ones(3, 5, dtype=torch.bool)},
+            lambda sampler: {"weights": attention(sampler, 3, 4), "gold": torch.ones(3, 5, dtype=torch.bool)},
             other_shapes_are_refused,
             exceptions_of_other_shapes,
         ),

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.compare import Difference, number, short, short_and_apart, to_double, wrong_places
+from transformer_lab.exercises.comparison import Difference, number, short, short_and_apart, to_double, wrong_positions
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.limits import SECONDS
-from transformer_lab.exercises.observe import Crash, same_data
+from transformer_lab.exercises.observation import Crash, same_data
 from transformer_lab.exercises.report import Block, Code, Grid, Shapes, SideBySide
+from transformer_lab.exercises.time_limit import SECONDS
 
 ROWS, COLUMNS = 4, 8  # no table is larger
 
@@ -120,7 +120,7 @@ def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
         call = f"{exercise.name}({', '.join(f'{name}={short(value)}' for name, value in arguments.items())})"
         if shown and all(name in known for name in shown):
             call += f"({', '.join(shown)})"
-    elif not is_class and all(name in known for name in shown):  # a recipe may make the arguments from other inputs
+    elif not is_class and all(name in known for name in shown):  # a harness may make the arguments from other inputs
         call = f"{exercise.name}({', '.join(shown)})"
     blocks: list[Block] = [Code(call)] if call else []
     plain = []
@@ -156,7 +156,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
         got = _recognised(tuple(received.shape), list(zip(names, expected.shape, strict=True)))
         return [Shapes(f"The shape of `{difference.where}`:", wanted, got)]
     if tensors and difference.kind in ("value", "nan"):
-        wrong = wrong_places(to_double(expected), to_double(received), tolerance)
+        wrong = wrong_positions(to_double(expected), to_double(received), tolerance)
         rows = wrong.reshape(-1, wrong.shape[-1]).any(-1) if wrong.ndim else wrong.reshape(1)
         chosen = rows.nonzero().flatten().tolist()
         pages = [_rows(expected), _rows(received)]

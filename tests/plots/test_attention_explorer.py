@@ -6,7 +6,7 @@ import pytest
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots import explore, explore_attention, new_picture
-from transformer_lab.plots.explorers import draw_heads
+from transformer_lab.plots.attention_explorer import draw_heads
 
 
 @pytest.fixture

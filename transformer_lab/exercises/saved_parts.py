@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from transformer_lab.errors import InputError
+from transformer_lab.exercises.examination import examine
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.observe import codes, namespace, unwrapped
+from transformer_lab.exercises.observation import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, find_exercise, notebook_of
-from transformer_lab.exercises.running import examine
 from transformer_lab.exercises.scopes import global_symbols
 
 _in_memory: dict[str, str] = {}  # what could not be written: name to text
@@ -39,7 +39,7 @@ def folder() -> Path | None:
 # --- keeping ---------------------------------------------------------------------------------------------------------
 
 
-class KeepError(Exception):
+class SaveError(Exception):
     """A part uses something that cannot be written down. The message says what."""
 
 
@@ -51,7 +51,7 @@ def keep(exercise: Exercise, subject: Any) -> list[str]:
     try:
         text = part_source(exercise.name, subject)
         _verify(exercise, text)
-    except KeepError as reason:
+    except SaveError as reason:
         return [f"It is right, but it could not be kept for the later notebooks: {reason}."]
     text = _stamp(exercise, text) + text
     _in_memory.pop(exercise.name, None)
@@ -73,11 +73,11 @@ def _verify(exercise: Exercise, text: str) -> None:
     try:
         report, _ = examine(exercise, _defined(exercise.name, text, "<part>"))
     except Exception as error:
-        raise KeepError(f"outside this notebook it stops with `{type(error).__name__}: {error}`") from None
+        raise SaveError(f"outside this notebook it stops with `{type(error).__name__}: {error}`") from None
     finally:
         _loading.pop()
     if not report.passed:
-        raise KeepError("outside this notebook it gives other results; does it use a value that another cell changes?")
+        raise SaveError("outside this notebook it gives other results; does it use a value that another cell changes?")
 
 
 def part_source(name: str, subject: Any) -> str:
@@ -93,7 +93,7 @@ def part_source(name: str, subject: Any) -> str:
     if bound is None:
         bound = next((n for n, value in names.items() if value is subject and not n.startswith("_")), None)
     if bound is None:
-        raise KeepError("no name in this notebook holds it")
+        raise SaveError("no name in this notebook holds it")
     text.add(bound)
     if bound != name:
         text.definitions.append(f"{name} = {bound}")
@@ -162,7 +162,7 @@ class _Text:
                     else self.definitions.append
                 )(source)
                 return
-        raise KeepError(f"it uses `{name}`, whose definition was not found")
+        raise SaveError(f"it uses `{name}`, whose definition was not found")
 
     def _add_import(self, source: str) -> None:
         self.imports.add(" ".join(source.split()))

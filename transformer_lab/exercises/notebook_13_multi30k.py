@@ -1,11 +1,11 @@
-"""Notebook 12, Multi30k: the weights of several checkpoints become those of one model (section 6.1)."""
+"""Notebook 13, Multi30k: the weights of several checkpoints become those of one model (section 6.1)."""
 
 import torch
 
-from transformer_lab.exercises.draw import Draw
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
-from transformer_lab.exercises.recipes import raised
+from transformer_lab.exercises.harnesses import raised
 from transformer_lab.exercises.rules import REFUSED, raises
+from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.training import average_checkpoints
 
 # Each input holds one tensor from all checkpoints, stacked along the first axis with the oldest first.
@@ -49,40 +49,40 @@ def averages_of_different_models(subject, weight):
     }
 
 
-def with_counters(draw: Draw) -> dict:
+def with_counters(sampler: InputSampler) -> dict:
     """Return a weight, a counter up, a counter down, and a mask. All differ between the first and last checkpoint."""
-    mask = draw.integers(3, 2, low=0, high=1).bool()
-    mask[2, draw.integer(0, 1)] = False  # so that it isn't the same as a mean that is turned into booleans
+    mask = sampler.integers(3, 2, low=0, high=1).bool()
+    mask[2, sampler.integer(0, 1)] = False  # so that it isn't the same as a mean that is turned into booleans
     mask[0] = ~mask[2]
-    first = draw.integer(10, 20)
+    first = sampler.integer(10, 20)
     return {
-        "weight": draw.numbers(3, 2),
-        "steps": torch.tensor([first, first + 7, first + 15 + draw.integer(0, 2)]),
+        "weight": sampler.numbers(3, 2),
+        "steps": torch.tensor([first, first + 7, first + 15 + sampler.integer(0, 2)]),
         "left": torch.tensor([40 - first, 33 - first, 25 - first]),
         "mask": mask,
     }
 
 
-def in_half_precision(draw: Draw) -> dict:
+def in_half_precision(sampler: InputSampler) -> dict:
     """Return 2048, 1, 1, and 2, times powers of two: half precision can hold their mean, but not every partial sum."""
     numbers = torch.tensor([[2048.0], [1.0], [1.0], [2.0]])
-    powers = 2.0 ** draw.integers(3, low=-3, high=3)
+    powers = 2.0 ** sampler.integers(3, low=-3, high=3)
     return {"weight": (numbers * powers).to(torch.float16)}
 
 
-def that_cancel(draw: Draw) -> dict:
+def that_cancel(sampler: InputSampler) -> dict:
     """Return columns in which two large numbers cancel. In a float32 sum, what is added in between vanishes."""
-    small = draw.integers(7, 4, low=1, high=3).float()
-    small[1] = 2.0 ** draw.integers(4, low=27, high=29)
+    small = sampler.integers(7, 4, low=1, high=3).float()
+    small[1] = 2.0 ** sampler.integers(4, low=27, high=29)
     small[5] = -small[1]
     return {"weight": small}
 
 
-def in_three_precisions(draw: Draw) -> dict:
+def in_three_precisions(sampler: InputSampler) -> dict:
     return {
-        "weight": draw.numbers(2, 3).float(),
-        "bias": draw.numbers(2, 2),
-        "scale": draw.integers(2, 2, low=-8, high=8).to(torch.float16),
+        "weight": sampler.numbers(2, 3).float(),
+        "bias": sampler.numbers(2, 2),
+        "scale": sampler.integers(2, 2, low=-8, high=8).to(torch.float16),
     }
 
 
@@ -145,13 +145,14 @@ AVERAGE_CHECKPOINTS = Exercise(
     banned=("torch.optim.swa_utils.AveragedModel",),
     call=average_of_rows,
     probes=[
-        Probe("two checkpoints of one tensor", lambda draw: {"weight": draw.numbers(2, 2)}),
+        Probe("two checkpoints of one tensor", lambda sampler: {"weight": sampler.numbers(2, 2)}),
         Probe(
             "three checkpoints of two tensors",
-            lambda draw: {"weight": draw.numbers(3, 2, 3), "bias": draw.numbers(3, 2)},
+            lambda sampler: {"weight": sampler.numbers(3, 2, 3), "bias": sampler.numbers(3, 2)},
         ),
         Probe(
-            "six to eight checkpoints in float32", lambda draw: {"weight": draw.numbers(draw.integer(6, 8), 3).float()}
+            "six to eight checkpoints in float32",
+            lambda sampler: {"weight": sampler.numbers(sampler.integer(6, 8), 3).float()},
         ),
         Probe("integers and booleans come from the last checkpoint", with_counters),
         Probe("half precision: small numbers aren't lost in the sum", in_half_precision),
@@ -161,25 +162,25 @@ AVERAGE_CHECKPOINTS = Exercise(
         Property("every tensor keeps its dtype", in_three_precisions, same_dtypes),
         Property(
             "reversing the order of the checkpoints doesn't change the mean",
-            lambda draw: {"weight": draw.numbers(4, 3)},
+            lambda sampler: {"weight": sampler.numbers(4, 3)},
             order_does_not_matter,
             average_forwards_and_backwards,
         ),
         Property(
             "tensors with different names aren't mixed up",
-            lambda draw: {"weight": draw.numbers(3, 2), "bias": draw.numbers(3, 2)},
+            lambda sampler: {"weight": sampler.numbers(3, 2), "bias": sampler.numbers(3, 2)},
             names_are_not_mixed_up,
             average_of_names_in_other_orders,
         ),
         Property(
             "the checkpoints themselves stay as they are",
-            lambda draw: {"weight": draw.numbers(3, 2)},
+            lambda sampler: {"weight": sampler.numbers(3, 2)},
             checkpoints_are_unchanged,
             checkpoints_afterwards,
         ),
         Property(
             "tried: checkpoints with different names, and none at all",
-            lambda draw: {"weight": draw.numbers(2, 2)},
+            lambda sampler: {"weight": sampler.numbers(2, 2)},
             different_models_are_refused,
             averages_of_different_models,
         ),

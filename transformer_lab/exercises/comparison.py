@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_lab.exercises.observe import Foreign
+from transformer_lab.exercises.observation import NotData
 
 SMALL = 24  # numbers of a tensor that are shown in one line
 
@@ -164,7 +164,7 @@ def _compare_numbers(
     if nan.any():
         differ("nan", f"`{where}` is NaN (not a number) in {int(nan.sum())} of {nan.numel()} places")
         return
-    wrong = wrong_places(one, other, tolerance)
+    wrong = wrong_positions(one, other, tolerance)
     if wrong.any():
         off = (one - other).abs()[wrong]
         if off.isfinite().all():
@@ -187,7 +187,7 @@ def _infinities_in_words(expected: Tensor, received: Tensor) -> str:
     return " and ".join(said)
 
 
-def wrong_places(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
+def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
     """Where two float64 tensors of one shape differ. NaN equals NaN, and infinity itself."""
     close = expected.isfinite() & ((expected - received).abs() <= tolerance * (1 + expected.abs()))
     return ~(close | (expected == received) | (expected.isnan() & received.isnan()))
@@ -213,7 +213,7 @@ def kind_of_dtype(name: str) -> str:
 
 def described(value: Any) -> str:
     """What kind of thing it is, in words."""
-    if isinstance(value, Foreign):
+    if isinstance(value, NotData):
         return value.description
     if value is None:
         return "None (is there a `return`?)"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Draw:
+class InputSampler:
     """Draws the inputs of one probe from one seed. All are made of whole numbers: no machine rounds them."""
 
     def __init__(self, seed: int) -> None:

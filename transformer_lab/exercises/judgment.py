@@ -6,7 +6,7 @@ from typing import Any
 
 from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
-from transformer_lab.exercises.explain import (
+from transformer_lab.exercises.explanation import (
     axis_names,
     change_in_words,
     crash_blocks,
@@ -14,15 +14,15 @@ from transformer_lab.exercises.explain import (
     difference_blocks,
     input_blocks,
 )
-from transformer_lab.exercises.limits import run_limited
-from transformer_lab.exercises.observe import Crash, Observation, kept_world, stuck
+from transformer_lab.exercises.observation import Crash, Observation, preserved_global_state, timed_out
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 from transformer_lab.exercises.symptoms import described
+from transformer_lab.exercises.time_limit import run_limited
 from transformer_lab.exercises.verdicts import (
     WRONG_KIND,
     Reference,
     Verdict,
-    drawn,
+    inputs_by_check,
     known_settings,
     observation,
     reference_of,
@@ -44,9 +44,9 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
         # middle of an import, the next import of that module would wait forever.
         for check in exercise.checks:
             reference.of_answer(check)
-    with kept_world():  # again, because a thread that is stopped may not come to put it back
+    with preserved_global_state():  # again, because a thread that is stopped may not come to put it back
         ran = run_limited(_jobs(exercise, subject, seed))
-    results = ran.results + [stuck(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
+    results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
 
 
@@ -86,7 +86,7 @@ def judge(
 
     passed = all(result.state == "passed" for result in results)
     earned = sum(verdict.check.weight for verdict in verdicts if verdict.is_probe("passed"))
-    lost = sum(verdict.check.costs for verdict in verdicts if verdict.costs) + bool(changes)
+    lost = sum(verdict.check.penalty for verdict in verdicts if verdict.penalty) + bool(changes)
     score = 1.0 if passed else max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
     if passed:
         return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
@@ -112,7 +112,7 @@ def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation
         failed.add(name)
         if missing:
             verdict.state, verdict.says = "not checked", f"it needs “{missing[0]}”"
-            verdict.costs = False
+            verdict.penalty = False
         elif place in crashes:
             verdict.state, verdict.says = "not checked", "the same error as above"
         elif place:
@@ -137,7 +137,7 @@ def _explanation(
         elif found.kind == "either":
             blocks.append("Your results are those of either of these mistakes.")
         blocks += found.says
-    exercise, inputs = reference.exercise, drawn(reference.exercise, reference.seed)
+    exercise, inputs = reference.exercise, inputs_by_check(reference.exercise, reference.seed)
     failed = [verdict for verdict in verdicts if verdict.state == "failed"]
     smallest = min(failed, key=lambda v: (_plainness(v), _size(inputs[v.check.name])), default=None)
     if smallest is None:
@@ -180,7 +180,7 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
 def _plainness(verdict: Verdict) -> int:
     """Sort key: a comparison of results before a rule for them, and any probe before a property."""
     check = verdict.check
-    return 2 if isinstance(check, Property) else int(check.agrees is not None)
+    return 2 if isinstance(check, Property) else int(check.compare_results is not None)
 
 
 def _size(data: Any) -> int:

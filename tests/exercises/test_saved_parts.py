@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import transformer_lab.model
-from transformer_lab.exercises import exercises, kept, progress
+from transformer_lab.exercises import exercises, progress, saved_parts
 
 IMPORTS = """
 import math
@@ -77,8 +77,10 @@ def notebook(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    for known in (kept._in_memory, kept._loaded, kept._loading):
-        monkeypatch.setattr(kept, next(name for name, value in vars(kept).items() if value is known), type(known)())
+    for known in (saved_parts._in_memory, saved_parts._loaded, saved_parts._loading):
+        monkeypatch.setattr(
+            saved_parts, next(name for name, value in vars(saved_parts).items() if value is known), type(known)()
+        )
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     atexit.unregister(shell.atexit_operations)
@@ -95,7 +97,7 @@ def mine(name):
 
 def test_a_passed_part_is_kept_and_brought_back(notebook, capsys):
     assert notebook.run(SOFTMAX, "check(softmax)").passed
-    text = (notebook_file := kept.folder() / "softmax.py").read_text()
+    text = (notebook_file := saved_parts.folder() / "softmax.py").read_text()
     assert "import numpy as np" in text
     assert "# mine" in text
     brought = mine("softmax")
@@ -116,12 +118,12 @@ def test_what_a_part_uses_comes_with_it(notebook, capsys):
     report = notebook.run("check(SingleHeadAttention)")
     assert report.passed
     assert not [remark for remark in report.remarks if "could not be kept" in remark]
-    text = (kept.folder() / "scaled_dot_product_attention.py").read_text()
+    text = (saved_parts.folder() / "scaled_dot_product_attention.py").read_text()
     assert "LOWEST = -1000000000.0" in text
     assert "def hide(" in text
     assert "import torch.nn.functional as F" in text
     assert "from torch import Tensor" in text
-    head = (kept.folder() / "SingleHeadAttention.py").read_text()
+    head = (saved_parts.folder() / "SingleHeadAttention.py").read_text()
     assert "from transformer_lab.mine import scaled_dot_product_attention" in head
     capsys.readouterr()
     brought = mine("SingleHeadAttention")
@@ -134,7 +136,7 @@ def test_what_a_part_uses_comes_with_it(notebook, capsys):
 def test_a_lambda_and_a_renamed_part_are_kept(notebook):
     notebook.run(SOFTMAX.replace("softmax", "my_softmax"))
     assert notebook.run('check("softmax", my_softmax)').passed
-    assert "softmax = my_softmax" in (kept.folder() / "softmax.py").read_text()
+    assert "softmax = my_softmax" in (saved_parts.folder() / "softmax.py").read_text()
     notebook.run("causal_mask = lambda n, device=None: torch.ones(1, 1, n, n, dtype=torch.bool, device=device).tril()")
     assert notebook.run('check("causal_mask", causal_mask)').passed
     assert mine("causal_mask")(2).flatten().tolist() == [True, False, True, True]
@@ -150,9 +152,9 @@ def test_a_newer_version_replaces_the_kept_one(notebook):
 
 def test_an_edited_part_that_fails_is_replaced(notebook, capsys):
     notebook.run(SOFTMAX, "check(softmax)")
-    file = kept.folder() / "softmax.py"
+    file = saved_parts.folder() / "softmax.py"
     file.write_text(file.read_text().replace("scores.max(axis=-1, keepdims=True)", "0"))
-    assert kept.state("softmax") == "edited"
+    assert saved_parts.state("softmax") == "edited"
     assert mine("softmax") is transformer_lab.model.softmax
     told = capsys.readouterr().out
     assert "softmax: the package's, because yours no longer passes its check" in told
@@ -161,14 +163,14 @@ def test_an_edited_part_that_fails_is_replaced(notebook, capsys):
 
 def test_an_edited_part_that_still_passes_is_yours(notebook):
     notebook.run(SOFTMAX, "check(softmax)")
-    file = kept.folder() / "softmax.py"
+    file = saved_parts.folder() / "softmax.py"
     file.write_text(file.read_text() + "\n# a later thought\n")
     assert mine("softmax").__code__.co_filename == str(file)
 
 
 def test_a_broken_file_is_replaced(notebook, capsys):
     notebook.run(SOFTMAX, "check(softmax)")
-    (kept.folder() / "softmax.py").write_text("def softmax(:\n")
+    (saved_parts.folder() / "softmax.py").write_text("def softmax(:\n")
     assert mine("softmax") is transformer_lab.model.softmax
     assert "yours cannot be loaded" in capsys.readouterr().out
 
@@ -176,8 +178,8 @@ def test_a_broken_file_is_replaced(notebook, capsys):
 def test_a_newer_check_is_run_again(notebook, monkeypatch):
     """A part that an older check let pass is checked by the new one before it is used."""
     notebook.run(SOFTMAX, "check(softmax)")
-    monkeypatch.setattr(kept, "_stamp", lambda exercise, text: "# another check\n")
-    assert kept.state("softmax") == "edited"
+    monkeypatch.setattr(saved_parts, "_stamp", lambda exercise, text: "# another check\n")
+    assert saved_parts.state("softmax") == "edited"
     assert mine("softmax") is not transformer_lab.model.softmax
 
 
@@ -195,7 +197,7 @@ def test_what_was_left_out_is_filled_in_around_the_readers_parts(notebook, capsy
     attention = mine("numpy_attention")
     assert "numpy_attention: the package's (yours is kept as soon" in (told := capsys.readouterr().out)
     assert told.endswith("with your softmax\n")
-    assert attention.__globals__["softmax"].__code__.co_filename == str(kept.folder() / "softmax.py")
+    assert attention.__globals__["softmax"].__code__.co_filename == str(saved_parts.folder() / "softmax.py")
     assert transformer_lab.model.numpy_attention.__globals__["softmax"] is transformer_lab.model.softmax
 
 
@@ -236,7 +238,7 @@ def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
     assert report.passed
     assert "kept until this notebook's kernel ends, but not on disk" in str(report)
     assert mine("softmax") is not transformer_lab.model.softmax
-    assert kept.state("softmax") == "yours"
+    assert saved_parts.state("softmax") == "yours"
 
 
 def test_a_part_that_needs_its_notebook_says_so(notebook):
@@ -261,7 +263,7 @@ def test_outside_a_notebook_nothing_is_kept(tmp_path, monkeypatch):
 
 
 def test_parts_that_use_each_other_do_not_loop(notebook, capsys):
-    folder = kept.folder()
+    folder = saved_parts.folder()
     folder.mkdir()
     (folder / "softmax.py").write_text(
         "from transformer_lab.mine import numpy_attention\ndef softmax(s):\n    return s\n"

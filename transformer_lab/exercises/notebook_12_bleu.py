@@ -1,0 +1,387 @@
+"""Notebook 12, BLEU: clipped n-gram precision, the brevity penalty, and the score."""
+
+from itertools import pairwise
+
+from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
+from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.harnesses import raised
+from transformer_lab.exercises.sampling import InputSampler
+
+# --- ngram_precision --------------------------------------------------------------------------------------------------
+
+WORDS = [
+    *["a", "dog", "runs", "over", "the", "green", "field", "and", "two", "men", "sit", "there", "in", "snow", "while"],
+    *["she", "wears", "red", "shoes", "near", "old", "boats", "with", "children", "who", "play", "on", "wet", "sand"],
+]
+
+
+def some_words(sampler: InputSampler, *counts: int) -> list[list[str]]:
+    """Return lists of different words in random order, as long as `counts` says. No word is in two of them."""
+    words = sampler.shuffled(WORDS)
+    return [[words.pop() for _ in range(count)] for count in counts]
+
+
+def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dict:
+    """Return a corpus of one sentence."""
+    return {"hypotheses": [hypothesis], "references": [reference]} | others
+
+
+def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
+    """Return a hypothesis with wrong words around the right ones, which are further back in a longer reference."""
+    before, after = sampler.integer(1, 2), sampler.integer(1, 4)
+    first = before + after + sampler.integer(1, 2)  # so that the last right words are where the hypothesis has ended
+    right, *wrong, others, last = some_words(
+        sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
+    )
+    return pair_of([*wrong[0], *right, *wrong[1]], [*others, *right, *last], n=n)
+
+
+def repeated_word_inputs(sampler: InputSampler) -> dict:
+    """Return a hypothesis that repeats a word more often than its reference does."""
+    times = sampler.integer(2, 4)
+    (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(1, 3))
+    return pair_of([word] * (times + sampler.integer(2, 6)) + right + wrong, [*right, *[word] * times], n=1)
+
+
+def spared_word_inputs(sampler: InputSampler) -> dict:
+    """Return a hypothesis that has a word once or twice, and its reference more often."""
+    times = sampler.integer(1, 2)
+    (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(3, 8))
+    return pair_of([word] * times + right + wrong, [*right, *[word] * (times + sampler.integer(1, 2))], n=1)
+
+
+def turned_round_inputs(sampler: InputSampler) -> dict:
+    """Return a hypothesis that starts with two words the wrong way around."""
+    pair, right, wrong = some_words(sampler, 2, sampler.integer(5, 14), sampler.integer(1, 6))
+    return pair_of([*pair, *right, *wrong], [*pair[::-1], *right], n=2)
+
+
+def long_and_short_inputs(sampler: InputSampler) -> dict:
+    """Return a long hypothesis that is mostly right and a short one that is wrong, in any order."""
+    right, wrong, missing, short, other = some_words(
+        sampler, sampler.integer(3, 12), sampler.integer(1, 3), 4, sampler.integer(1, 2), 3
+    )
+    pairs = [([*right, *wrong], [*right, *missing]), (short, other)][:: sampler.integer(0, 1) * 2 - 1]
+    return {"hypotheses": [one for one, _ in pairs], "references": [other for _, other in pairs], "n": 1}
+
+
+def swapped_words_inputs(sampler: InputSampler) -> dict:
+    """Return two hypotheses, some of whose words are only in the other one's reference."""
+    first, second, mine, yours = some_words(sampler, *(sampler.integer(1, most) for most in (5, 5, 3, 3)))
+    return {"hypotheses": [first + yours, second + mine], "references": [first + mine, second + yours], "n": 1}
+
+
+def short_sentence_inputs(sampler: InputSampler) -> dict:
+    n = sampler.integer(3, 4)
+    wrong = sampler.integer(1, 4)
+    short, right, wrongs, others = some_words(
+        sampler, sampler.integer(1, n - 2), n + wrong + sampler.integer(0, 7), wrong, wrong
+    )
+    return {"hypotheses": [short, wrongs + right], "references": [short, others + right], "n": n}
+
+
+def short_reference_inputs(sampler: InputSampler) -> dict:
+    """Return a long hypothesis with a reference of fewer than n words, and one that is mostly right."""
+    n = sampler.integer(2, 4)
+    alone, short, right, wrong = some_words(
+        sampler, sampler.integer(n, n + 3), n - 1, sampler.integer(6, 10), sampler.integer(1, 4)
+    )
+    return {"hypotheses": [alone, right + wrong], "references": [short, right], "n": n}
+
+
+def same_characters_inputs(sampler: InputSampler) -> dict:
+    """Return a pair of sentences that differ only in where their words end, and one that is mostly right."""
+    (first, second), right, wrong = some_words(sampler, 2, sampler.integer(3, 14), sampler.integer(1, 6))
+    return {
+        "hypotheses": [[first + "x", second, first], right + wrong],
+        "references": [[first, "x" + second, first], [*right, first]],
+        "n": 2,
+    }
+
+
+def capital_inputs(sampler: InputSampler) -> dict:
+    capitals, others = some_words(sampler, sampler.integer(1, 5), sampler.integer(1, 7))
+    return pair_of([word.capitalize() for word in capitals] + others, capitals + others, n=1)
+
+
+def permuted_sentences(subject, hypotheses, references, order, **n):
+    again = subject([hypotheses[i] for i in order], [references[i] for i in order], *n.values())
+    return {"as they are": subject(hypotheses, references, *n.values()), "in another order": again}
+
+
+def order_does_not_matter(inputs, received):
+    if abs(received["as they are"] - received["in another order"]) > 1e-9:
+        return "the same pairs of sentences in another order give a different number"
+    return None
+
+
+def without_ngrams(subject, hypotheses, references, n):
+    return [subject(hypotheses, references, n), subject([], [], 1)]
+
+
+def zero_without_ngrams(inputs, received):
+    for precision in received:
+        if precision != 0:
+            return f"expected 0.0 when the hypotheses have no n-gram at all, received {precision}"
+    return None
+
+
+def unequal_numbers(subject, hypotheses, references):
+    return [raised(subject, hypotheses, references[:-1], 1), raised(subject, hypotheses[:-1], references, 1)]
+
+
+def unequal_numbers_are_an_error(inputs, received):
+    if "nothing" in received:
+        return Remark(
+            "If the numbers of hypotheses and references differ, it still returns a number, so you'd never notice that "
+            "the two sides don't belong together. `zip(hypotheses, references, strict=True)` raises a `ValueError`."
+        )
+    return None
+
+
+NGRAM_PRECISION = Exercise(
+    answer=ngram_precision,
+    points=2,
+    minutes=20,
+    returns=("precision",),
+    banned=("nltk.", "sacrebleu.", "torchtext.data."),
+    probes=[
+        Probe("the words of one sentence", lambda sampler: one_pair_inputs(sampler, 1)),
+        Probe("two or three words in a row", lambda sampler: one_pair_inputs(sampler, sampler.integer(2, 3))),
+        Probe("a word repeated too often", repeated_word_inputs),
+        Probe("a word that the reference repeats", spared_word_inputs),
+        Probe("two words the wrong way around", turned_round_inputs),
+        Probe("a long and a short sentence share one fraction", long_and_short_inputs),
+        Probe("a word that only another reference has", swapped_words_inputs),
+        Probe("a sentence shorter than n", short_sentence_inputs),
+        Probe("a reference shorter than n", short_reference_inputs),
+        Probe("words are compared, not characters", same_characters_inputs),
+        Probe("capital letters", capital_inputs),
+    ],
+    properties=[
+        Property(
+            "without any n-gram it is 0.0",
+            lambda sampler: {
+                "hypotheses": [*some_words(sampler, 2), []],
+                "references": some_words(sampler, 4, 4),
+                "n": 3,
+            },
+            zero_without_ngrams,
+            without_ngrams,
+        ),
+        Property(
+            "the order of the sentences does not matter",
+            lambda sampler: long_and_short_inputs(sampler) | {"order": [1, 0]},
+            order_does_not_matter,
+            permuted_sentences,
+        ),
+        Property(
+            "unequal numbers of hypotheses and references",
+            lambda sampler: {"hypotheses": some_words(sampler, 2, 2), "references": some_words(sampler, 2, 2)},
+            unequal_numbers_are_an_error,
+            unequal_numbers,
+        ),
+    ],
+    hints=[
+        "Count the n-grams of a hypothesis and those of its reference. If each one in the reference may be used only "
+        "once, how many in the hypothesis are matched? Add that up over all pairs, and divide once at the end.",
+        "Use a `Counter` of tuples: `tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)`. What does `&` do "
+        "with two Counters?",
+        "For each pair, `matches += (counts & reference_counts).total()` and `total += counts.total()`. After the "
+        "loop, `return matches / total if total else 0.0`.",
+    ],
+)
+
+# --- brevity_penalty --------------------------------------------------------------------------------------------------
+
+
+def factors(subject, lengths):
+    return [subject(hypothesis_length, reference_length) for hypothesis_length, reference_length in lengths]
+
+
+def never_above_one(inputs, received):
+    if any(not 0 <= factor <= 1 for factor in received):
+        return "it isn't always between 0 and 1, but it should penalize short translations and reward none"
+    return None
+
+
+def longer_is_no_worse(inputs, received):
+    if any(after < before for before, after in pairwise(received)):
+        return "a longer translation gets a smaller factor, but only short ones should be penalized"
+    return None
+
+
+def ascending_lengths(sampler: InputSampler) -> dict:
+    reference = sampler.integer(10, 60)
+    return {"lengths": [[length, reference] for length in (1, reference // 2, reference, reference + 4, 3 * reference)]}
+
+
+def nearly_equal_lengths(sampler: InputSampler) -> dict:
+    reference, same = sampler.integer(30, 200), sampler.integer(10, 200)
+    return {"lengths": [[reference - sampler.integer(1, 9), reference], [same, same]]}
+
+
+def half_and_longer_lengths(sampler: InputSampler) -> dict:
+    half, reference = sampler.integer(10, 100), sampler.integer(10, 100)
+    return {"lengths": [[half, 2 * half + sampler.integer(-3, 3)], [reference + sampler.integer(1, 9), reference]]}
+
+
+def extreme_lengths(sampler: InputSampler) -> dict:
+    reference = sampler.integer(10, 30)
+    return {
+        "lengths": [[sampler.integer(10, 20), sampler.integer(50, 90)], [reference * sampler.integer(3, 5), reference]]
+    }
+
+
+def empty_lengths(sampler: InputSampler) -> dict:
+    reference = sampler.integer(20, 90)
+    return {"lengths": [[0, sampler.integer(5, 9)], [reference - sampler.integer(1, 9), reference], [0, 0]]}
+
+
+BREVITY_PENALTY = Exercise(
+    answer=brevity_penalty,
+    points=1,
+    minutes=10,
+    returns=("factors",),
+    call=factors,
+    probes=[
+        Probe("slightly too short, and equally long", nearly_equal_lengths),
+        Probe("about half as long, and slightly longer", half_and_longer_lengths),
+        Probe("far too short, and far too long", extreme_lengths),
+        Probe("no tokens at all", empty_lengths),
+    ],
+    properties=[
+        Property("it is between 0 and 1", ascending_lengths, never_above_one),
+        Property("more tokens never lower it", ascending_lengths, longer_is_no_worse),
+    ],
+    hints=[
+        "There are two cases: at least as long as the references, and shorter. In a third one, you would divide by "
+        "zero.",
+        "If the hypotheses are shorter, it's exp(1 - reference / hypothesis). What is the exponent when both are "
+        "equally long? And what is the smaller of the exponent and 0 when the hypotheses are longer?",
+        "Once length 0 is out of the way: `math.exp(min(0.0, 1 - reference_length / hypothesis_length))`.",
+    ],
+)
+
+# --- bleu -------------------------------------------------------------------------------------------------------------
+
+
+def wrong_end_inputs(sampler: InputSampler) -> dict:
+    """Return one hypothesis whose last words are wrong."""
+    count = sampler.integer(1, 5)
+    right, wrong, missing = some_words(sampler, sampler.integer(7, 18), count, count)
+    return pair_of(right + wrong, right + missing)
+
+
+def too_short_inputs(sampler: InputSampler) -> dict:
+    (words,) = some_words(sampler, sampler.integer(9, 20))
+    return pair_of(words[: sampler.integer(5, len(words) - 2)], words)
+
+
+def too_long_inputs(sampler: InputSampler) -> dict:
+    before, right, after = some_words(sampler, sampler.integer(1, 3), sampler.integer(5, 12), sampler.integer(1, 4))
+    return pair_of(before + right + after, right)
+
+
+def two_sentences_inputs(sampler: InputSampler) -> dict:
+    """Return a long hypothesis that is only a little too short, and one whose last words are in the wrong order."""
+    words, right, mixed = some_words(sampler, sampler.integer(8, 14), sampler.integer(4, 7), sampler.integer(3, 5))
+    return {
+        "hypotheses": [words[: len(words) - sampler.integer(1, 3)], right + mixed[::-1]],
+        "references": [words, right + mixed],
+    }
+
+
+def short_and_long_inputs(sampler: InputSampler) -> dict:
+    """Return a hypothesis longer than its reference and one that is shorter, with fewer than four words."""
+    before, right, after, others = some_words(
+        sampler, sampler.integer(1, 2), sampler.integer(5, 12), 1, sampler.integer(7, 12)
+    )
+    return {"hypotheses": [before + right + after, others[: sampler.integer(1, 3)]], "references": [right, others]}
+
+
+def repeated_inputs(sampler: InputSampler) -> dict:
+    right, missing = some_words(sampler, sampler.integer(5, 10), 2)
+    return pair_of(right + right[:1] * sampler.integer(2, 5), right + missing)
+
+
+def as_it_is_and_without_a_4gram(subject, hypotheses, references):
+    three_in_a_row = [*hypotheses[0][:3], "else", *hypotheses[0][4:7]]
+    return {"as it is": subject(hypotheses, references), "three in a row": subject([three_in_a_row], references[:1])}
+
+
+def score_of_references(subject, references):
+    return [subject(references, references), subject(references[:1], references[:1])]
+
+
+def the_same_is_100(inputs, received):
+    return None if all(abs(score - 100) < 1e-6 for score in received) else "the references don't score 100 themselves"
+
+
+def scores_of_unequal_numbers(subject, hypotheses, references):
+    return [raised(subject, hypotheses, references[:-1]), raised(subject, hypotheses[:-1], references)]
+
+
+def never_silently_wrong(inputs, received):
+    """Without an error, the score would be that of other sentences than the caller believes."""
+    if "nothing" in received:
+        return "if the numbers of hypotheses and references differ, it returns a score as if nothing were wrong"
+    return None
+
+
+def zero_for_a_zero(subject, hypotheses, references):
+    return subject([[*hypotheses[0][:3], "else", *hypotheses[0][4:7]]], references)
+
+
+def a_zero_stays(inputs, received):
+    if abs(received) > 1e-6:
+        return "no four words in a row are right, so one precision is 0, and yet the score isn't"
+    return None
+
+
+BLEU = Exercise(
+    answer=bleu,
+    points=2,
+    minutes=15,
+    returns=("score",),
+    builds_on=("ngram_precision", "brevity_penalty"),
+    banned=("nltk.", "sacrebleu.", "torchtext.data."),
+    probes=[
+        Probe("the last words are wrong", wrong_end_inputs),
+        Probe("a translation that is too short", too_short_inputs),
+        Probe("a translation that is too long", too_long_inputs),
+        Probe("two sentences", two_sentences_inputs),
+        Probe("a very short sentence next to a longer one", short_and_long_inputs),
+        Probe("a word repeated too often", repeated_inputs),
+        Probe("with and without four words in a row", wrong_end_inputs, as_it_is_and_without_a_4gram),
+    ],
+    properties=[
+        Property(
+            "the references themselves score 100",
+            lambda sampler: {"references": some_words(sampler, sampler.integer(5, 7), sampler.integer(8, 10))},
+            the_same_is_100,
+            score_of_references,
+        ),
+        Property("one precision of 0 makes the score 0", wrong_end_inputs, a_zero_stays, zero_for_a_zero),
+        Property(
+            "the order of the sentences does not matter",
+            lambda sampler: two_sentences_inputs(sampler) | {"order": [1, 0]},
+            order_does_not_matter,
+            permuted_sentences,
+        ),
+        Property(
+            "a reference for each hypothesis", two_sentences_inputs, never_silently_wrong, scores_of_unequal_numbers
+        ),
+    ],
+    hints=[
+        "You need four precisions, their geometric mean, the brevity penalty of the total lengths, and a factor of "
+        "100. You've already written the precision and the penalty.",
+        "The geometric mean is exp of the mean of the logarithms, and 0 if any of the four precisions is 0. Lengths "
+        "are numbers of tokens: `sum(map(len, hypotheses))`.",
+        "`precisions = [ngram_precision(hypotheses, references, n) for n in range(1, 5)]`. Return 0.0 if "
+        "`min(precisions)` is 0, and otherwise `100 * brevity_penalty(...) * math.exp(sum(math.log(p) for p in "
+        "precisions) / 4)`.",
+    ],
+)
+
+EXERCISES = [NGRAM_PRECISION, BREVITY_PENALTY, BLEU]
