@@ -93,8 +93,10 @@ function explorePlane(box) {
   const label = make("label", {}, controls, "Scores times");
   const factor = make("input", { type: "range", min: 0, max: 8, step: 0.1, value: 1 }, label);
   const number = make("output", {}, label);
-  const svg = make("svg", { viewBox: "0 0 640 300", role: "group", "aria-label": "A query and three keys as arrows" }, box);
-  make("p", {}, box, "Drag the tips of the arrows, or focus one and use the arrow keys. The diamond is the output: the keys, mixed with the weights on the right.");
+  const panels = make("div", { class: "panels" }, box);
+  const svg = make("svg", { viewBox: "0 0 300 300", role: "group", "aria-label": "A query and three keys as arrows" }, panels);
+  const table = make("svg", { viewBox: "0 25 300 240", role: "group", "aria-label": "The score and the weight of each key" }, panels);
+  make("p", {}, box, "Drag the tips of the arrows, or focus one and use the arrow keys. The diamond is the output: the keys, mixed with their weights.");
   const screen = ([x, y]) => [150 + 44 * x, 150 - 44 * y];
   for (let line = -3; line <= 3; line++) {
     const tone = { stroke: "var(--lab-line)", "stroke-width": line ? 0.7 : 1.4 };
@@ -106,15 +108,18 @@ function explorePlane(box) {
   const diamond = make("path", { fill: "var(--lab-page)", stroke: "var(--lab-ink)", "stroke-width": 2 }, svg);
   const labels = names.map((name) => make("text", { "text-anchor": "middle" }, svg, name));
   const handles = vectors.map((_, i) => make("circle", { r: 8, fill: color(i), class: "handle", tabindex: 0, role: "slider", "aria-label": `tip of ${names[i]}`, "aria-valuenow": 0 }, svg));
-  make("text", { x: 340, y: 28, class: "quiet" }, svg, "score");
-  make("text", { x: 440, y: 28, class: "quiet" }, svg, "weight");
-  const rows = colors.map((tone, i) => ({
-    name: make("text", { x: 320, y: 67 + 62 * i, "text-anchor": "end" }, svg, names[i + 1]),
-    score: make("text", { x: 375, y: 67 + 62 * i, "text-anchor": "end" }, svg),
-    bar: make("rect", { x: 440, y: 50 + 62 * i, height: 26, fill: tone, rx: 3 }, svg),
-    weight: make("text", { y: 68 + 62 * i }, svg),
-  }));
-  make("text", { x: 340, y: 268, class: "quiet" }, svg, "score = query · key / √2");
+  make("text", { x: 105, y: 50, "text-anchor": "end", class: "quiet" }, table, "score");
+  make("text", { x: 125, y: 50, class: "quiet" }, table, "weight");
+  const rows = colors.map((tone, i) => {
+    const y = 86 + 52 * i;
+    make("text", { x: 6, y }, table, names[i + 1]);
+    return {
+      score: make("text", { x: 105, y, "text-anchor": "end" }, table),
+      bar: make("rect", { x: 125, y: y - 18, height: 26, fill: tone, rx: 3 }, table),
+      weight: make("text", { y, class: "weight" }, table),
+    };
+  });
+  make("text", { x: 6, y: 250, class: "quiet" }, table, "score = query · key / √2");
 
   function draw() {
     const [query, ...keys] = vectors, times = Number(factor.value);
@@ -125,13 +130,14 @@ function explorePlane(box) {
       const [x, y] = screen(vector), length = Math.hypot(...vector) || 1;
       arrows[i].setAttribute("x2", x); arrows[i].setAttribute("y2", y);
       handles[i].setAttribute("cx", x); handles[i].setAttribute("cy", y);
+      handles[i].setAttribute("data-exact", vector.map((one) => one.toFixed(4)).join(" "));
       handles[i].setAttribute("aria-valuetext", vector.map((one) => one.toFixed(1)).join(", "));
       labels[i].setAttribute("x", x + (22 * vector[0]) / length); labels[i].setAttribute("y", y - (20 * vector[1]) / length + 4);
     });
     rows.forEach((row, i) => {
       row.score.textContent = scores[i].toFixed(2);
-      row.bar.setAttribute("width", Math.max(1, 140 * weights[i]));
-      row.weight.setAttribute("x", 448 + 140 * weights[i]); row.weight.textContent = weights[i].toFixed(2);
+      row.bar.setAttribute("width", Math.max(1, 125 * weights[i]));
+      row.weight.setAttribute("x", 133 + 125 * weights[i]); row.weight.textContent = weights[i].toFixed(2);
     });
     const [x, y] = screen([0, 1].map((axis) => keys.reduce((sum, key, i) => sum + weights[i] * key[axis], 0)));
     diamond.setAttribute("d", `M ${x} ${y - 8} l 8 8 l -8 8 l -8 -8 z`);
@@ -172,7 +178,7 @@ function explorePositions(box) {
   const panels = make("div", { class: "panels" }, box);
   const canvas = make("canvas", { role: "img" }, panels);
   const svg = make("svg", { viewBox: "0 0 320 220", role: "img" }, panels);
-  make("p", {}, box, "Left: one row for each of 60 positions, one column for each feature, from −1 (purple) to 1 (orange). Right: the dot product of every position with the chosen one, divided by the largest possible value.");
+  make("p", {}, box, "The table has one row for each of 60 positions and one column for each feature, from −1 (purple) to 1 (orange). The curve is the dot product of every position with the chosen one, divided by the largest possible value.");
 
   function draw() {
     const size = Number(width.input.value), scale = 10 ** Number(base.input.value), position = Number(chosen.input.value), length = 60;
@@ -196,7 +202,7 @@ function explorePositions(box) {
       make("text", { x: 28, y: y(value) + 4, "text-anchor": "end", class: "quiet" }, svg, String(value));
     }
     make("line", { x1: x(position), x2: x(position), y1: 14, y2: 206, stroke: "var(--lab-muted)", "stroke-dasharray": "3 4" }, svg);
-    make("polyline", { points: similarity.map((value, row) => `${x(row)},${y(value)}`).join(" "), fill: "none", stroke: "var(--lab-accent)", "stroke-width": 2.4 }, svg);
+    make("polyline", { "data-exact": similarity.map((value) => value.toFixed(5)).join(" "), points: similarity.map((value, row) => `${x(row)},${y(value)}`).join(" "), fill: "none", stroke: "var(--lab-accent)", "stroke-width": 2.4 }, svg);
     svg.setAttribute("aria-label", `Similarity to position ${position}: highest there, and lower on both sides.`);
   }
   [width, base, chosen].forEach(({ input }) => input.addEventListener("input", draw));
@@ -217,7 +223,7 @@ function exploreMasks(box) {
   };
   const padding = box_("Hide padding"), future = box_("Hide the future");
   const panels = make("div", { class: "panels" }, box);
-  make("p", {}, box, "Rows are queries and columns are keys. A dark cell may be seen.");
+  make("p", {}, box, "Rows are queries and columns are keys. A filled cell may be seen.");
 
   function draw() {
     const rows = fields.map((input) => input.value.trim().split(/\s+/).slice(0, 10).filter(Boolean));
@@ -283,3 +289,4 @@ const figure = document.getElementById("lab-attention");
 if (figure) drawAttention(figure);
 const bar = document.getElementById("lab-filter");
 if (bar) searchFieldGuide(bar);
+for (const summary of document.querySelectorAll(".bd-sidebar-primary summary")) summary.setAttribute("aria-label", "Show the pages below");

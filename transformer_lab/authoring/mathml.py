@@ -1,5 +1,6 @@
 """A Sphinx extension: formulas become MathML, which every current browser draws without a script or a download."""
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -24,4 +25,8 @@ def _block(translator: Any, node: nodes.Element) -> None:
 def _mathml(formula: str, display: str) -> str:
     from latex2mathml.converter import convert
 
-    return convert(formula, display=display)
+    markup = convert(formula, display=display)
+    letters = r'(?:<mi mathvariant="normal">\w</mi>){2,}'  # \mathrm{softmax}, one letter at a time
+    markup = re.sub(letters, lambda found: f"<mi>{re.sub('<.*?>', '', found[0])}</mi>", markup)
+    # bars around something: without this they are set like an operator, with a space on each side
+    return markup.replace('<mo stretchy="false">&#x0007C;', '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;')

@@ -5,7 +5,7 @@
     index.md, _config.yml, _toc.yml, static/     from `site/`
     notebooks/NN_name.ipynb                       from `solutions/`, with exercises as stubs and their answers folded
     field_guide.md                                from the catalogue of mistakes
-    CLASSROOM.md, results/                        as they are, without links that lead off the site
+    CLASSROOM.md, SERVING.md, results/            as they are, without links that lead off the site
 
 `build_site` runs Jupyter Book over that folder.
 """
@@ -13,6 +13,7 @@
 import base64
 import hashlib
 import html
+import importlib.util
 import io
 import json
 import os
@@ -28,12 +29,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from transformer_lab.authoring.field_guide import field_guide, number_of_mistakes
-from transformer_lab.authoring.notebooks import COMPARE_OUTPUT
+from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, _count
 from transformer_lab.authoring.stubs import BEGIN, END
 from transformer_lab.errors import InputError
 
 STATIC = Path("static")  # in the sources; `_static/` in the finished site
-PAGES = ("CLASSROOM.md", "results/README.md")
+PAGES = {"CLASSROOM.md": "In the classroom", "SERVING.md": "Serving a model", "results/README.md": "Measured runs"}
 HERO_SENTENCES = (
     "Ein Mann fährt auf der Straße Fahrrad.",
     "Zwei Hunde laufen durch den Schnee.",
@@ -43,7 +44,7 @@ HERO_LAYER = 2  # its weights, averaged over the heads, are the easiest to follo
 LIVE = {"explore_scores": "plane", "explore_positions": "positions", "explore_masks": "masks"}  # see site/_static
 PLOTTING = re.compile(r"\bnew_picture\(|\.subplots\(|\baxes\.\w+\(|\bplt\.")
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s#]*)(?P<anchor>#[^()\s]*)?\)")
-_IMAGE = re.compile(r'src="data:image/(?P<kind>png|svg\+xml);base64,(?P<data>[^"]+)"')
+_IMAGE = re.compile(r'<img\b(?P<before>[^>]*)\bsrc="data:image/png;base64,(?P<data>[^"]+)"(?P<after>[^>]*)>')
 
 
 def build_site(root: Path, out: Path) -> Path:
@@ -83,6 +84,11 @@ def prepare_site(root: Path, out: Path) -> None:
 
     for path in sorted(path for path in (root / "site" / "_static").rglob("*") if path.is_file()):
         sources.write(STATIC / path.relative_to(root / "site" / "_static"), path.read_bytes())
+    if importlib.util.find_spec("transformer_lab.decoding.page_export"):
+        from transformer_lab.decoding.page_export import write_translator
+
+        write_translator(out / STATIC / "translator")
+        sources.written.update((out / STATIC / "translator").rglob("*"))
     for name in titles:
         sources.write(STATIC / "notebooks" / f"{name}.ipynb", (root / "notebooks" / f"{name}.ipynb").read_bytes())
     records = sorted(path.relative_to(root).as_posix() for path in (root / "results").glob("*/README.md"))
@@ -93,15 +99,15 @@ def prepare_site(root: Path, out: Path) -> None:
         page = _notebook_page(solution, notebook, exercises[path.stem], path.stem, sources)
         for cell in page.cells:
             if cell.cell_type == "markdown":
-                cell.source = _links(cell.source, f"notebooks/{path.name}", pages, sources)
+                cell.source = relinked(cell.source, f"notebooks/{path.name}", pages, sources)
         sources.write(f"notebooks/{path.name}", nbformat.writes(page))
     for page in (*PAGES, *records):
         text = (root / page).read_text(encoding="utf-8")
-        sources.write(page, _links(text, page, pages, sources))
+        sources.write(page, relinked(text, page, pages, sources))
     guide = (root / "site" / "field_guide.md").read_text(encoding="utf-8")
     mistakes = field_guide(exercises, titles)
     sources.write("field_guide.md", guide.replace("{{ mistakes }}", mistakes).replace("{{ count }}", _thousands(number_of_mistakes())))
-    sources.write("index.md", _landing_page(root, titles, exercises, solutions))
+    sources.write("index.md", _landing_page(titles, exercises, solutions, sources))
     sources.write("_config.yml", _config(root))
     sources.write("_toc.yml", _table_of_contents(titles, records))
     sources.remove_the_rest()
@@ -134,6 +140,8 @@ class Sources:
                 continue
             if path.is_file() and path not in self.written:
                 path.unlink()
+                if path.suffix in (".md", ".ipynb"):  # its page must go as well
+                    shutil.rmtree(self.out / "_build", ignore_errors=True)
             elif path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
 
@@ -167,8 +175,10 @@ def _notebook_page(
         else:
             source = cell.source.removeprefix(COMPARE_OUTPUT).strip("\n")
             new = nbformat.v4.new_code_cell(source, id=cell.id, execution_count=cell.execution_count)
-            new.metadata.tags = ["hide-input"] if _is_folded(cell) else []
-            new.outputs = [_output(output, cell.source, sources) for output in cell.outputs]
+            set_up = source.startswith(("import ", "from ")) and not any(cell.cell_type == "code" for cell in page.cells)
+            new.metadata.tags = ["hide-input"] if set_up or _is_folded(cell) else []
+            if not set_up:  # it prints which parts are the reader's own
+                new.outputs = [_output(output, cell.source, sources) for output in cell.outputs]
             page.cells.append(new)
     return page
 
@@ -194,9 +204,8 @@ def _is_folded(cell: NotebookNode) -> bool:
 
 def _exercise(exercise: Any, stub: str, answer: str) -> str:
     """Return a call-out: the stub, each hint folded, the answer folded."""
-    points = f"{exercise.points:g} point{'' if exercise.points == 1 else 's'}"
     lines = [f"::::::{{admonition}} `{exercise.name}`", ":class: lab-exercise", ""]
-    lines += [f'<p class="lab-meta">{points} · about {exercise.minutes} minutes</p>', "", _python(stub), ""]
+    lines += [f'<p class="lab-meta">{_count(exercise.points, "point")} · about {_count(exercise.minutes, "minute")}</p>', "", _python(stub), ""]
     for number, hint in enumerate(exercise.hints, 1):
         lines += [f":::::{{dropdown}} Hint {number} of {len(exercise.hints)}", _prose(hint), ":::::", ""]
     lines += [":::::{dropdown} Answer", ":class-container: lab-answer", _python(answer), ":::::", "::::::"]
@@ -239,27 +248,36 @@ def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode
 
 
 def _in_a_file(found: re.Match, sources: Sources) -> str:
-    data, kind = base64.b64decode(found["data"]), found["kind"]
-    suffix = "png" if kind == "png" else "svg"
-    picture = _fewer_colors(data) if suffix == "png" else data
-    return f'loading="lazy" class="lab-picture" src="../{sources.picture(picture, suffix)}"'
+    """Return an `<img>` whose picture is a file, with its size, so that the page doesn't jump when it is loaded."""
+    from PIL import Image
+
+    data, attributes = base64.b64decode(found["data"]), found["before"] + found["after"]
+    picture = Image.open(io.BytesIO(data))
+    width = re.search(r'width="(\d+)"', attributes)
+    width = int(width[1]) if width else picture.width
+    alt = re.search(r'alt="([^"]*)"', attributes)
+    return (
+        f'<img class="lab-picture" loading="lazy" alt="{alt[1] if alt else ""}" width="{width}" '
+        f'height="{round(width * picture.height / picture.width)}" '
+        f'src="../{sources.picture(_fewer_colors(data, picture), "png")}">'
+    )
 
 
-def _fewer_colors(data: bytes) -> bytes:
+def _fewer_colors(data: bytes, picture: Any) -> bytes:
     """Return a PNG with 256 colors where that is smaller: half the bytes, and no difference to the eye."""
     from PIL import Image
 
-    picture = Image.open(io.BytesIO(data))
+    if picture.mode == "P":
+        return data
     smaller = io.BytesIO()
-    if picture.mode != "P":
-        picture.convert("RGBA").quantize(256, method=Image.Quantize.FASTOCTREE).save(smaller, "PNG", optimize=True)
-    return smaller.getvalue() if 0 < smaller.tell() < len(data) else data
+    picture.convert("RGBA").quantize(256, method=Image.Quantize.FASTOCTREE).save(smaller, "PNG", optimize=True)
+    return min(data, smaller.getvalue(), key=len)
 
 
 # Markdown pages
 
 
-def _links(text: str, page: str, pages: Iterable[str], sources: Sources) -> str:
+def relinked(text: str, page: str, pages: Iterable[str], sources: Sources) -> str:
     """Return Markdown in which every link leads somewhere on the site, to the repository, or has become plain text.
 
     Args:
@@ -292,10 +310,10 @@ def _links(text: str, page: str, pages: Iterable[str], sources: Sources) -> str:
 
 
 def _landing_page(
-    root: Path, titles: Mapping[str, str], exercises: Mapping[str, list[Any]], solutions: Mapping[Path, NotebookNode]
+    titles: Mapping[str, str], exercises: Mapping[str, list[Any]], solutions: Mapping[Path, NotebookNode], sources: Sources
 ) -> str:
     """Fill in what `site/index.md` leaves open: the contents, the counts, a report, and the weights of the drawing."""
-    text = (root / "site" / "index.md").read_text(encoding="utf-8")
+    text = (sources.root / "site" / "index.md").read_text(encoding="utf-8")
     electives = {name for name in titles if name >= "20"}
     values = {
         "course": _cards({name: title for name, title in titles.items() if name not in electives}, exercises),
@@ -308,11 +326,7 @@ def _landing_page(
         "first": next(name for name in titles if name.startswith("01")),
         "tour": next(iter(titles)),
     }
-    if (root / "site" / "_static" / "translator.js").is_file():
-        values["translator"] = '<script type="module" src="_static/translator.js"></script>'
-        if (root / "site" / "_static" / "translator.css").is_file():
-            values["translator"] += '<link rel="stylesheet" href="_static/translator.css">'
-    else:
+    if not (sources.out / STATIC / "translator").is_dir():
         text = re.sub(r"<!-- translator -->.*?<!-- end of translator -->\n", "", text, flags=re.DOTALL)
     return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], text)
 
@@ -321,9 +335,8 @@ def _cards(titles: Mapping[str, str], exercises: Mapping[str, list[Any]]) -> str
     rows = []
     for name, title in titles.items():
         built = ", ".join(f"<code>{html.escape(exercise.name)}</code>" for exercise in exercises[name])
-        minutes = sum(exercise.minutes for exercise in exercises[name])
+        effort = _count(len(exercises[name]), "exercise") if built else ""
         built = built or "Nothing to write yet: see what it all leads to."
-        effort = f"{len(exercises[name])} exercises, {minutes} min" if minutes else ""
         rows.append(
             f'<li><a href="notebooks/{name}.html"><b>{name[:2]}</b> {html.escape(title)}</a>'
             f"<span>{effort}</span><p>{built}</p></li>"
@@ -399,16 +412,16 @@ def _table_of_contents(titles: Mapping[str, str], records: Iterable[str]) -> str
         return [{"file": f"notebooks/{name}", "title": f"{name[:2]} {titles[name]}"} for name in names]
 
     records = [{"file": record.removesuffix(".md"), "title": Path(record).parent.name} for record in records]
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"caption": "The course", "chapters": chapters(name for name in titles if name < "20")},
         {"caption": "Electives", "chapters": chapters(name for name in titles if name >= "20")},
         {
             "caption": "Reference",
             "chapters": [
                 {"file": "field_guide", "title": "A field guide to Transformer bugs"},
-                {"file": "CLASSROOM", "title": "In the classroom"},
-                {"file": "results/README", "title": "Measured runs", "sections": records},
+                *({"file": page.removesuffix(".md"), "title": title} for page, title in PAGES.items()),
             ],
         },
     ]
+    parts[-1]["chapters"][-1]["sections"] = records
     return yaml.safe_dump({"format": "jb-book", "root": "index", "parts": parts}, sort_keys=False, allow_unicode=True)
