@@ -84,14 +84,30 @@ def test_the_two_notebooks_differ_in_the_exercise_alone(course):
     different = [mine.id for mine, other in zip(notebook.cells, solution.cells, strict=True) if mine != other]
     assert different == ["exercise-doubled"]
     assert cells(notebook)["exercise-doubled"].source == (
-        "# Exercise: 3 points, about 1 minute\n"
         'def doubled(number: int) -> int:\n    """Twice the number."""\n'
         "    # YOUR CODE HERE\n    raise NotImplementedError()"
     )
     assert "return number + number" in cells(solution)["exercise-doubled"].source
-    assert cells(notebook)["check-doubled"].source == "# NBVAL_CHECK_OUTPUT\ncheck(doubled)"
+    assert cells(notebook)["check-doubled"].source == "check(doubled)"
+    assert cells(notebook)["check-doubled"].metadata.tags == ["nbval-check-output"]
     assert cells(notebook)["what-comes-next-2"].metadata.tags == ["hide-input"]
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+
+
+def test_the_text_before_an_exercise_is_in_its_box(course):
+    path = course / "course" / "01_doubling.md"
+    notebook, _ = read_text(path, EXERCISES)
+    heading, opening, title, task, _, closing = cells(notebook)["the-exercise"].source.split("\n\n")
+    assert heading == "## The exercise"
+    assert (opening, closing) == ('<div class="alert alert-block alert-info">', "</div>")
+    assert title == "**Exercise: `doubled`** · about 1 minute · 3 points"
+    assert task == "Write it."
+
+    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # no text, or no cell at all
+        path.write_text(TEXT.replace("## The exercise\n\nWrite it.\n", without))
+        box = cells(read_text(path, EXERCISES)[0])[cell_id].source
+        assert title in box
+        assert "\n\n\n" not in box
 
 
 def test_nothing_of_the_answer_is_left_in_the_student_notebook(course):

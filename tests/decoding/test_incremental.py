@@ -266,7 +266,8 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
         expected = beam_search(model, source, 4, 0.6, 12)
         for layer in model.decoder.layers:
             layer.self_attention, layer.cross_attention = (
-                OwnAttention(layer.self_attention), OwnAttention(layer.cross_attention),
+                OwnAttention(layer.self_attention),
+                OwnAttention(layer.cross_attention),
             )
             for residual in layer.residuals:
                 residual.norm = OwnNorm(residual.norm)

@@ -10,6 +10,7 @@ The text is MyST Markdown as jupytext reads it. Two kinds of code cell are left 
     :check: softmax
     ```
 
+The text right before an exercise is put into a colored box with its minutes, its points, and where to find help.
 A heading starts a new cell.
 """
 
@@ -25,7 +26,17 @@ from nbformat import NotebookNode
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.errors import InputError
 
-COMPARE_OUTPUT = "# NBVAL_CHECK_OUTPUT"
+COMPARE_OUTPUT = "nbval-check-output"  # a tag of nbval: what the cell prints must stay the same
+CALL_OUT = """\
+<div class="alert alert-block alert-info">
+
+**Exercise: `{name}`** · about {minutes} · {points}
+
+{task}
+
+**Stuck?** Each call of `hint("{name}")` tells you a little more, and `solution("{name}")` shows our answer.
+
+</div>"""
 CELL_TIMEOUT = 900  # seconds
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -58,10 +69,9 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
             _must_be_empty(cell, "exercise", name, path)
             headings.claim(f"exercise-{name}")
             waiting.append(name)
-            title = f"# Exercise: {_count(exercise.points, 'point')}, about {_count(exercise.minutes, 'minute')}\n"
             for built, write in ((notebook, stub), (solution, marked_answer)):
-                source = title + write(exercise.answer, exercise.blank)
-                _add(built, cell, f"exercise-{name}", source, solution=True)
+                _call_out(built, name, exercise)
+                _add(built, cell, f"exercise-{name}", write(exercise.answer, exercise.blank), solution=True)
         elif checked is not None:
             exercise = _find(exercises, checked, path)
             _must_be_empty(cell, "check", checked, path)
@@ -69,8 +79,9 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
             if checked not in waiting:
                 raise InputError(f"{path.name}: no cell `:exercise: {checked}` stands before `:check: {checked}`")
             waiting.remove(checked)
+            cell.metadata["tags"] = [*cell.metadata.get("tags", ()), COMPARE_OUTPUT]
             for built in (notebook, solution):
-                source = f"{COMPARE_OUTPUT}\ncheck({checked})"
+                source = f"check({checked})"
                 _add(built, cell, f"check-{checked}", source, grade=True, locked=True, points=exercise.points)
         else:
             cell_id = headings.cell_id(cell)
@@ -150,6 +161,17 @@ def _find(exercises: Mapping[str, Any], name: str, path: Path) -> Any:
 def _must_be_empty(cell: NotebookNode, kind: str, name: str, path: Path) -> None:
     if cell.source.strip():
         raise InputError(f"{path.name}: the {kind} cell of `{name}` must be empty: it is filled from the package")
+
+
+def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
+    """Put the text before an exercise into a box, below its heading."""
+    if not built.cells or built.cells[-1].cell_type != "markdown":
+        _add(built, nbformat.v4.new_markdown_cell(), f"task-{name}", "", locked=True)
+    above = built.cells[-1]
+    heading, task = re.fullmatch(r"(#+ [^\n]*\n*)?(.*)", above.source, re.DOTALL).groups(default="")
+    minutes, points = _count(exercise.minutes, "minute"), _count(exercise.points, "point")
+    box = CALL_OUT.format(name=name, minutes=minutes, points=points, task=task).replace("\n\n\n\n", "\n\n")
+    above.source = f"{heading.strip()}\n\n{box}".lstrip()
 
 
 def _add(built: NotebookNode, cell: NotebookNode, cell_id: str, source: str, **nbgrader: Any) -> None:

@@ -449,7 +449,8 @@ def _built(plan: _Plan, canonical: _Canonical) -> NotebookNode:
                 source = f"# `{exercise}` stands in the cell of `{home}`."
             cells.append(_code(source, cell.id, about))
         elif exercise := check_of(cell):
-            new = _code(f"{COMPARE_OUTPUT}\ncheck({exercise})", cell.id, {"check": exercise})
+            new = _code(f"check({exercise})", cell.id, {"check": exercise})
+            new.metadata["tags"] = [COMPARE_OUTPUT]
             new.execution_count = 1
             said = {"output_type": "stream", "name": "stdout", "text": f"{handed_in(exercise)}\n"}
             new.outputs = [from_dict(said)]

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -85,9 +84,8 @@ def _refuse_other_points(name: str, course: Course) -> None:
     """Points are written into a notebook when it is built, and may have been changed in the package since."""
     points = {exercise.name: exercise.points for exercise in course.exercises(name)}
     for cell in course.notebook(name).cells:
-        exercise = exercise_of(cell) or check_of(cell)
-        title = re.match(r"# Exercise: (\d+\.?\d*) points?\b", cell.source) if exercise_of(cell) else None
-        said = float(title[1]) if title else cell.metadata.get("nbgrader", {}).get("points")  # the check's, of nbgrader
+        exercise = check_of(cell)
+        said = cell.metadata.get("nbgrader", {}).get("points")
         if exercise in points and said not in (None, points[exercise]):
             raise InputError(
                 f"{course.paths[name]} gives `{exercise}` {said:g} points, and the package {points[exercise]:g}: "

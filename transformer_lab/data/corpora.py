@@ -168,8 +168,7 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
     if len(text) < SHORTEST_TEXT:
         count = len(text) - (not read.endswith("\n"))  # the last line break may be ours
         raise InputError(
-            f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, "
-            "better 100,000"
+            f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, better 100,000"
         )
     cut = len(text) * 9 // 10
     cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # one endless line is cut where the tenth begins

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 class TokenEmbedding(nn.Module):
-    """Section 3.4: a vector for each token, multiplied by √d_model.
+    """Look up a vector for each token and multiply it by √d_model (section 3.4).
 
-    The vector of `pad_id` starts at zero and gets no gradient here; an output layer that shares the weight may move it.
+    The vector of `pad_id` starts at zero, and the lookup never gives it a gradient.
 
     Raises:
         ValueError: `pad_id` is not a token of the vocabulary.
@@ -23,22 +23,28 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(d_model)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """`(batch, length)` integers to `(batch, length, d_model)`."""
+        """Turn integers `(batch, length)` into vectors `(batch, length, d_model)`."""
         return self.embedding(tokens) * self.scale  # (batch, length, d_model)
 
 
 def sinusoidal_encoding(length: int, d_model: int) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)) and PE(pos, 2i + 1) = cos of the same angle, section 3.5.
+    """Return the table of positional encodings from section 3.5.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), and PE(pos, 2i + 1) is the cosine of the same angle.
+
+    Args:
+        length: Number of positions. The first one is position 0.
+        d_model: Number of features; must be even.
 
     Returns:
-        `(length, d_model)` in torch's default dtype.
+        `(length, d_model)`, in torch's default dtype.
 
     Raises:
-        ValueError: `d_model` is odd, so that a sine would have no cosine.
+        ValueError: `d_model` is odd, so one sine would have no cosine.
     """
     if d_model % 2:
-        raise ValueError(f"d_model {d_model} is odd: each sine needs its cosine, take {d_model - 1} or {d_model + 1}")
-    # In float64, because float32 knows an angle of 500 to 3e-5 only.
+        raise ValueError(f"d_model {d_model} is odd, but each sine needs a cosine: use {d_model - 1} or {d_model + 1}")
+    # In float64, because an angle of 500 is only accurate to 3e-5 in float32.
     positions = torch.arange(length, dtype=torch.float64)[:, None]  # (length, 1)
     frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (d_model / 2)
     angles = positions * frequencies  # (length, d_model / 2)
@@ -47,7 +53,7 @@ def sinusoidal_encoding(length: int, d_model: int) -> Tensor:
 
 
 class PositionalEncoding(nn.Module):
-    """Section 3.5: add the positions to the embeddings; section 5.4: drop out the sum.
+    """Add the positions to the embeddings (section 3.5) and apply dropout to the sum (section 5.4).
 
     Raises:
         ValueError: `d_model` is odd.
@@ -60,10 +66,10 @@ class PositionalEncoding(nn.Module):
         self.register_buffer("encoding", sinusoidal_encoding(max_length, d_model), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(batch, length, d_model)` to the same shape.
+        """Return `x` plus the positions, `(batch, length, d_model)` like `x`.
 
         Raises:
-            ValueError: the sequence is longer than `max_length`.
+            ValueError: The sequence is longer than `max_length`.
         """
         length, max_length = x.size(1), self.encoding.size(0)
         if length > max_length:

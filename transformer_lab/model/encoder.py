@@ -9,9 +9,7 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward, each in its own residual connection."""
 
-    def __init__(
-        self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(d_model, n_heads, dropout)
         self.feed_forward = FeedForward(d_model, d_ff, dropout)
@@ -30,9 +28,7 @@ class Encoder(nn.Module):
         self, n_layers: int, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False
     ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            EncoderLayer(d_model, n_heads, d_ff, dropout, norm_first) for _ in range(n_layers)
-        )
+        self.layers = nn.ModuleList(EncoderLayer(d_model, n_heads, d_ff, dropout, norm_first) for _ in range(n_layers))
         self.norm = LayerNorm(d_model) if norm_first else nn.Identity()
 
     def forward(self, x: Tensor, source_mask: Tensor | None = None) -> Tensor:

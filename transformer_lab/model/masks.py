@@ -1,39 +1,43 @@
-"""Who may look at whom (sections 3.1 and 3.2.3). A mask is boolean, and True means "may attend"."""
+"""Masks: which query may attend to which key (sections 3.1 and 3.2.3). They are boolean; True means "may attend"."""
 
 import torch
 from torch import Tensor
 
 
 def padding_mask(tokens: Tensor, pad_id: int) -> Tensor:
-    """Hide padding from every query.
+    """Return a mask that hides padding, as a key, from every query.
 
     Args:
         tokens: `(batch, length)`, integers.
-        pad_id: the token that fills up short sentences.
+        pad_id: The token used for padding.
 
     Returns:
-        `(batch, 1, 1, length)`, boolean: the last axis is the keys'.
+        `(batch, 1, 1, length)`, boolean. The last axis is the key axis.
     """
     return (tokens != pad_id)[:, None, None, :]
 
 
 def causal_mask(length: int, device: torch.device | str | None = None) -> Tensor:
-    """Hide the future: position i may attend to positions 0 to i, itself included.
+    """Return a mask that hides the future: position i may attend to positions 0 through i.
+
+    Args:
+        length: Number of positions.
+        device: Where to create the mask, as in `torch.ones`.
 
     Returns:
-        `(1, 1, length, length)`, boolean: rows are queries, columns are keys.
+        `(1, 1, length, length)`, boolean. Rows are queries, and columns are keys.
     """
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()[None, None]
 
 
 def target_mask(tokens: Tensor, pad_id: int) -> Tensor:
-    """What the decoder's self-attention may see: no future and no padding.
+    """Return the mask for the decoder's self-attention, which hides both padding and the future.
 
     Args:
         tokens: `(batch, length)`, integers.
-        pad_id: the padding token of the target language.
+        pad_id: The padding token of the target language.
 
     Returns:
-        `(batch, 1, length, length)`, boolean.
+        `(batch, 1, length, length)`, boolean, on the same device as `tokens`.
     """
     return padding_mask(tokens, pad_id) & causal_mask(tokens.size(1), tokens.device)

@@ -5,12 +5,22 @@ from transformer_lab.plots.attention_explorer import explore, explore_attention
 from transformer_lab.plots.beam_tree import draw_beam, draw_tree, explore_beam
 from transformer_lab.plots.byte_pair_explorer import draw_byte_pairs, explore_byte_pairs
 from transformer_lab.plots.curves import LiveCurve, compare_trainings, explore_training, plot_training
+from transformer_lab.plots.embedding_plots import (
+    draw_encoding,
+    draw_hands,
+    draw_similarities,
+    draw_spread,
+    draw_vectors,
+)
 from transformer_lab.plots.figures import new_picture, save_figure
 from transformer_lab.plots.head_explorer import draw_without_heads, explore_heads
 from transformer_lab.plots.heatmaps import STACKS, attention_heatmap, draw_attention
-from transformer_lab.plots.mask_explorer import draw_masks, explore_masks
+from transformer_lab.plots.lines import draw_lines, name_line
+from transformer_lab.plots.mask_explorer import compare_masks, draw_masks, explore_masks
+from transformer_lab.plots.model_plots import draw_embedding_scale, draw_parameter_shares
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
+from transformer_lab.plots.schematics import draw_masking, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
@@ -23,17 +33,28 @@ __all__ = [
     "STACKS",
     "LiveCurve",
     "attention_heatmap",
+    "compare_masks",
     "compare_trainings",
     "draw_architecture",
     "draw_attention",
     "draw_beam",
     "draw_byte_pairs",
+    "draw_embedding_scale",
+    "draw_encoding",
+    "draw_hands",
     "draw_label_smoothing",
+    "draw_lines",
+    "draw_masking",
     "draw_masks",
     "draw_next_token",
+    "draw_parameter_shares",
     "draw_positions",
     "draw_scores",
+    "draw_similarities",
+    "draw_spread",
+    "draw_token_path",
     "draw_tree",
+    "draw_vectors",
     "draw_warmup",
     "draw_without_heads",
     "explore",
@@ -48,6 +69,7 @@ __all__ = [
     "explore_scores",
     "explore_training",
     "explore_warmup",
+    "name_line",
     "new_picture",
     "plot_training",
     "save_figure",

@@ -70,24 +70,40 @@ def draw_masks(
     gives = "give" if len(made_of) == 2 else "gives"
     shape = f"{' and '.join(made_of)} {gives} {tuple(mask.shape)}" if made_of else "no mask: everyone sees everyone"
     hidden = " and ".join(name for name, on in (("padding", padding), ("the future", causal)) if on) or "nothing"
-    # every length in inches: a layout that looks for the margins anew takes longer than a reader waits
+    text = f"The masks of two sentences, words on both axes; rows are queries, columns are keys. Hidden: {hidden}."
+    return _draw_tables(mask, words, ("first sentence", "second sentence"), shape, text)
+
+
+def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequence[str]) -> "Figure":
+    """Draw the mask of each sentence of a batch, side by side.
+
+    Args:
+        mask: Broadcasts to `(batch, 1, length, length)`.
+        sentences: The words of each sentence, padding included.
+        titles: One for each sentence.
+    """
+    text = f"Masks with words on both axes: {', '.join(titles)}. Rows are queries, columns are keys; a dot means True."
+    return _draw_tables(mask, sentences, titles, "", text)
+
+
+def _draw_tables(
+    mask: Tensor, words: Sequence[Sequence[str]], titles: Sequence[str], heading: str, text: str
+) -> "Figure":
+    # Every length in inches: finding the margins anew would take longer than a reader waits.
+    length = len(words[0])
     side = max(2.4, 0.34 * length)
     cell = side / length
     labels = max(label_length(row, cell) for row in words)
-    left, width, height = labels + 0.5, 2 * (side + labels + 0.5) + 0.3, side + labels + 1.2
-    figure = new_picture(
-        f"The masks of two sentences, words on both axes; rows are queries, columns are keys. Hidden: {hidden}.",
-        max(width, 6.2),
-        height,
-    )
+    left, width = labels + 0.5, max(len(words) * (side + labels + 0.5) + 0.3, 6.2)
+    height = side + labels + (1.2 if heading else 0.85)
+    figure = new_picture(text, width, height)
     figure.set_layout_engine("none")
-    width = figure.get_figwidth()
-    tables = mask.expand(2, 1, length, length)[:, 0]
-    for column, (table, row, name) in enumerate(zip(tables, words, ("first", "second"), strict=True)):
+    tables = mask.expand(len(words), 1, length, length)[:, 0]
+    for column, (table, row, title) in enumerate(zip(tables, words, titles, strict=True)):
         start = left + column * (side + labels + 0.5)
         axes = figure.add_axes((start / width, (labels + 0.5) / height, side / width, side / height))
-        draw_mask(axes, table, row, f"{name} sentence", cell)
-    figure.suptitle(shape, fontsize=11, y=1 - 0.1 / height, va="top")
+        draw_mask(axes, table, row, title, cell)
+    figure.suptitle(heading, fontsize=11, y=1 - 0.1 / height, va="top")
     return figure
 
 

@@ -1,5 +1,6 @@
 """Positional encodings (section 3.5) as heat map, as waves, and as similarity."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from transformer_lab.plots.figures import new_picture
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -33,31 +35,35 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
         3.6,
     )
     figure.set_layout_engine("none")  # finding the margins anew would take half of the time of a move
-    margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.24}
+    margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.36}
     table, waves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1, 1), gridspec_kw=margins)
     image = np.empty((length, d_model))
     image[:, 0::2], image[:, 1::2] = sines, cosines
     drawn = table.imshow(image, aspect="auto", cmap="PuOr", vmin=-1, vmax=1, interpolation="nearest")
-    table.set(xlabel="dimension", ylabel="position", title="the table")
+    table.set(xlabel="feature", ylabel="position", title="the table")
     figure.colorbar(drawn, ax=table, shrink=0.8, ticks=(-1, 0, 1))
     chosen = np.unique(np.linspace(0, d_model // 2 - 1, 4).astype(int))
-    for pair, style in zip(chosen, ("-", "--", "-.", ":"), strict=False):
-        waves.plot(sines[:, pair], style, label=f"dimension {2 * pair}", linewidth=1.4)
-    waves.set(
-        xlabel="position",
-        ylim=(-1.1, 1.6),
-        yticks=(-1, 0, 1),
-        title="four of its waves" if len(chosen) == 4 else "its waves",
-    )
-    waves.legend(frameon=False, fontsize=8, ncols=2, loc="upper center")
+    draw_waves(waves, {f"feature {2 * pair}": sines[:, pair] for pair in chosen})
+    waves.set_title("four of its waves" if len(chosen) == 4 else "its waves")
     alike.plot(similarity, color="#08519c")
     alike.axvline(position, color="0.6", linestyle=":", linewidth=1)
     alike.set(xlabel="position", ylim=(-0.6, 1.1), yticks=(-0.5, 0, 0.5, 1), title=f"similarity to position {position}")
     for axes in (table, waves, alike):
         axes.locator_params(axis="x", nbins=5)
-    for axes in (waves, alike):
-        axes.spines[["top", "right"]].set_visible(False)
+    alike.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
+    """Draw waves between -1 and 1 one below the other, each with its name on the left."""
+    heights = [-2.6 * row for row in range(len(waves))]
+    for height, wave in zip(heights, waves.values(), strict=True):
+        axes.axhline(height, color="0.85", linewidth=0.8)
+        axes.plot(np.asarray(wave) + height, color="#08519c", linewidth=1.4)
+    axes.set_yticks(heights, list(waves))
+    axes.set(xlabel="position", ylim=(heights[-1] - 1.3, 1.3))
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def explore_positions() -> Any:

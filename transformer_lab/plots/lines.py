@@ -1,0 +1,39 @@
+"""Line plots whose lines are labeled directly, so that you don't have to match dash patterns with a legend."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = ("#08519c", "#b84300", "black", "#6a51a3")
+STYLES = ("-", "--", "-.", ":")
+
+
+def name_line(axes: "Axes", x: float, y: float, name: str, color: str, **look: Any) -> None:
+    """Write the name of a line next to its point `(x, y)`: to the right of it, unless `look` says otherwise."""
+    look = {"ha": "left", "va": "center", "xytext": (6, 0), "fontsize": 9.5} | look
+    axes.annotate(name, (x, y), textcoords="offset points", color=color, annotation_clip=False, **look)
+
+
+def draw_lines(
+    lines: Mapping[str, Sequence[float]], alternative_text: str, *, width: float = 8, height: float = 3, **labels: Any
+) -> "Figure":
+    """Draw lines over the positions of their values, each with its name at its end.
+
+    Args:
+        lines: The values, by name.
+        alternative_text: As in `new_picture`.
+        labels: For `Axes.set`: `title`, `xlabel`, `ylabel`, `ylim`.
+    """
+    figure = new_picture(alternative_text, width, height)
+    axes = figure.subplots()
+    for (name, values), style, color in zip(lines.items(), STYLES, COLORS, strict=False):
+        axes.plot(values, style, color=color, linewidth=1.4)
+        name_line(axes, len(values) - 1, values[-1], name, color)
+    axes.set(**labels)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
