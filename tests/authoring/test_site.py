@@ -1,4 +1,4 @@
-"""The website: a link that leads nowhere, a leaked answer, or text that can't be read would be found by visitors only."""
+"""Without these, only visitors would find a dead link, a leaked answer, or text that can't be read."""
 
 import http.server
 import json
@@ -15,7 +15,8 @@ import torch
 from bs4 import BeautifulSoup
 
 from transformer_lab import model
-from transformer_lab.authoring.site import PLOTTING, Sources, build_site, relinked
+from transformer_lab.authoring.site import build_site
+from transformer_lab.authoring.site_pages import PLOTTING, Sources, relinked
 from transformer_lab.decoding import load_pretrained
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.exercises.registry import exercises, notebooks
@@ -39,7 +40,7 @@ def site(tmp_path_factory) -> Path:
 def pages(site) -> dict[str, BeautifulSoup]:
     """Every page of the site, by its path."""
     found = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
-    return {path.relative_to(site).as_posix(): BeautifulSoup(path.read_text(encoding="utf-8"), "lxml") for path in found}
+    return {str(path.relative_to(site)): BeautifulSoup(path.read_text(encoding="utf-8"), "lxml") for path in found}
 
 
 @pytest.fixture(scope="module")
@@ -126,17 +127,17 @@ def test_every_notebook_has_its_page_with_buttons_and_pictures(site, pages):
 def test_exercises_are_stubs_with_folded_hints_and_a_folded_answer(pages):
     for number, found in notebooks().items():
         name = next(name for name in pages if name.startswith(f"notebooks/{number}_"))
-        boxes = {box.select_one(".admonition-title code").get_text(): box for box in pages[name].select(".lab-exercise")}
-        assert list(boxes) == [exercise.name for exercise in found]
-        for exercise in found:
-            box = boxes[exercise.name]
+        boxes = pages[name].select(".lab-exercise")
+        titles = [box.select_one(".admonition-title code").get_text() for box in boxes]
+        assert titles == [exercise.name for exercise in found]
+        for exercise, box in zip(found, boxes, strict=True):
             folded = [fold.extract() for fold in box.select("details")]
             assert all(not fold.has_attr("open") for fold in folded)
             assert len(folded) == len(exercise.hints) + 1
             assert "raise NotImplementedError()" in box.get_text()
             answer = folded[-1].get_text()
             assert "raise NotImplementedError()" not in answer
-                assert re.search(rf"\b(def|class) {exercise.name}\b", answer)
+            assert re.search(rf"\b(def|class) {exercise.name}\b", answer)
 
 
 def test_nothing_of_the_machinery_is_left(pages):
@@ -181,7 +182,7 @@ def test_the_drawing_shows_what_the_model_does(pages):
     assert [" ".join(one["target"]).replace(" .", ".") for one in drawn] == translated
     for one in drawn:
         assert len(one["weights"]) == len(one["target"])
-        assert all(len(row) == len(one["source"]) and 0 <= min(row) and sum(row) <= 1.001 for row in one["weights"])
+        assert all(len(row) == len(one["source"]) and min(row) >= 0 and sum(row) <= 1.001 for row in one["weights"])
 
 
 @pytest.mark.parametrize(

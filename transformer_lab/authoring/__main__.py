@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         if chosen.command == "site":
             site = build_site(root, root / "build" / "site")
-            print(f"wrote {site.relative_to(root)}: open index.html in a browser, or python -m http.server -d {site.relative_to(root)}")
+            print(f"wrote {site.relative_to(root)}: open its index.html in a browser")
             return 0
         lines = outdated_notebooks(root, exercises())
     except InputError as error:

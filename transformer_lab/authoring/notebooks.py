@@ -145,7 +145,7 @@ def _ascii(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-def _count(number: float, unit: str) -> str:
+def counted(number: float, unit: str) -> str:
     return f"{number:g} {unit}{'' if number == 1 else 's'}"
 
 
@@ -169,7 +169,7 @@ def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
         _add(built, nbformat.v4.new_markdown_cell(), f"task-{name}", "", locked=True)
     above = built.cells[-1]
     heading, task = re.fullmatch(r"(#+ [^\n]*\n*)?(.*)", above.source, re.DOTALL).groups(default="")
-    minutes, points = _count(exercise.minutes, "minute"), _count(exercise.points, "point")
+    minutes, points = counted(exercise.minutes, "minute"), counted(exercise.points, "point")
     box = CALL_OUT.format(name=name, minutes=minutes, points=points, task=task).replace("\n\n\n\n", "\n\n")
     above.source = f"{heading.strip()}\n\n{box}".lstrip()
 
