@@ -31,7 +31,7 @@ from transformer_lab.authoring.site_pages import STATIC, Sources, notebook_page,
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import notebooks
 
-PAGES = {"CLASSROOM.md": "In the classroom", "SERVING.md": "Serving a model", "results/README.md": "Measured runs"}
+PAGES = ("CLASSROOM.md", "SERVING.md", "results/README.md")
 FIRST_ELECTIVE = "20"
 HERO_SENTENCES = (
     "Ein Mann fährt auf der Straße Fahrrad.",
@@ -96,6 +96,7 @@ def prepare_site(root: Path, out: Path) -> None:
         "electives": _contents({name: titles[name] for name in titles if name >= FIRST_ELECTIVE}, exercises),
         "tour": next(iter(titles)),
         "first": next(name for name in titles if name.startswith("01")),
+        "full_run": next(name[:2] for name in titles if "multi30k" in name),
         "report": _report_about("without_scale", solutions),
         "weights": json.dumps(cross_attention(), ensure_ascii=False),
         **_addresses(),
@@ -179,6 +180,7 @@ def _addresses() -> dict[str, str]:
     return {
         "address": os.environ.get("SITE_ADDRESS", published),
         "repository": f"https://github.com/{repository}" if repository else "",
+        "clone": f"git clone https://github.com/{repository}.git && cd {name}\n" if repository else "",
         "on_github": "true" if repository else "false",
     }
 
@@ -190,8 +192,7 @@ def _table_of_contents(titles: Mapping[str, str], records: Iterable[str]) -> str
         return {"caption": caption, "chapters": chapters}
 
     chapters = {name: {"file": f"notebooks/{name}", "title": f"{name[:2]} {title}"} for name, title in titles.items()}
-    reference = [{"file": "field_guide", "title": "A field guide to Transformer bugs"}]
-    reference += [{"file": page.removesuffix(".md"), "title": title} for page, title in PAGES.items()]
+    reference: list[dict[str, Any]] = [{"file": page.removesuffix(".md")} for page in ("field_guide.md", *PAGES)]
     reference[-1]["sections"] = [
         {"file": record.removesuffix(".md"), "title": Path(record).parent.name} for record in records
     ]
