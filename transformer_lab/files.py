@@ -1,15 +1,25 @@
-"""Files that are replaced in one step: whole, or not at all."""
+"""Files that are replaced in one step, whole or not at all, and text of strangers that is safe in files and names."""
 
 import errno
+import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from transformer_lab.errors import InputError
+
+# XML 1.0 or UTF-8 has none of these, except the last two groups: C1 controls, which terminals obey, and characters that
+# change the direction of the text around them, so that a reader sees it in another order.
+UNSAFE = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
+)
+NAME_BYTES = 160  # file systems allow 255; suffixes need some
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows keeps these names for devices
 
 
 def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
@@ -34,11 +44,15 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to. What is written there takes the place of `path` at once, or not at all.
+def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
+    """Yield a path next to `path` to write to. What is written there replaces `path` at once, or not at all.
+
+    Args:
+        path: The file to replace. If it is a link, the link is replaced.
+        sync: Wait for the disk, so that the file survives a power failure right after.
 
     Raises:
-        InputError: the folder cannot be written, or the disk is full; the old file is as it was.
+        InputError: The folder cannot be written, or the disk is full; the old file is as it was.
     """
     unfinished = path.with_name(path.name + ".part")
     try:
@@ -46,8 +60,9 @@ def replacing(path: Path) -> Iterator[Path]:
         unfinished.touch()
         rights = unfinished.stat().st_mode
         yield unfinished
-        with open(unfinished, "rb+") as file:
-            os.fsync(file.fileno())  # the bytes must be on the disk before the name is
+        if sync:
+            with open(unfinished, "rb+") as file:
+                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
         os.chmod(unfinished, rights)  # safetensors lets nobody but the owner read
         os.replace(unfinished, path)
     except (OSError, SafetensorError) as error:
@@ -55,6 +70,27 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> None:
+    """Replace a file that can be made again at any time, such as a report. No link is followed.
+
+    Args:
+        path: Absolute and without links, such as `folder.resolve() / name`: a link among its folders is refused.
+        content: Text or bytes.
+        encoding: For text; `utf-8-sig` tells spreadsheets that it is UTF-8.
+
+    Raises:
+        InputError: A folder is a link or cannot be written, or the disk is full; the old file is as it was.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if os.path.realpath(path.parent) != str(path.parent):
+        raise InputError(f"{path.parent} is a link, or is behind one: remove it, or choose another folder")
+    if path.is_dir() and not path.is_symlink():
+        raise InputError(f"{path} is a folder where a file belongs: remove it, or choose another folder")
+    with replacing(path, sync=False) as unfinished:
+        unfinished.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
 
 
 @contextmanager
@@ -105,3 +141,29 @@ def keep_aside(path: Path, copy: Path) -> None:
         os.link(path, copy)
     except OSError:
         shutil.copy2(path, copy)
+
+
+def clean(text: str) -> str:
+    """Replace controls, lone surrogates, and characters that change the direction of text by �."""
+    return UNSAFE.sub("\ufffd", text)
+
+
+def on_screen(text: str) -> str:
+    """Return `text` on one line without anything that a terminal obeys: escapes, line ends, changes of direction."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a name of a file or folder for each student's name: readable, safe on every system, no two alike."""
+    chosen: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(set(names)):
+        safe = re.sub(r"[^\w .-]", "_", clean(name)).strip(" .")
+        short = safe.encode()[:NAME_BYTES].decode(errors="ignore").rstrip(" .")
+        is_usable = short and short == name and not short.startswith("-") and not RESERVED.fullmatch(short.casefold())
+        if not is_usable or short.casefold() in taken:
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+            short = f"{short.lstrip('-') or 'student'}_{digest}"
+        chosen[name] = short
+        taken.add(short.casefold())
+    return chosen

@@ -68,8 +68,20 @@ def cell_of(notebook: dict[str, Any], cell_id: str) -> dict[str, Any]:
     return next(cell for cell in notebook["cells"] if cell.get("id") == cell_id)
 
 
-def place_of(notebook: dict[str, Any], cell_id: str) -> int:
-    return notebook["cells"].index(cell_of(notebook, cell_id))
+def insert(notebook: dict[str, Any], before: str, *cells: dict[str, Any]) -> None:
+    place = notebook["cells"].index(cell_of(notebook, before))
+    notebook["cells"][place:place] = cells
+
+
+def with_answer(name: str, source: str) -> dict[str, Any]:
+    """A solved notebook with another answer to an exercise."""
+    notebook = solved()
+    cell_of(notebook, f"exercise-{name}")["source"] = source
+    return notebook
+
+
+def without(notebook: dict[str, Any], *ids: str) -> dict[str, Any]:
+    return notebook | {"cells": [cell for cell in notebook["cells"] if cell.get("id") not in ids]}
 
 
 def code(source: str, **fields: Any) -> dict[str, Any]:
@@ -212,7 +224,7 @@ def test_where_an_answer_is_found(change):
 def test_however_the_name_is_bound(source):
     """In a cell that nothing marks; with IPython's own lines, with a syntax error, and with no warning of ours."""
     notebook = untouched()
-    notebook["cells"].insert(place_of(notebook, "check-softmax"), code(source, id="mine"))
+    insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
     assert assembled.sources["softmax"] == source
     assert next(cell for cell in assembled.notebook.cells if cell.id == "exercise-softmax").source == source
@@ -232,43 +244,34 @@ def test_however_the_name_is_bound(source):
     ],
 )
 def test_what_does_not_bind_the_name(source):
-    """A cell that only uses it is no answer."""
+    """A cell that only uses it is not an answer."""
     notebook = untouched()
-    notebook["cells"].insert(place_of(notebook, "check-softmax"), code(source))
+    insert(notebook, "check-softmax", code(source))
     assert "NotImplementedError" in handed_in(notebook).sources["softmax"]
 
 
-def test_defined_twice():
-    """The last counts, and the first stays before it: it may define what the last one uses."""
-    notebook = solved()
-    mine = code("old = softmax\ndef softmax(scores):\n    return old(scores)", id="mine")
-    notebook["cells"].insert(place_of(notebook, "check-softmax"), mine)
-    assembled = handed_in(notebook)
-    assert assembled.sources["softmax"] == mine["source"]
-    assert "`softmax` is defined in 2 cells: the last one counts." in assembled.remarks
-    run = order(assembled)
-    assert run.index(ANSWERS["softmax"]) + 1 == run.index(mine["source"])
-
-
-def test_an_earlier_definition_never_comes_last():
-    """Wherever it stood: an attempt below another exercise, and the last word further down."""
-    notebook = solved()
-    attempt, last_word = code("def softmax(scores):\n    return 1"), code("def softmax(scores):\n    return 2")
-    notebook["cells"].insert(place_of(notebook, "check-numpy_attention"), attempt)
-    notebook["cells"].insert(place_of(notebook, "check-scaled_dot_product_attention"), last_word)
-    assembled = handed_in(notebook)
-    assert assembled.sources["softmax"] == last_word["source"]
-    run = order(assembled)
-    assert run.index(attempt["source"]) < run.index(last_word["source"])
-    assert run.index(ANSWERS["softmax"]) < run.index(last_word["source"])
+def test_the_last_definition_counts():
+    """The earlier ones come before it, wherever they were: they may define what the last one uses."""
+    attempt, last = code("old = softmax\ndef softmax(x):\n    return old(x)"), code("def softmax(x):\n    return 2")
+    for cells in ([attempt], [last, attempt], [attempt, last]):
+        notebook = solved()
+        for cell, place in zip(cells, ["check-numpy_attention", "check-scaled_dot_product_attention"], strict=False):
+            insert(notebook, place, cell)
+        assembled = handed_in(notebook)
+        assert assembled.sources["softmax"] == cells[-1]["source"]
+        assert f"`softmax` is defined in {len(cells) + 1} cells: the last one counts." in assembled.remarks
+        definitions = [ANSWERS["softmax"], *(cell["source"] for cell in cells)]
+        run = order(assembled)
+        assert sorted(definitions[:-1]) == sorted(source for source in run if source in definitions[:-1])
+        assert max(map(run.index, definitions[:-1])) < run.index(definitions[-1])
 
 
 def test_a_copied_cell():
-    """Two cells with one id are no valid notebook; Jupyter's copy keeps nbgrader's metadata."""
+    """Two cells with one ID are not a valid notebook; Jupyter's copy keeps nbgrader's metadata."""
     notebook = solved()
     second = copy.deepcopy(cell_of(notebook, "exercise-softmax"))
     second["source"] = second["source"].replace("exponentials", "e")
-    notebook["cells"].insert(place_of(notebook, "check-softmax"), second)
+    insert(notebook, "check-softmax", second)
     assembled = handed_in(notebook)
     assert assembled.sources["softmax"] == second["source"]
     assert any("2 cells" in remark for remark in assembled.remarks)
@@ -278,20 +281,20 @@ def test_a_stub_that_was_left_behind_counts_for_nothing():
     """Written above the exercise, in one cell with another answer, or after it: the untouched stub is no last word."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
-    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), both)
+    insert(notebook, "exercise-softmax", both)
     assembled = handed_in(notebook)
     assert assembled.sources["softmax"] == assembled.sources["numpy_attention"] == both["source"]
-    assert order(assembled).count(both["source"]) == 1
-    stub = cell_of(untouched(), "exercise-softmax")["source"]
-    assert stub not in order(assembled)
-    assert cell_of(untouched(), "exercise-numpy_attention")["source"] not in order(assembled)
+    stubs = [cell_of(untouched(), f"exercise-{name}")["source"] for name in ("softmax", "numpy_attention")]
+    assert [order(assembled).count(source) for source in (both["source"], *stubs)] == [1, 0, 0]
 
 
 def test_answers_in_each_others_cells():
-    notebook = solved()
-    one, other = cell_of(notebook, "exercise-softmax"), cell_of(notebook, "exercise-numpy_attention")
-    one["source"], other["source"] = other["source"], one["source"]
+    notebook = with_answer("softmax", ANSWERS["numpy_attention"])
+    cell_of(notebook, "exercise-numpy_attention")["source"] = ANSWERS["softmax"]
     assert handed_in(notebook).sources == ANSWERS
+
+
+TURNED_TO_TEXT = "The cell of `softmax` had been turned into text: it was run as code."
 
 
 @pytest.mark.parametrize(
@@ -313,7 +316,7 @@ def test_a_cell_turned_to_text(kind, fence):
     cell.update(cell_type=kind, source=fence.format(cell["source"]))
     assembled = handed_in(notebook)
     assert assembled.sources["softmax"].strip() == ANSWERS["softmax"].strip()
-    assert "The cell of `softmax` had been turned to text: it was run as code." in assembled.remarks
+    assert TURNED_TO_TEXT in assembled.remarks
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
@@ -325,50 +328,38 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
     notebook["cells"].append({"cell_type": "markdown", "source": "class SingleHeadAttention is easy"})
     assembled = handed_in(notebook)
     assert assembled.sources == ANSWERS
-    assert "The cell of `softmax` had been turned to text: it was run as code." in assembled.remarks
+    assert TURNED_TO_TEXT in assembled.remarks
 
 
-def test_prose_is_no_answer():
-    """A line of a formula looks like an assignment."""
-    notebook = solved()
-    notebook["cells"].remove(cell_of(notebook, "exercise-softmax"))
+def test_text_that_is_not_an_answer():
+    """A line of a formula looks like an assignment; an old version that was kept as text does not count."""
+    notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
-
-
-def test_an_old_version_that_was_kept_as_text_does_not_count():
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     mine = code("def softmax(scores):\n    return scores")
-    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), mine)
+    insert(notebook, "exercise-softmax", mine)
     assert handed_in(notebook).sources["softmax"] == mine["source"]
 
 
 def test_a_missing_cell():
     """The exercise is not attempted; the others are graded."""
-    notebook = solved()
-    notebook["cells"].remove(cell_of(notebook, "exercise-softmax"))
-    notebook["cells"].remove(cell_of(notebook, "check-softmax"))
-    assembled = handed_in(notebook)
+    assembled = handed_in(without(solved(), "exercise-softmax", "check-softmax"))
     assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
-    assert "The cell of `softmax` is missing." in assembled.remarks
-    assert "1 cell of the course had been taken out: it was put back." in assembled.remarks
+    assert {
+        "The cell of `softmax` is missing.",
+        "1 cell of the course had been taken out: it was put back.",
+    } == set(assembled.remarks)
 
 
 def test_moved_cells():
     """They are run in the order of the course, each helper before the answer that it stood before."""
-    notebook = solved()
-    answers = [
-        code(f"helper_of_{name} = 1") if i % 2 == 0 else cell_of(notebook, f"exercise-{name}")
-        for name in EXERCISES
-        for i in range(2)
-    ]
-    rest = [cell for cell in notebook["cells"] if cell["id"].removeprefix("exercise-") not in EXERCISES]
+    pairs = [(code(f"helper_of_{name} = 1"), cell_of(solved(), f"exercise-{name}")) for name in EXERCISES]
+    rest = without(solved(), *(f"exercise-{name}" for name in EXERCISES))
     for seed in range(5):
-        pairs = [answers[start : start + 2] for start in range(0, len(answers), 2)]
         random.Random(seed).shuffle(pairs)
-        notebook["cells"] = [*rest, *(cell for pair in pairs for cell in pair)]
-        assembled = handed_in(notebook)
+        assembled = handed_in(rest | {"cells": [*rest["cells"], *(cell for pair in pairs for cell in pair)]})
         run = order(assembled)
         assert [source for source in run if source in ANSWERS.values()] == [ANSWERS[name] for name in EXERCISES]
         for name in EXERCISES:
@@ -379,76 +370,59 @@ def test_moved_cells():
 # --- what comes along ------------------------------------------------------------------------------------------------
 
 
-def test_cells_of_their_own_stand_where_they_stood():
+def test_cells_of_their_own_stay_where_they_were():
     """After the cell of the course that they follow, before the exercise that follows them."""
     notebook = solved()
-    for number, cell_id in enumerate(["attention-2", "check-softmax", "exercise-numpy_attention"]):
-        notebook["cells"].insert(place_of(notebook, cell_id) + 1, code(f"own_{number} = 1\nfirst = {number}"))
+    previous = ["attention-2", "check-softmax", "exercise-numpy_attention"]
+    for number, cell_id in enumerate(previous):
+        place = notebook["cells"].index(cell_of(notebook, cell_id))
+        notebook["cells"].insert(place + 1, code(f"own_{number} = 1\nfirst = {number}"))
     notebook["cells"].insert(0, code("own_top = 1"))
     notebook["cells"].insert(3, {"cell_type": "markdown", "metadata": {}, "source": "my notes"})
     assembled = handed_in(notebook)
     ids = [cell.id for cell in assembled.notebook.cells]
-    for number, cell_id in enumerate(["attention-2", "check-softmax", "exercise-numpy_attention"], start=2):
-        assert ids.index(f"student-{number}") == ids.index(cell_id) + 1
     assert ids[0] == "student-1"
+    assert [ids[ids.index(f"student-{number}") - 1] for number in (2, 3, 4)] == previous
     assert "4 added cells came along." in assembled.remarks
     assert not any("my notes" in cell.source for cell in assembled.notebook.cells)
 
 
-def test_what_stands_behind_the_last_exercise_comes_along_only_if_it_is_needed():
-    """A training of an hour at the end must not take the points away; a helper that was written too late must count."""
-    notebook = solved()
-    cell_of(notebook, "exercise-SingleHeadAttention")["source"] += "\n\ndef used():\n    return written_late()"
-    notebook["cells"] += [
-        code("the_last = 0"),
-        code("import time\ntime.sleep(3600)"),
-        code("def written_late():\n    return even_later"),
-        code("even_later = the_last"),
-        code("the_last = 1"),
-        code("unused = 1"),
-    ]
+def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
+    """A training run of an hour at the end must not take the points away; a helper that was written too late counts."""
+    use = "\n\ndef used():\n    return written_late()"
+    notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
+    late = "def written_late():\n    return even_later"
+    needed = ["the_last = 0", late, "even_later = the_last", "the_last = 1"]
+    unneeded = ["time.sleep(3600)", "unused = 1"]
+    notebook["cells"] += map(code, [unneeded[0], *needed, unneeded[1]])
     run = order(handed_in(notebook))
-    assert [source for source in run if "the_last" in source] == [
-        "the_last = 0",
-        "even_later = the_last",
-        "the_last = 1",
-    ]
-    assert "def written_late():\n    return even_later" in run
-    assert "unused = 1" not in run
-    assert not any("3600" in source for source in run)
+    assert [source for source in run if source in needed + unneeded] == needed
 
 
 def test_an_import_that_was_added_to_a_cell_of_the_course():
     """Everybody adds an import to the first cell. Without it a right answer fails."""
-    notebook = solved()
-    cell_of(notebook, "attention-2")["source"] += "\nimport torch.nn.functional as F\nunused = 1"
     answer = ANSWERS["scaled_dot_product_attention"].replace("scores.softmax(dim=-1)", "F.softmax(scores, dim=-1)")
     assert "F.softmax" in answer
-    cell_of(notebook, "exercise-scaled_dot_product_attention")["source"] = answer
+    notebook = with_answer("scaled_dot_product_attention", answer)
+    first = cell_of(notebook, "attention-2")
+    first["source"] += "\nimport torch.nn.functional as F\nunused = 1"
     assembled = handed_in(notebook)
-    run = order(assembled)
-    assert run[1] == cell_of(notebook, "attention-2")["source"]
+    assert order(assembled)[1] == first["source"]
     assert any("that your code needs" in remark for remark in assembled.remarks)
 
 
-def test_cells_of_the_course_that_an_answer_uses_are_run():
-    """A table that a demonstration makes may be used by an answer; what that cell uses itself is needed then too."""
-    notebook = solved()
-    cell_of(notebook, "exercise-scaled_dot_product_attention")["source"] += "\nprint(exponentials)"
-    by_hand = next(c["source"] for c in notebook["cells"] if c["id"] == "how-much-of-each_by-hand-2")
-    assert by_hand in order(handed_in(notebook))
-    assert by_hand not in order(handed_in(solved()))
-
-
-def test_what_was_only_tried_out_brings_no_demonstration_back():
-    """A cell that prints what a training gave would cost the training. A helper of an answer has what it needs."""
+def test_demonstrations_are_run_only_for_answers():
+    """An answer may use a table from one of the course's cells. Printing what training gave would cost the run."""
     by_hand = cell_of(solved(), "how-much-of-each_by-hand-2")["source"]
+    assert by_hand not in order(handed_in(solved()))
+    name = "scaled_dot_product_attention"
+    assert by_hand in order(handed_in(with_answer(name, ANSWERS[name] + "\nprint(exponentials)")))
     notebook = solved()
-    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), code("print(exponentials)"))
+    insert(notebook, "exercise-softmax", code("print(exponentials)"))
     run = order(handed_in(notebook))
     assert "print(exponentials)" in run
     assert by_hand not in run
-    notebook["cells"].insert(place_of(notebook, "exercise-softmax"), code("table = exponentials"))
+    insert(notebook, "exercise-softmax", code("table = exponentials"))
     cell_of(notebook, "exercise-softmax")["source"] += "\nprint(table)"
     assert by_hand in order(handed_in(notebook))
 
@@ -456,16 +430,12 @@ def test_what_was_only_tried_out_brings_no_demonstration_back():
 def test_an_answer_in_a_check_cell():
     """Two cells were merged, or the wrong one was used. What it defines counts; what it checks does not."""
     notebook = untouched()
-    merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
-    cell_of(notebook, "check-softmax")["source"] = merged
-    assembled = handed_in(notebook)
-    assert assembled.sources["softmax"] == merged
+    cell_of(notebook, "check-softmax")["source"] = merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
+    assert handed_in(notebook).sources["softmax"] == merged
 
 
 def test_a_name_that_is_not_defined_is_remarked_upon():
-    notebook = solved()
-    cell_of(notebook, "exercise-softmax")["source"] = ANSWERS["softmax"].replace("def softmax", "def soft_max")
-    assembled = handed_in(notebook)
+    assembled = handed_in(with_answer("softmax", ANSWERS["softmax"].replace("def softmax", "def soft_max")))
     assert "The cell of `softmax` does not define `softmax`." in assembled.remarks
     assert "def soft_max" in assembled.sources["softmax"]
 
@@ -497,8 +467,8 @@ WHOLE = json.dumps(SOLVED).encode()
 UNREADABLE = {
     "empty": (b"", "the file is empty"),
     "white space": (b" \n\t", "the file is empty"),
-    "truncated": (WHOLE[: len(WHOLE) // 2], "the file is not whole"),
-    "truncated at the end": (WHOLE[:-1], "the file is not whole"),
+    "truncated": (WHOLE[: len(WHOLE) // 2], "the file is incomplete"),
+    "truncated at the end": (WHOLE[:-1], "the file is incomplete"),
     "text": (b"def softmax(): pass", "no valid JSON (line 1, column 1)"),
     "a page": (b"<!DOCTYPE html><html>", "no valid JSON"),
     "two notebooks": (WHOLE + WHOLE, "no valid JSON"),
@@ -526,35 +496,29 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("kind", UNREADABLE)
-def test_what_cannot_be_graded_is_reported_in_one_line(kind):
-    """With the reason, so that the student can hand it in again."""
-    content, reason = UNREADABLE[kind]
-    with pytest.raises(NotGradable) as error:
-        assemble(Submission("ada", "03_masks.ipynb", content), COURSE)
-    assert reason in str(error.value)
-    assert str(error.value).isprintable()
-    assert len(str(error.value)) < 200
+def test_what_cannot_be_graded_is_reported_in_one_line():
+    """With the reason, so that the student can submit it again."""
+    submitted = [(Submission("ada", "03_masks.ipynb", content), reason) for content, reason in UNREADABLE.values()]
+    for submission, reason in [*submitted, (Submission("ada", "x", b"", "it is a link"), "it is a link")]:
+        with pytest.raises(NotGradable) as error:
+            assemble(submission, COURSE)
+        assert reason in str(error.value)
+        assert str(error.value).isprintable()
+        assert len(str(error.value)) < 200
 
 
-def test_a_problem_of_the_file_is_handed_on():
-    with pytest.raises(NotGradable, match=r"^it is a link$"):
-        assemble(Submission("ada", "x", b"", "it is a link"), COURSE)
-
-
-def test_long_texts_are_no_problem():
-    """Only code is limited: somebody pasted a paper."""
-    notebook = solved()
-    notebook["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})
-    assert handed_in(notebook).sources == ANSWERS
+def test_what_is_unusual_and_no_problem():
+    """Only code is limited: somebody pasted a paper. Some editors write a byte order mark."""
+    long = solved()
+    long["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})
+    for content in (long, b"\xef\xbb\xbf" + WHOLE):
+        assert handed_in(content).sources == ANSWERS
 
 
 def test_a_chain_of_a_thousand_helpers_is_followed():
     """Cell by cell that would be a pass through all of them for each, and take minutes."""
-    notebook = solved()
+    notebook = with_answer("softmax", ANSWERS["softmax"] + "\nuse = link_0")
     links = [code(f"link_{number} = lambda x: link_{number + 1}(x)") for number in range(1500)]
-    place = place_of(notebook, "exercise-softmax")
-    notebook["cells"][place]["source"] += "\nuse = link_0"
     notebook["cells"] += [*links, code("link_1500 = abs")]
     assert "1501 added cells came along." in handed_in(notebook).remarks
 
@@ -571,10 +535,6 @@ def test_no_text_makes_reading_it_slow(line):
     assert handed_in(notebook).sources == ANSWERS
 
 
-def test_a_byte_order_mark_is_no_problem():
-    assert handed_in(b"\xef\xbb\xbf" + WHOLE).sources == ANSWERS
-
-
 # --- which notebook --------------------------------------------------------------------------------------------------
 
 
@@ -586,45 +546,29 @@ def test_the_name_of_the_file_decides_only_where_nothing_else_does():
     assert handed_in(both, "hand/01_attention_final.ipynb").name == NAME
 
 
-def test_answers_of_earlier_notebooks_that_were_pasted_do_not_decide():
-    notebook = json.loads((ROOT / "solutions" / "03_masks.ipynb").read_text(encoding="utf-8"))
-    notebook["cells"] = [*(code(ANSWERS[name]) for name in EXERCISES), *notebook["cells"]]
-    assembled = handed_in(notebook)
-    assert assembled.name == "03_masks"
-    assert "4 added cells came along." in assembled.remarks
-
-
-def test_cells_that_were_pasted_with_their_metadata_do_not_decide():
-    """Jupyter's copy and paste from one notebook to another takes nbgrader's metadata along."""
-    notebook = json.loads((ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8"))
-    pasted = [{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES]
-    notebook["cells"] = [*pasted, *notebook["cells"]]
-    assembled = handed_in(notebook)
-    assert assembled.name == "03_masks"
-    assert "There are answers of notebook 01 in it too; those of 03_masks were graded." in assembled.remarks
-
-
-def test_exercises_of_another_notebook_that_are_still_to_be_written_are_no_answers():
-    """Functions and classes alike: of a class, only some methods are to be written."""
+def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
+    """Jupyter's copy and paste takes nbgrader's metadata along. An exercise still to be written is not an answer."""
     masks, attention = (
-        json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
-        for name in ("03_masks", NAME)
+        json.loads((ROOT / folder / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        for folder, name in (("solutions", "03_masks"), ("notebooks", NAME))
     )
-    stubs = {exercise_of(nbformat.from_dict(cell)): {**cell, "id": f"pasted-{cell['id']}"} for cell in attention}
-    del stubs[None]
-    assert {"softmax", "SingleHeadAttention"} <= stubs.keys()
-    assembled = handed_in({"cells": [*masks, *stubs.values()], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-    assert assembled.name == "03_masks"
-    assert not [remark for remark in assembled.remarks if "answers of notebook" in remark]
+    stubs = [cell for cell in attention if exercise_of(nbformat.from_dict(cell))]
+    assert len(stubs) == len(EXERCISES)
+    other = "There are answers of notebook 01 in it too; those of 03_masks were graded."
+    for pasted, remark in (
+        ([code(ANSWERS[name]) for name in EXERCISES], "4 added cells came along."),
+        ([{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES], other),
+        ([{**cell, "id": f"pasted-{cell['id']}"} for cell in stubs], None),  # functions and a class
+    ):
+        assembled = handed_in({"cells": [*pasted, *masks], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+        assert assembled.name == "03_masks"
+        assert remark in assembled.remarks if remark else other not in assembled.remarks
 
 
-def test_a_notebook_without_a_single_answer_is_recognised_by_its_cells():
-    """All exercises were taken out: not attempted, which is another thing than not gradable."""
-    notebook = solved()
-    notebook["cells"] = [c for c in notebook["cells"] if c["id"].removeprefix("exercise-") not in EXERCISES]
-    assembled = handed_in(notebook)
-    assert assembled.name == NAME
-    assert assembled.sources == {}
+def test_a_notebook_without_a_single_answer_is_recognized_by_its_cells():
+    """All exercises were taken out: not attempted, which is not the same as not gradable."""
+    assembled = handed_in(without(solved(), *(f"exercise-{name}" for name in EXERCISES)))
+    assert (assembled.name, assembled.sources) == (NAME, {})
 
 
 # --- hostile texts ---------------------------------------------------------------------------------------------------
@@ -664,14 +608,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_texts(kind):
-    """Whatever stands in a cell, the other answers are graded, and the text goes where it was."""
-    notebook = solved()
-    cell_of(notebook, "exercise-softmax")["source"] = HOSTILE[kind]
+    """Whatever is in a cell, the other answers are graded, and the text goes where it was."""
+    notebook = with_answer("softmax", HOSTILE[kind])
     notebook["cells"].insert(5, code(HOSTILE[kind], id="own"))
     assembled = handed_in(notebook)
     assert {name: assembled.sources[name] for name in EXERCISES[1:]} == {name: ANSWERS[name] for name in EXERCISES[1:]}
     if kind == "surrogates":
-        assert "2 cells held characters that are no text (lone surrogates): they show as �." in assembled.remarks
+        remark = "2 cells contained characters that aren't text (lone surrogates): they show as �."
+        assert remark in assembled.remarks
     elif kind != "white space":
         assert assembled.sources["softmax"] == HOSTILE[kind]
 
@@ -702,8 +646,7 @@ def test_nothing_of_a_submission_runs(tmp_path):
 def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
     """For the exercises whose names it binds: nothing else in the notebook says who wrote them."""
     notebook = untouched()
-    place = place_of(notebook, "exercise-softmax")
-    notebook["cells"].insert(place, code("from transformer_lab.model import softmax, numpy_attention"))
+    insert(notebook, "exercise-softmax", code("from transformer_lab.model import softmax, numpy_attention"))
     flags = handed_in(notebook).flags
     for name in ("softmax", "numpy_attention"):
         assert flags[name] == (f"line 1 imports the answer: `transformer_lab.model.{name}`",)

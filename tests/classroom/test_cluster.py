@@ -15,7 +15,7 @@ import pytest
 from transformer_lab.classroom import batch
 from transformer_lab.classroom.assemble import assemble
 from transformer_lab.classroom.batch import grade_batch, grader_for
-from transformer_lab.classroom.cluster import assembled_as_json, assembled_from_json
+from transformer_lab.classroom.cluster import assembled_from_json
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.errors import InputError
 
@@ -125,7 +125,7 @@ def test_only_text_travels(course, notebook_with):
     """Nothing else comes out of a worker that a submission might have got hold of."""
     content = notebook_with("03_masks", padding_mask="# \ud800 passed").encode()
     given = replace(assemble(Submission("Ada", "p", content), course), flags={"padding_mask": ("line 1",)})
-    text = assembled_as_json(given)
+    text = json.dumps(vars(given))
     assert text.isascii()
     assert assembled_from_json(text) == given
 
@@ -147,7 +147,7 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
             ended.append(*self.seeds)
 
     monkeypatch.setattr(running, "Grader", CountedGrader)
-    given = assembled_as_json(assemble(Submission("Ada", "p", notebook_with("03_masks", **ALL).encode()), course))
+    given = json.dumps(vars(assemble(Submission("Ada", "p", notebook_with("03_masks", **ALL).encode()), course)))
     for seed in (1, 2, 1, 2):
         answer = json.loads(module.grade_remotely(given, None, seed, True))
         assert (answer["sandboxed"], json.loads(answer["result"])["student"]) == (True, "Ada")

@@ -124,7 +124,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
     (tmp_path / "class.txt").write_text("Ada\nBob\x1b[2J\n")
     done = lab("grade", "handed_in", "--roster", "class.txt")
     assert done.status == 0
-    assert done.stderr == "warning: handed in nothing: 1 of the 2 students on the list: Bob [2J\n"
+    assert done.stderr == "warning: submitted nothing: 1 of the 2 students on the list: Bob [2J\n"
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
@@ -140,7 +140,7 @@ def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, 
     names = [test["name"] for test in ada["tests"]]
     assert {"01_attention: softmax", "03_masks: padding_mask"} <= set(names)
     assert ada["score"] == 2
-    for student, reason in ((bob, "not whole"), (cyd, "no notebook")):
+    for student, reason in ((bob, "incomplete"), (cyd, "no notebook")):
         (test,) = student["tests"]
         assert test["score"] == student["score"] == 0
         assert reason in test["output"]

@@ -44,15 +44,6 @@ def test_short_names(course, asked):
     assert course.full_name(asked) == "03_masks"
 
 
-def test_what_was_asked_for(course):
-    assert course.chosen(["3", "01", "03_masks"]) == ["01_attention", "03_masks"]
-    assert course.chosen([], everything=True) == course.graded
-    with pytest.raises(InputError, match="name a notebook, such as 01_attention"):
-        course.chosen([])
-    with pytest.raises(InputError, match="there is no notebook `77`"):
-        course.chosen(["77"], everything=True)
-
-
 def test_a_notebook_of_another_version(tmp_path):
     """Its exercise is not known here; a grader that went on would give nobody the points."""
     text = (ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8").replace("causal_mask", "no_future")

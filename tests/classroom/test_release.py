@@ -11,8 +11,8 @@ import pytest
 
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.release import release
-from transformer_lab.classroom.writing import write_file
 from transformer_lab.errors import InputError
+from transformer_lab.files import write_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +52,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
         assert step in page
     main_page = (ROOT / "README.md").read_text()
     assert all(step in main_page for step in ("make course", "source .venv/bin/activate"))
-    assert "Use no other" in page
+    assert "Use no other\n  packages" in page
     assert "hint(" not in release("00", tmp_path / "tour", course)[1].read_text()
 
 
@@ -103,14 +103,14 @@ def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
         release("03", tmp_path / "handout", Course(folder))
     assert str(refused.value) == (
         f"{folder / '03_masks.ipynb'} gives `causal_mask` 2.5 points, and the package 1: "
-        "run `make notebooks ARGS=03_masks` before you hand it out"
+        "run `make notebooks ARGS=03_masks` before you release it"
     )
     assert not (tmp_path / "handout").exists()
 
 
 def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
     """A folder grows over a term; the list must hold all of it, and the same release be the same bytes."""
-    names = course.chosen([], everything=True)
+    names = course.graded
     for name in names:
         release(name, tmp_path / "one", course)
     for name in [*reversed(names), names[0]]:
@@ -125,7 +125,7 @@ def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
     folder = tmp_path / "course"
     folder.mkdir()
     shutil.copy(ROOT / "solutions" / "01_attention.ipynb", folder)
-    with pytest.raises(InputError, match=r"01_attention\.ipynb holds an answer to `softmax`: build it anew"):
+    with pytest.raises(InputError, match=r"01_attention\.ipynb has an answer to `softmax`: build it again"):
         release("01", tmp_path / "handout", Course(folder))
     assert not (tmp_path / "handout").exists()
 
@@ -146,7 +146,7 @@ def test_work_is_not_overwritten(course, tmp_path):
         release("01", tmp_path, course)
     assert path.read_text() == "my work"
     (tmp_path / "manifest.json").write_text("[1, 2")
-    with pytest.raises(InputError, match="no list of a release"):
+    with pytest.raises(InputError, match="not the manifest of a release"):
         release("03", tmp_path, course)
     assert not (tmp_path / "03_masks.ipynb").exists()
 

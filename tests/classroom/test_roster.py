@@ -76,18 +76,19 @@ def test_a_list_that_excel_saves_as_unicode_text(tmp_path):
         ("class.csv", b"\n", "names nobody"),
         ("class.csv", b"Student,ID\n", "names nobody"),
         ("class.csv", b"nr;mail\n1;ada@example.org\n", "has the columns nr, mail, and none of them is Full name"),
-        ("class.csv", b'Name,ID\nLovelace, Ada,1\n"Mu, Dee",2\n', "row 2 has more cells than the heading"),
-        ("class.csv", b"Student,Mail\n300101,a\n", "has 300101, which is no name"),
-        ("class.csv", b'Name,Mail\n"Ada,a\nBob,b\n', "is no table (unexpected end of data)"),
+        ("class.csv", b'Name,ID\nLovelace, Ada,1\n"Mu, Dee",2\n', "is not a table (Length of header or names"),
+        ("class.csv", b"Name,ID\nAda,1\nLovelace, Ada,2\n", "is not a table (Error tokenizing data"),
+        ("class.csv", b"Student,Mail\n300101,a\n", "has 300101, which is not a name"),
+        ("class.csv", b'Name,Mail\n"Ada,a\nBob,b\n', "is not a table (Error tokenizing data"),
         ("class.csv", b'Name,Mail\n"Ada\nBob",b\n', "has a name of several lines: Ada Bob"),
         ("class.xlsx", b"PK\x03\x04...", "is a workbook"),
         ("class.txt", b"Ada\xff", "byte 3 is not UTF-8"),
         ("class.txt", b"\xff\xfeA", "is not UTF-8"),
-        ("class.txt", b"Ada\0", "is no list of names"),
-        ("class.txt", b"x" * (16 * 2**20 + 1), "is no list of names"),
+        ("class.txt", b"Ada\0", "is not a list of names"),
+        ("class.txt", b"x" * (16 * 2**20 + 1), "is not a list of names"),
         ("class.txt", b"Ada May\nBob\nada  may\n", "has Ada May twice"),
         ("class.txt", b"Ada (1)\nBob (1)\n", "has Ada (1) twice"),
-        ("class.csv", b'name,mail\n"' + b"x" * 200_000, "is no table (field larger than field limit"),
+        ("class.csv", b'name,mail\n"' + b"x" * 200_000, "is not a table (Error tokenizing data"),
     ],
 )
 def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
@@ -197,12 +198,12 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     for options in ({"roster": roster}, {}, {"resume": True}):
         outcome, table = grade(**options)
         assert outcome.warnings == [
-            "handed in nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
+            "submitted nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
             "not on the list of the class: 1 student: Mallory",
         ]
         assert [(row["student"], row["number"], row["total"], row["states"]) for row in table] == [
-            ("<b>Müller, Dee<_b>", "", "0", "handed in nothing"),
-            ("'=Bob (12)", "12", "0", "handed in nothing"),
+            ("<b>Müller, Dee<_b>", "", "0", "submitted nothing"),
+            ("'=Bob (12)", "12", "0", "submitted nothing"),
             ("ada_lovelace", "", "3", ""),
             ("Mallory", "", "3", ""),
         ]

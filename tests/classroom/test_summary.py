@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.classroom.summary import OUTCOMES, _leave_home_alone, outcome, summary_page
-from transformer_lab.classroom.writing import file_names
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.catalogue import mistakes_of
+from transformer_lab.files import file_names
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_lab.classroom.review import review
+from transformer_lab.classroom.integrity import review
 from transformer_lab.exercises import check, exercises, notebooks, run_check
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.exercises.comparison import compare

@@ -1,1 +1,1 @@
-"""The classroom: what is handed in is assembled anew, run in a sandbox, and scored where its code cannot reach."""
+"""The classroom: submissions are assembled, run in a sandbox, and scored where their code cannot reach."""

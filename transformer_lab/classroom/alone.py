@@ -15,8 +15,8 @@ from transformer_lab.classroom.running import assembled_file, readable_package
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.submissions import collect
 from transformer_lab.classroom.temporary_folders import temporary_folder
-from transformer_lab.classroom.writing import on_screen
 from transformer_lab.errors import InputError
+from transformer_lab.files import on_screen
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Grading on the machines of a Dask cluster.
+"""Grades on the machines of a Dask cluster.
 
 Only text travels: an assembled notebook to a worker, and its result back. Each thread of a worker has its own `Grader`,
 which keeps its sandboxes until the run ends. The cluster and everyone who can reach it are trusted, as always in Dask.
@@ -41,8 +41,7 @@ class ClusterGrader:
         seed: Secret seed of the inputs that earn points.
 
     Raises:
-        InputError: The extra `cluster` is not installed, no scheduler answers at the address, there is no worker, a
-            worker has another version of the package, or it has no sandbox although one is required.
+        InputError: The extra `cluster` is not installed, no scheduler answers at the address, or a worker cannot grade.
     """
 
     def __init__(self, address: str, require_sandbox: bool, seed: int) -> None:
@@ -51,7 +50,6 @@ class ClusterGrader:
         self._running: dict[Any, Assembled] = {}  # by the future of its result
 
     def __enter__(self) -> Self:
-        """Connect to the scheduler, and refuse a cluster on which a worker cannot grade."""
         try:
             from distributed import Client
         except ImportError:
@@ -60,8 +58,7 @@ class ClusterGrader:
         try:
             self.client = Client(self.address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(f"no Dask scheduler answers at {self.address}: {reason[:200]}") from None
+            raise InputError(f"no Dask scheduler answers at {self.address}: {_on_one_line(error)}") from None
         try:
             self._check_workers()
         except BaseException:
@@ -76,24 +73,13 @@ class ClusterGrader:
         self.client.close(timeout=CONNECT_SECONDS)
 
     def _check_workers(self) -> None:
-        here = version("transformer-lab")
         workers = self.client.run(worker_facts, on_error="return")
         if not workers:
             raise InputError(f"the cluster at {self.address} has no workers: start `dask worker {self.address}`")
         for worker, facts in workers.items():
-            if isinstance(facts, BaseException):
-                problem = f"cannot grade: install transformer-lab there ({facts})"
-            elif facts["version"] != here:
-                problem = f"has transformer-lab {facts['version']}, and this is {here}: install the same version there"
-            elif facts["sources"] != source_digest():
-                problem = f"has another text of transformer-lab {here}: install there what is installed here"
-            elif facts["why_no_sandbox"] and self.require_sandbox:
-                why = facts["why_no_sandbox"]
-                problem = f"has no sandbox: {why}; --without-sandbox runs students' code with its rights"
-            else:
-                self.sandboxed &= not facts["why_no_sandbox"]
-                continue
-            raise InputError(f"the worker {worker} {problem}")
+            if problem := _why_it_cannot_grade(facts, self.require_sandbox):
+                raise InputError(f"the worker {worker} {problem}")
+            self.sandboxed &= not facts["why_no_sandbox"]
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
         """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another one.
@@ -111,9 +97,9 @@ class ClusterGrader:
             except Exception:  # no worker came back in time, or the scheduler is gone
                 reason = f"the cluster at {self.address} has no workers any more: --resume goes on from here"
                 raise InputError(reason) from None
-            for one in islice(waiting, max(room, 0)):
-                task = assembled_as_json(one), only, self.seed, self.require_sandbox
-                running[self.client.submit(grade_remotely, *task, pure=False)] = one
+            for submission in islice(waiting, max(room, 0)):
+                task = json.dumps(vars(submission)), only, self.seed, self.require_sandbox
+                running[self.client.submit(grade_remotely, *task, pure=False)] = submission
             if not running:
                 return
             with suppress(Exception):  # a timeout, or a task was canceled: `_result` reports it
@@ -121,14 +107,34 @@ class ClusterGrader:
             for future in [future for future in running if future.done()]:
                 yield self._result(future, running.pop(future))
 
-    def _result(self, future: Any, one: Assembled) -> SubmissionResult:
+    def _result(self, future: Any, submission: Assembled) -> SubmissionResult:
         try:
             answer = json.loads(future.result(timeout=CONNECT_SECONDS))
         except Exception as error:  # several workers died over it, or something is missing there
-            problem = f"the grader failed on the cluster ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
-            return SubmissionResult(one.student, one.name, "", (), problem=problem)
+            problem = f"the grader failed on the cluster ({type(error).__name__}: {_on_one_line(error)})"
+            return SubmissionResult(submission.student, submission.name, "", (), problem=problem)
         self.sandboxed &= answer["sandboxed"]
-        return replace(from_json(answer["result"]), student=one.student, notebook=one.name)
+        return replace(from_json(answer["result"]), student=submission.student, notebook=submission.name)
+
+
+def _why_it_cannot_grade(facts: dict[str, str] | BaseException, require_sandbox: bool) -> str:
+    here = version("transformer-lab")
+    if isinstance(facts, BaseException):
+        return f"cannot grade: install transformer-lab there ({facts})"
+    if facts["version"] != here:
+        return f"has transformer-lab {facts['version']}, and this is {here}: install the same version there"
+    if facts["sources"] != source_digest():
+        return f"has another text of transformer-lab {here}: install there what is installed here"
+    if facts["why_no_sandbox"] and require_sandbox:
+        return f"has no sandbox: {facts['why_no_sandbox']}; --without-sandbox runs students' code with its rights"
+    return ""
+
+
+def _on_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+# --- on a worker -----------------------------------------------------------------------------------------------------
 
 
 def worker_facts() -> dict[str, str]:
@@ -165,13 +171,8 @@ def end_idle_graders() -> None:
                 atexit.unregister(grader.__exit__)
 
 
-def assembled_as_json(assembled: Assembled) -> str:
-    """Return an assembled submission as one line of ASCII."""
-    return json.dumps(vars(assembled))
-
-
 def assembled_from_json(text: str) -> Assembled:
-    """Return the submission that `assembled_as_json` wrote."""
+    """Return the submission that traveled as JSON."""
     fields = json.loads(text)
     flags = {name: tuple(flags) for name, flags in fields["flags"].items()}
     notebook, remarks = from_dict(fields["notebook"]), tuple(fields["remarks"])

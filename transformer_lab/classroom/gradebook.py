@@ -17,9 +17,9 @@ from typing import Any
 from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
 from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person
-from transformer_lab.classroom.writing import clean
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
+from transformer_lab.files import clean
 
 APPLICATION_ID = 0x54_4C_47_42  # "TLGB", in the file's head: another program's database is not taken for ours
 SCHEMA_VERSION = 1
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS results (
     run INTEGER NOT NULL REFERENCES runs (id),
     graded TEXT NOT NULL,
     student TEXT NOT NULL,
-    digest TEXT NOT NULL,           -- of what was handed in and of the package's version
+    digest TEXT NOT NULL,           -- of the submission and of the package's version
     notebook TEXT NOT NULL,
     final INTEGER NOT NULL,         -- 0 where the grader itself failed: it is graded again
     result TEXT NOT NULL            -- JSON
@@ -81,7 +81,7 @@ WHERE seen.run = last AND (notebook != '' OR last = last_of_student) ORDER BY st
 FORMULA = "=+-@\t\r\n＝＋－＠"  # what a spreadsheet takes for the beginning of one
 NAMED = 5  # students with nearly the same answer, before the rest is counted
 UNGUARDED = "graded without a sandbox"
-ABSENT = "handed in nothing"
+ABSENT = "submitted nothing"
 TIME_IS_UP = (
     f"the time for this student was up: all files of one student together get {STUDENT_SECONDS / 60:g} minutes in a "
     "run, and what is left is graded in the next run"
@@ -330,25 +330,26 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NOT_ASKED) -> str:
     heading remains the first line, so that spreadsheets and pandas can read the table.
     """
     points = columns(entries)
+    head = ["student", *["number"] * bool(attendance.numbers), *points]
+    head += ["total", "possible", "states", "flags", "remarks"]
     warning = f"WARNING: {UNGUARDED}"
-    head = ["student", "number", *points, "total", "possible", "states", "flags", "remarks", warning]
-    if not attendance.numbers:
-        head.remove("number")
-    if all(entry.sandboxed for entry in entries):
-        head.remove(warning)
+    if not all(entry.sandboxed for entry in entries):
+        head.append(warning)
     text = io.StringIO()
     table = csv.DictWriter(text, head, restval="", extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     students = dict.fromkeys(attendance.absent, ()) | by_student(entries)
     for student, submitted in sorted(students.items(), key=lambda item: (item[0].casefold(), item[0])):
         results = {result.exercise: result for entry in submitted for result in entry.result.exercises}
+        states = _states([results[name] for name in points if name in results]) if submitted else ABSENT
+        flags = "; ".join(f"{name}: {flag}" for entry in submitted for name, flag in all_flags(entry))
         row = {name: number(result.earned) for name, result in results.items()} | {
             "student": cell(student),
             "number": attendance.numbers.get(student, ""),
             "total": number(sum(result.earned for result in results.values())),
             "possible": number(sum(points.values())),
-            "states": cell(_states([results[name] for name in points if name in results]) if submitted else ABSENT),
-            "flags": cell("; ".join(f"{name}: {flag}" for entry in submitted for name, flag in all_flags(entry))),
+            "states": cell(states),
+            "flags": cell(flags),
             "remarks": cell("; ".join(remark for entry in submitted for remark in remarks(entry))),
             warning: "" if all(entry.sandboxed for entry in submitted) else UNGUARDED,
         }

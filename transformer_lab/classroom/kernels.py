@@ -18,7 +18,7 @@ from typing import Any
 from transformer_lab.classroom import zygote
 from transformer_lab.classroom.limits import Limits
 from transformer_lab.classroom.sandbox import Sandbox, own_count_of_processes
-from transformer_lab.classroom.writing import clean
+from transformer_lab.files import clean
 
 IMPORT_SECONDS = 180.0  # for a zygote, on a busy machine
 START_SECONDS = 60.0  # for a kernel

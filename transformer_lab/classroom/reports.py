@@ -1,5 +1,6 @@
-"""All that a run leaves beside `gradebook.sqlite`: the table, the pages, and the files for other programs."""
+"""Writes what a run leaves next to `gradebook.sqlite`: the table, the pages, and the files for other programs."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,73 +9,66 @@ from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.exports import gradescope_results, junit_xml, moodle_feedback
 from transformer_lab.classroom.feedback import feedback_page, reading_places
 from transformer_lab.classroom.gradebook import Entry, Gradebook, as_csv, by_student
-from transformer_lab.classroom.review import similar
+from transformer_lab.classroom.integrity import similar
 from transformer_lab.classroom.roster import Attendance, attendance
 from transformer_lab.classroom.summary import summary_page
-from transformer_lab.classroom.writing import file_names, write_file
+from transformer_lab.files import file_names, write_file
 
 
 def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], Attendance, list[Path]]:
     """Write what counts now, each file in one step.
 
-        gradebook.csv                                     a row a student
+        gradebook.csv                                     a row per student
         summary.html                                      for the instructor
         feedback/STUDENT.html                             a page for each student
-        moodle_feedback.zip                               the same pages, if Moodle has named the files: to upload there
+        moodle_feedback.zip                               the same pages, to upload there, if Moodle named the files
         junit/STUDENT.NOTEBOOK.xml                        what ran and what was earned
-        gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it, where a notebook is an assignment
-        gradescope/STUDENT.json                           the same of all that a student handed in
+        gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it, if a notebook is an assignment
+        gradescope/STUDENT.json                           the same for everything that a student submitted
 
     Returns:
-        What counts, with the answers that are nearly the same marked; what the list of the class says; where to look.
+        What counts, with the answers that are nearly the same marked; what the roster says; where to look.
     """
     entries = with_similar(book.entries())
     students = by_student(entries)
-    found = attendance(book.roster(), students)
+    present = attendance(book.roster(), students)
     names = file_names(entry.student for entry in entries)
-    gradebook = as_csv(entries, found)
-    write_file(out / "gradebook.csv", gradebook, encoding="utf-8-sig")  # Excel takes it for Latin-1 otherwise
+    write_file(out / "gradebook.csv", as_csv(entries, present), encoding="utf-8-sig")  # else Excel takes it for Latin-1
     graded = {entry.notebook for entry in entries} & set(course.names)
     places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}
-    pages = {student: feedback_page(student, handed_in, places) for student, handed_in in students.items()}
-    for student, handed_in in students.items():
-        write_file(out / "feedback" / f"{names[student]}.html", pages[student])
-        write_file(out / "gradescope" / f"{names[student]}.json", gradescope_results(handed_in))
-        for number, entry in enumerate(handed_in, start=1):
-            notebook = entry.notebook or f"file {number}"
-            write_file(out / "junit" / f"{names[student]}.{notebook}.xml", junit_xml(entry.result))
-            results = out / "gradescope" / notebook / names[student] / "results.json"
-            write_file(results, gradescope_results([entry]))
-    write_file(out / "summary.html", summary_page(entries, names, found))
+    pages = {student: feedback_page(student, submitted, places) for student, submitted in students.items()}
+    for student, submitted in students.items():
+        name = names[student]
+        write_file(out / "feedback" / f"{name}.html", pages[student])
+        write_file(out / "gradescope" / f"{name}.json", gradescope_results(submitted))
+        for place, entry in enumerate(submitted, start=1):
+            notebook = entry.notebook or f"file {place}"
+            write_file(out / "junit" / f"{name}.{notebook}.xml", junit_xml(entry.result))
+            write_file(out / "gradescope" / notebook / name / "results.json", gradescope_results([entry]))
+    write_file(out / "summary.html", summary_page(entries, names, present))
     written = ["gradebook.csv", "summary.html", "feedback", "junit", "gradescope", "gradebook.sqlite"]
     if for_moodle := moodle_feedback(pages, students):
         write_file(out / "moodle_feedback.zip", for_moodle)
         written.insert(3, "moodle_feedback.zip")
     else:
         (out / "moodle_feedback.zip").unlink(missing_ok=True)  # of an earlier run, before two names had one number
-    return entries, found, [out / name for name in written]
+    return entries, present, [out / name for name in written]
 
 
 def with_similar(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries with the names of those whose answers to an exercise are nearly the same."""
+    """Return the entries with the names of those whose answers to an exercise are nearly the same."""
     answers = [
         (entry.student, result.exercise, result.source)
         for entry in entries
         for result in entry.result.exercises
         if result.source and result.state != "not attempted"
     ]
-    others: dict[tuple[str, str], tuple[str, ...]] = {}
+    others: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)  # by student and exercise
     for group in similar(answers):
         for student in group.students:
-            others[student, group.exercise] = tuple(name for name in group.students if name != student)
-    return [
-        replace(
-            entry,
-            similar={
-                result.exercise: others[entry.student, result.exercise]
-                for result in entry.result.exercises
-                if (entry.student, result.exercise) in others
-            },
-        )
-        for entry in entries
-    ]
+            others[student][group.exercise] = tuple(name for name in group.students if name != student)
+    marked = []
+    for entry in entries:
+        names = [result.exercise for result in entry.result.exercises if result.exercise in others[entry.student]]
+        marked.append(replace(entry, similar={name: others[entry.student][name] for name in names}))
+    return marked

@@ -1,4 +1,4 @@
-"""What grading finds out: plain data, written and read as JSON."""
+"""The results of grading: plain data, written and read as JSON."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ STATES = (
     "passed",
     "failed",
     "not attempted",
-    "not checked",  # it waits for something that failed
+    "not checked",  # it depends on something that failed
     "timed out",
     "killed",
     "out of memory",
@@ -38,9 +38,9 @@ class SubmissionResult:
 
     student: str
     notebook: str  # "01_attention"; "" where it is not known
-    digest: str  # of what was handed in, and of the version of the package
+    digest: str  # of the submission and of the version of the package
     exercises: tuple[ExerciseResult, ...]
-    remarks: tuple[str, ...] = ()  # "the cell of `softmax` stands twice: the last one counts"
+    remarks: tuple[str, ...] = ()  # "`softmax` is defined in 2 cells: the last one counts."
     problem: str = ""  # why nothing could be graded
     seconds: float = 0.0
     junit: str = ""  # JUnit XML of the run
@@ -55,12 +55,12 @@ class SubmissionResult:
 
 
 def as_json(result: SubmissionResult) -> str:
-    """The result as one line of ASCII: what no UTF-8 file may hold is escaped."""
+    """Return the result as one line of ASCII: what no UTF-8 file may hold is escaped."""
     return json.dumps(asdict(result))
 
 
 def from_json(text: str) -> SubmissionResult:
-    """What `as_json` wrote."""
+    """Return the result that `as_json` wrote."""
     fields = json.loads(text)
     exercises = tuple(
         ExerciseResult(**{name: tuple(value) if isinstance(value, list) else value for name, value in exercise.items()})

@@ -1,9 +1,9 @@
 """The roster of a class: who on it has submitted nothing, and who submitted but is not on it."""
 
-import csv
 import io
 import re
 import unicodedata
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from transformer_lab.classroom.submissions import MEBIBYTE, printable
 from transformer_lab.errors import InputError
 
 LARGEST = 16 * MEBIBYTE
-EXPECTED = "give a text with a name a line, or a table"
+EXPECTED = "give a text with a name a line, or a table with a heading"
 
 # Headings as course systems and people write them, in lowercase.
 FULL_NAME = ("full name", "vollständiger name", "nombre completo", "nom complet", "student", "name")
@@ -52,8 +52,8 @@ class Attendance:
     @property
     def is_of_others(self) -> bool:
         """Return whether the roster seems to be another class's: few on it were found, and most students are not."""
-        found = self.listed - len(self.absent)
-        return len(self.absent) > found and len(self.unlisted) > found
+        present = self.listed - len(self.absent)
+        return len(self.absent) > present and len(self.unlisted) > present
 
 
 NOT_ASKED = Attendance()
@@ -70,27 +70,15 @@ def read_roster(path: Path) -> list[Person]:
         InputError: The file cannot be read, is not a roster, or names someone twice.
     """
     where = printable(str(path), 300)
-    try:
-        with open(path, "rb") as file:
-            content = file.read(LARGEST + 1)
-    except OSError as error:
-        raise InputError(f"{where}: {error.strerror}: {EXPECTED}") from None
-    if content.startswith(b"PK\x03\x04"):
-        raise InputError(f"{where} is a workbook, such as Excel's: save it as CSV (UTF-8)")
-    try:
-        text = content.decode("utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where}: byte {error.start} is not UTF-8: save the list as UTF-8") from None
-    if len(content) > LARGEST or "\0" in text:
-        raise InputError(f"{where} is no list of names: {EXPECTED}")
-    people = _people(re.sub(r"^\s*\n", "", text), where, must_be_table=path.suffix.lower() == ".csv")
+    text = re.sub(r"^\s*\n", "", _read_text(path, where))
+    people = _people(text, where, must_be_table=path.suffix.lower() == ".csv")
     if not people:
         raise InputError(f"{where} names nobody: {EXPECTED}")
     keys = [person.number or _letters(person.name) for person in people]
     counts = Counter(keys)
     for person, key in zip(people, keys, strict=True):
         if not any(map(str.isalpha, person.name)):
-            raise InputError(f"{where} has {person.name}, which is no name: {EXPECTED}")
+            raise InputError(f"{where} has {person.name}, which is not a name: {EXPECTED}")
         if counts[key] > 1:
             raise InputError(f"{where} has {person} twice: tell them apart, with a number in brackets for example")
     return people
@@ -116,7 +104,8 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
             for key in _keys(known)[rule]:
                 by_key[key].append(student)
         for person in tuple(absent):
-            student = next((one for key in _keys(person)[rule] for one in by_key[key] if one in unlisted), None)
+            matching = (student for key in _keys(person)[rule] for student in by_key[key])
+            student = next((student for student in matching if student in unlisted), None)
             if student is None:
                 continue
             absent.remove(person)
@@ -140,34 +129,50 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
+def _read_text(path: Path, where: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise InputError(f"{where}: {error.strerror}: {EXPECTED}") from None
+    if content.startswith(b"PK\x03\x04"):
+        raise InputError(f"{where} is a workbook, such as Excel's: save it as CSV (UTF-8)")
+    try:
+        text = content.decode("utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: byte {error.start} is not UTF-8: save the list as UTF-8") from None
+    if len(content) > LARGEST or "\0" in text:
+        raise InputError(f"{where} is not a list of names: {EXPECTED}")
+    return text
+
+
 def _people(text: str, where: str, must_be_table: bool) -> list[Person]:
     excel = re.match(r"sep=(.)(\r?\n|$)", text)
     text = text[excel.end() :] if excel else text
-    lines = text.splitlines()
-    first = lines[0] if lines else ""
+    first, *rest = text.splitlines() or [""]
     delimiter = excel[1] if excel else max("\t;,", key=first.count)
     heading = [cell.strip().strip('"').casefold() for cell in first.split(delimiter)]
     known = not {*FULL_NAME, *FIRST_NAME, *LAST_NAME, *NUMBER}.isdisjoint(heading)
     if len(heading) > 1 and (known or must_be_table or delimiter != ","):
         return _table(text, where, delimiter)
+    lines = [line.strip().strip('"') for line in (rest if known else [first, *rest]) if line.strip()]
     # A line may be `3. Ada Lovelace (4711) <ada@example.org>`.
-    names = [re.sub(r"^\d+[.)]\s+|\s*<[^<>]*@[^<>]*>\s*$", "", line.strip().strip('"')) for line in lines[known:]]
-    return [_split(printable(name)) for name, line in zip(names, lines[known:], strict=True) if line.strip()]
+    return [_split(printable(re.sub(r"^\d+[.)]\s+|\s*<[^<>]*@[^<>]*>\s*$", "", line))) for line in lines]
 
 
 def _table(text: str, where: str, delimiter: str) -> list[Person]:
     """Read the people of a table. A cell may span lines: Moodle's worksheet holds what students wrote."""
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restval="", strict=True)
+    import pandas
+
     try:
-        columns = reader.fieldnames = [heading.strip().casefold() for heading in reader.fieldnames]
-        rows = []
-        for row in reader:
-            if any(row.pop(None, ())):
-                row = f"{where}: row {reader.line_num}"
-                raise InputError(f"{row} has more cells than the heading: put names with commas in quotes")
-            rows.append({heading: cell.strip() for heading, cell in row.items()})
-    except csv.Error as error:
-        raise InputError(f"{where} is no table ({error}): give one with a heading, or a name a line") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pandas.errors.ParserWarning)  # more cells than the heading
+            options = {"sep": delimiter, "dtype": str, "keep_default_na": False, "index_col": False}
+            table = pandas.read_csv(io.StringIO(text, newline=""), **options)
+    except (ValueError, pandas.errors.ParserWarning) as error:
+        reason = printable(str(error), 200)
+        raise InputError(f"{where} is not a table ({reason}): put names with commas in quotes") from None
+    table.columns = columns = [heading.strip().casefold() for heading in table.columns]
     first, last, full, number = (
         next((heading for heading in headings if heading in columns), None)
         for headings in (FIRST_NAME, (*LAST_NAME, "name"), FULL_NAME, NUMBER)
@@ -175,10 +180,11 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
     name_columns = [first, last] if first and last else [full] if full else []
     if not name_columns and not number:
         raise InputError(
-            f"{where} has the columns {printable(', '.join(columns), 300)}, and none of them is Full name, Student or "
-            "Name, nor First name with Last name: name one so, or give a text with a name a line"
+            f"{where} has the columns {printable(', '.join(columns), 300)}, and none of them is Full name, Student, or "
+            "Name, nor First name with Last name: name one like that, or give a text with a name a line"
         )
     people = []
+    rows = [{heading: cell.strip() for heading, cell in row.items()} for row in table.to_dict("records")]
     for row, digits in zip(rows, _numbers([row.get(number, "") for row in rows]), strict=True):
         name = " ".join(filter(None, (row[column] for column in name_columns)))
         if "\n" in name:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from transformer_lab.classroom.batch import Change, Outcome
 from transformer_lab.classroom.gradebook import by_student, number
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.writing import on_screen
+from transformer_lab.files import on_screen
 
 MOST_LINES = 20  # of one kind: the rest is in the reports
 

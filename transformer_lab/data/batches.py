@@ -8,18 +8,18 @@ from torch import Tensor
 
 
 def pad_batch(sequences: Sequence[Sequence[int]], pad_id: int) -> Tensor:
-    """One int64 tensor `(batch, longest)` from sequences of different lengths, padded on the right with `pad_id`."""
+    """Return sequences of different lengths as one int64 tensor `(batch, longest)`, right-padded with `pad_id`."""
     longest = max((len(sequence) for sequence in sequences), default=0)
     padded = [[*sequence, *[pad_id] * (longest - len(sequence))] for sequence in sequences]
     return torch.tensor(padded, dtype=torch.int64).view(len(sequences), longest)  # (batch, longest)
 
 
 def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Groups sentences of like length: each batch is a list of positions in `lengths`.
+    """Group sentences of similar length into batches, each a list of indices into `lengths`.
 
-    A batch of n sentences, the longest of them m tokens, fills n * m cells once it is padded: never more than
-    `max_tokens`. Every position is in exactly one batch, and each batch is as full as the order by length allows.
-    No lengths give no batches.
+    A batch of n sentences, the longest of which has m tokens, takes n * m cells once it is padded, and never more than
+    `max_tokens`. Every index is in exactly one batch, and each batch is as full as the order by length allows.
+    Without lengths, there are no batches.
 
     Raises:
         ValueError: a single sentence is longer than `max_tokens`.

@@ -8,11 +8,11 @@ END_OF_WORD = "</w>"
 
 
 def learn_bpe(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[str, str]]:
-    """The merges that the words suggest, in the order they were learnt (Sennrich et al. 2016, algorithm 1).
+    """Return the merges learned from word counts, in order (Sennrich et al. 2016, algorithm 1).
 
-    Every word starts as its characters and the symbol `</w>`. Again and again the most frequent pair of neighbouring
-    symbols becomes one symbol; of equally frequent pairs it is the smallest. Ends after `n_merges`, or when every word
-    is a single symbol.
+    Every word starts as its characters followed by the symbol `</w>`. Each step merges the most frequent pair of
+    adjacent symbols into one symbol; ties go to the smallest pair. Learning stops after `n_merges`, or when every
+    word is a single symbol.
     """
     words = [[*word, END_OF_WORD] for word in word_counts]
     weights = list(word_counts.values())
@@ -45,7 +45,7 @@ def learn_bpe(word_counts: Mapping[str, int], n_merges: int) -> list[tuple[str, 
 
 
 def apply_bpe(word: str, merges: Sequence[tuple[str, str]]) -> list[str]:
-    """Cuts a word into symbols with learnt merges, in their order. A character that no merge knows stays by itself."""
+    """Split a word into symbols by applying the learned merges in order. Unknown characters stay as they are."""
     symbols = [*word, END_OF_WORD]
     for pair in merges:
         symbols = merge_pair(symbols, pair)

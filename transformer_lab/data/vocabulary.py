@@ -12,9 +12,9 @@ PAD_ID, BOS_ID, EOS_ID, UNK_ID = range(4)
 
 
 def build_vocabulary(sentences: Iterable[list[str]], min_frequency: int = 1) -> "Vocab":
-    """Numbers the tokens of tokenized sentences: first the special tokens, then the others, the most frequent first.
+    """Return a vocabulary: first the special tokens, then the tokens of the sentences, most frequent first.
 
-    A token seen fewer than `min_frequency` times gets no number of its own: `vocabulary[token]` is `<unk>`'s.
+    A token that occurs fewer than `min_frequency` times gets no ID of its own: `vocabulary[token]` is that of `<unk>`.
     """
     from torchtext.vocab import Vocab
 

@@ -41,11 +41,11 @@ class TransformerConfig:
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder with their embeddings and the output layer (figure 1 of the paper).
+    """The encoder and the decoder with their embeddings and the output layer (figure 1 of the paper).
 
     Raises:
         ValueError: `d_model` is odd or not divisible by `n_heads`, `dropout` is negative, `pad_id` is outside a
-            vocabulary, or `tie` is asked for with vocabularies of different sizes.
+            vocabulary, or `tie` is True and the vocabularies differ in size.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -81,11 +81,11 @@ class Transformer(nn.Module):
 
 
 def initialize_parameters(model: nn.Module) -> None:
-    """Give the weights their first values: Xavier for matrices, zero for biases, N(0, 1 / d_model) for embeddings.
+    """Initialize the weights: Xavier for matrices, zero for biases, N(0, 1 / d_model) for embeddings.
 
-    An embedding is multiplied by √d_model before it is used, so its entries then have a standard deviation of 1, beside
-    0.55 of the positions in a sentence of 20 tokens. Xavier looks at the vocabulary's size: with 8,000 tokens and
-    d_model 256 it would leave the tokens 0.25.
+    An embedding is multiplied by √d_model before it is used, so its entries then have a standard deviation of 1,
+    compared with 0.55 for the positions of a 20-token sentence. Xavier initialization depends on the vocabulary size:
+    with 8,000 tokens and a d_model of 256, it would leave the scaled embeddings with 0.25.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -100,7 +100,7 @@ def initialize_parameters(model: nn.Module) -> None:
 
 
 def tie_embeddings(model: nn.Module) -> None:
-    """Let both embeddings and the output layer share one weight (section 3.4; Press and Wolf 2017).
+    """Make both embeddings and the output layer share one weight (section 3.4; Press and Wolf 2017).
 
     Raises:
         ValueError: the vocabularies differ in size.
@@ -116,7 +116,7 @@ def tie_embeddings(model: nn.Module) -> None:
 
 
 def count_parameters(config: TransformerConfig) -> int:
-    """The number of trainable parameters, by formula: equal to what counting those of `Transformer(config)` gives."""
+    """Return the number of trainable parameters of `Transformer(config)`, by formula and without building it."""
     d_model, d_ff = config.d_model, config.d_ff
     attention = 4 * (d_model * d_model + d_model)
     feed_forward = 2 * d_model * d_ff + d_ff + d_model

@@ -22,6 +22,7 @@ from transformer_lab.plots.next_token_explorer import draw_next_token, explore_n
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
 from transformer_lab.plots.schematics import draw_masking, draw_token_path
 from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
+from transformer_lab.plots.text_plots import draw_batch, draw_padding, draw_padding_shares, draw_word_frequencies
 from transformer_lab.plots.training_explorers import (
     draw_label_smoothing,
     draw_warmup,
@@ -37,6 +38,7 @@ __all__ = [
     "compare_trainings",
     "draw_architecture",
     "draw_attention",
+    "draw_batch",
     "draw_beam",
     "draw_byte_pairs",
     "draw_embedding_scale",
@@ -47,6 +49,8 @@ __all__ = [
     "draw_masking",
     "draw_masks",
     "draw_next_token",
+    "draw_padding",
+    "draw_padding_shares",
     "draw_parameter_shares",
     "draw_positions",
     "draw_scores",
@@ -57,6 +61,7 @@ __all__ = [
     "draw_vectors",
     "draw_warmup",
     "draw_without_heads",
+    "draw_word_frequencies",
     "explore",
     "explore_attention",
     "explore_beam",

@@ -20,7 +20,7 @@ def zipped(notebook: Notebook) -> bytes:
 NOT_GRADABLE: dict[str, tuple[Callable[[Notebook], bytes], str]] = {
     "empty": (lambda notebook: b"", "empty"),
     "only spaces": (lambda notebook: b" \n" * 1000, "empty"),
-    "cut off": (lambda notebook: json.dumps(notebook).encode()[:-2000], "not whole"),
+    "cut off": (lambda notebook: json.dumps(notebook).encode()[:-2000], "incomplete"),
     "a script": (lambda notebook: b"import os\nos._exit(0)\n", "not a notebook"),
     "bytes": (lambda notebook: bytes(range(256)) * 100, "UTF-8"),
     "UTF-16": (lambda notebook: json.dumps(notebook).encode("utf-16"), "UTF-16"),

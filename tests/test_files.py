@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from transformer_lab.classroom.writing import clean, file_names, on_screen, write_file
 from transformer_lab.errors import InputError
+from transformer_lab.files import clean, file_names, on_screen, write_file
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
-"""Renders the HTML pages that grading writes: one file per page, no scripts, nothing from the network, light and dark.
+"""Renders the pages for students and instructors from the Jinja2 templates in `templates/`.
 
-The pages are Jinja2 templates in `templates/`. Every value that they show is escaped.
+An HTML page is one file without scripts or anything from the network, light and dark. Every value in it is escaped.
 """
 
 import base64
@@ -8,19 +8,24 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from transformer_lab.classroom.gradebook import number
-from transformer_lab.classroom.writing import clean
 from transformer_lab.exercises.report import prose
+from transformer_lab.files import clean
 
 TEMPLATES = Path(__file__).with_name("templates")
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")
 STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()  # browsers apply no other style
 
 ENVIRONMENT = Environment(
-    loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(TEMPLATES),
+    autoescape=select_autoescape(["html"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
 )
 ENVIRONMENT.globals |= {"style": Markup(STYLE), "style_hash": STYLE_HASH}
 ENVIRONMENT.filters |= {"clean": clean, "number": number, "prose": lambda text: Markup(prose(text))}

@@ -9,7 +9,7 @@ import pytest
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.classroom.course import Course, exercise_of
-from transformer_lab.classroom.review import MOST_FLAGS, Similar, interference, review, similar
+from transformer_lab.classroom.integrity import MOST_FLAGS, Similar, interference, review, similar
 from transformer_lab.exercises import exercises
 
 ATTENTION = exercises()["scaled_dot_product_attention"]
@@ -70,7 +70,10 @@ def answer(body: str, before: str = "") -> str:
         (answer("f(query)", "%run -i helper.py\n"), "line 1 runs `%run`"),
         (answer("f(query)", "f = %sx cat x\n"), "line 1 runs `%sx`"),
         (answer("f(query)", "!curl example.org\n"), "line 1 runs `!`"),
-        (answer("f(query)", ",exec x = 1\n"), "it cannot be read as Python"),
+        (answer("f(query)", ",exec x = 1\n"), "line 1 uses `exec`"),
+        (answer("f(query)", "/exec 'x = 1'\n"), "line 1 uses `exec`"),
+        ("%%time\n%%prun\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 3 runs `!`"),
+        ("\n \n?exec\n" + answer("F.scaled_dot_product_attention(query)"), "line 5 uses `torch.nn."),
         (answer("F.scaled_dot_product_attention(query)") + "#" + "x" * 50_000, "it cannot be read as Python"),
     ],
 )
@@ -138,15 +141,19 @@ def test_another_name_for_a_library_is_followed(before):
     assert any("uses `torch.nn.functional.scaled_dot_product_attention`" in flag for flag in flags)
 
 
-@pytest.mark.parametrize("body", ["torch.nn.functional.softmin(-x, -1)", "nn.Softmin(-1)(-x)", "nn.Softmax2d()(x)"])
-def test_a_librarys_other_ways_to_the_same_are_flagged(body):
-    assert review(SOFTMAX, f"def softmax(scores):\n    x = torch.from_numpy(scores)\n    return {body}", [], COURSE)
-
-
-def test_an_import_of_another_cell_is_known():
-    """`import torch.nn.functional as tnf` may stand in a cell of its own."""
-    cells = ["import torch.nn.functional as tnf"]
-    assert review(ATTENTION, answer("tnf.scaled_dot_product_attention(query, key)"), cells, COURSE)
+def test_other_ways_to_the_same_are_flagged():
+    """A library has its answers under several names, and an alias of it may be imported in a cell of its own."""
+    for body in ("torch.nn.functional.softmin(-x, -1)", "nn.Softmin(-1)(-x)", "nn.Softmax2d()(x)"):
+        source = f"def softmax(scores):\n    x = torch.from_numpy(scores)\n    return {body}"
+        assert review(SOFTMAX, source, [], COURSE)
+    for body in (
+        "torch.nested.nested_tensor(sequences).to_padded_tensor(pad_id)",
+        "torch.nested.to_padded_tensor(ragged, pad_id)",
+        "ragged.to_padded_tensor(pad_id)",
+    ):
+        assert review(exercises()["pad_batch"], f"def pad_batch(sequences, pad_id):\n    return {body}", [], COURSE)
+    source = answer("tnf.scaled_dot_product_attention(query, key)")
+    assert review(ATTENTION, source, ["import torch.nn.functional as tnf"], COURSE)
 
 
 HONEST = [
@@ -161,19 +168,6 @@ HONEST = [
     "import operator\nproduct = operator.mul(query, operator.itemgetter(0)(key))",
     "for name in ('w_q', 'w_k'):\n    getattr(self, name)(query), getattr(self.attention, self.names[0])(key)",
 ]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "torch.nested.nested_tensor(sequences).to_padded_tensor(pad_id)",
-        "torch.nested.to_padded_tensor(ragged, pad_id)",
-        "ragged.to_padded_tensor(pad_id)",
-    ],
-)
-def test_a_librarys_padding_is_flagged(body):
-    source = f"def pad_batch(sequences, pad_id):\n    return {body}"
-    assert review(exercises()["pad_batch"], source, [], COURSE)
 
 
 @pytest.mark.parametrize("line", HONEST)
@@ -336,11 +330,11 @@ def test_a_short_solution_may_be_found_by_oneself():
     assert review(combine, own, [], COURSE) == ()
 
 
-@pytest.mark.parametrize("mark", ["### BEGIN SOLUTION", "### END SOLUTION"])
-def test_a_mark_of_the_solutions_is_flagged(mark):
+def test_a_mark_of_the_solutions_is_flagged():
     """Whoever copies a solution and changes it leaves one behind."""
-    source = answer(f"query @ key\n    {mark}")
-    assert review(ATTENTION, source, [], COURSE) == (f"it has the mark `{mark}` of the course's own solution",)
+    for mark in ("### BEGIN SOLUTION", "### END SOLUTION"):
+        source = answer(f"query @ key\n    {mark}")
+        assert review(ATTENTION, source, [], COURSE) == (f"it has the mark `{mark}` of the course's own solution",)
 
 
 @pytest.mark.parametrize(
@@ -383,28 +377,20 @@ def test_what_leaves_the_checks_alone_is_not_told(source):
     assert interference(source, [*COURSE, "from transformer_lab.mine import split_heads"]) == []
 
 
-def test_what_nobody_can_run_is_not_flagged():
+def test_what_cannot_be_read():
+    """It is flagged if a kernel can run it."""
     for source in ("def f(:", "\0", "(" * 5_000, "x = '\ud800'", ""):
         assert review(ATTENTION, source, [source], [source]) == ()
-
-
-def test_what_runs_and_cannot_be_read_is_flagged():
-    for source in ("%%bash\nrm -rf /", "-" * 40_000 + "1", "/exec 'x = 1'"):
+    for source in ("%%bash\nrm -rf /", "%%time\n%%bash\nrm -rf /", "-" * 40_000 + "1", "!ls\n" * 100):
         assert review(ATTENTION, source, [source], [source]) == ("it cannot be read as Python",)
 
 
-def test_there_are_only_so_many_flags():
-    """The page is the instructor's, and a submission must not fill it."""
-    source = "\n".join("eval('1')" for _ in range(200))
-    flags = review(ATTENTION, source, [], [])
+def test_flags_are_few_short_and_printable():
+    """The page is the instructor's, and a submission must not fill it. An alias may stand for a name of any length."""
+    flags = review(ATTENTION, "\n".join("eval('1')" for _ in range(200)), [], [])
     assert len(flags) == MOST_FLAGS + 1
     assert flags[-1] == f"and {200 - MOST_FLAGS} more"
-
-
-def test_a_flag_is_short_and_printable():
-    """An alias may stand for a name of any length."""
-    source = f"import transformer_lab.{'a' * 20_000} as x\nx.y\n"
-    (flag,) = review(ATTENTION, source, [], [])
+    (flag,) = review(ATTENTION, f"import transformer_lab.{'a' * 20_000} as x\nx.y\n", [], [])
     assert len(flag) < 200
 
 
@@ -465,35 +451,39 @@ class MultiHeadAttention(nn.Module):
 """
 
 
+NAME = "MultiHeadAttention"
+SMALL = "def softmax(scores):\n    e = np.exp(scores - scores.max(-1))\n    return e / e.sum(-1)[..., None]"
+OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "join").replace("scaled_dot", "my")
+
+
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
     """As it is, with other names, comments and annotations, with one statement more, with one that is different."""
-    answers = [
-        ("ada", "MultiHeadAttention", BASE),
-        ("ben", "MultiHeadAttention", OTHER),
-        ("cy", "MultiHeadAttention", copy),
-    ]
-    assert similar(answers) == [Similar("MultiHeadAttention", ("ada", "cy"))]
+    answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
+    assert similar(answers) == [Similar(NAME, ("ada", "cy"))]
 
 
-def test_answers_that_call_other_functions_are_not_the_same():
-    """The names of variables are left out, not those of what is called."""
-    others = BASE.replace("split_heads", "cut").replace("combine_heads", "join").replace("scaled_dot_product_", "my_")
-    assert similar([("ada", "MultiHeadAttention", BASE), ("ben", "MultiHeadAttention", others)]) == []
+def test_copies_of_copies_are_one_group():
+    """Each differs in a statement from the next, and the first in two from the last."""
+    twice = ONE_MORE.replace("raise ValueError(f", "raise TypeError(f")
+    repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")
+    answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
+    answers += [("eve", NAME, repeated), ("fay", NAME, repeated.replace("print(q)", "print(q)\n        print(k)", 1))]
+    assert similar(answers) == [Similar(NAME, ("ada", "cy", "dee")), Similar(NAME, ("eve", "fay"))]
 
 
-def test_small_answers_and_other_exercises_are_left_out():
-    """Everybody's `softmax` is the same two lines."""
-    small = "def softmax(scores):\n    e = np.exp(scores - scores.max(-1))\n    return e / e.sum(-1)[..., None]"
-    assert similar([("ada", "softmax", small), ("ben", "softmax", small)]) == []
-    assert similar([("ada", "Encoder", BASE), ("ben", "Decoder", BASE)]) == []
-
-
-def test_the_same_student_twice_is_no_group():
-    assert similar([("ada", "MultiHeadAttention", BASE), ("ada", "MultiHeadAttention", RENAMED)]) == []
-
-
-def test_stubs_and_what_cannot_be_read_are_left_out():
-    """Half a class has not begun: they are all alike."""
-    for source in (stub(HEADS.answer, HEADS.blank), "def f(:" * 30, "(" * 5_000, "x = 1\n" + "-" * 30_000 + "1", ""):
-        assert similar([("ada", "MultiHeadAttention", source), ("ben", "MultiHeadAttention", source)]) == []
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("ada", NAME, BASE), ("ben", NAME, OTHER_FUNCTIONS)),  # names of what is called count
+        (("ada", NAME, BASE), ("ada", NAME, RENAMED)),  # one student
+        (("ada", "Encoder", BASE), ("ben", "Decoder", BASE)),
+        (("ada", "softmax", SMALL), ("ben", "softmax", SMALL)),  # everybody's are the same two lines
+        *(
+            (("ada", NAME, source), ("ben", NAME, source))  # half a class has not begun, or it cannot be read
+            for source in (stub(HEADS.answer, HEADS.blank), "def f(:" * 30, "(" * 5_000, f"x = 1\n{'-' * 30_000}1", "")
+        ),
+    ],
+)
+def test_what_is_not_a_copy(first, second):
+    assert similar([first, second]) == []

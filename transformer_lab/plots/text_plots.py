@@ -1,0 +1,104 @@
+"""Plots of text on its way into a batch: word frequencies, padded batches, and what padding costs."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from transformer_lab.plots.figures import new_picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LOOKS = (("#08519c", "-", "o"), ("#b84300", "--", "s"))  # color, line, marker
+
+
+def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], title: str) -> "Figure":
+    """Draw a batch as a table with one row per sentence. Each cell has a token and its ID; padding is gray.
+
+    Args:
+        tokens: The tokens of each sentence, without padding.
+        ids: Their IDs `(batch, length)`, with padding.
+    """
+    rows, columns = len(ids), max(map(len, ids))
+    figure = new_picture(
+        f"{title}: a table with {rows} rows, one per sentence, and {columns} columns. Each cell has a token and "
+        "its ID; shorter rows end in gray cells, the padding.",
+        min(11, 0.85 * columns),
+        0.65 * rows + 0.35,
+    )
+    from matplotlib.patches import Rectangle
+
+    axes = figure.subplots()
+    for row, (sentence, numbers) in enumerate(zip(tokens, ids, strict=True)):
+        for column, number in enumerate(numbers):
+            real = column < len(sentence)
+            axes.add_patch(Rectangle((column, row), 0.96, 0.92, facecolor="#deebf7" if real else "0.8"))
+            label = f"{sentence[column] if real else '<pad>'}\n{number}"
+            axes.text(column + 0.48, row + 0.46, label, ha="center", va="center", fontsize=8.5, parse_math=False)
+    axes.set(xlim=(0, columns), ylim=(rows, 0), title=title)
+    axes.axis("off")
+    return figure
+
+
+def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") -> "Figure":
+    """Draw how often each word occurs against its rank, one line per language, on logarithmic axes."""
+    figure = new_picture(
+        "Lines that fall from the upper left to the lower right on logarithmic axes: how often a word occurs against "
+        "its rank. A few words occur thousands of times, most of them fewer than a hundred times.",
+        8,
+        3.3,
+    )
+    axes = figure.subplots()
+    for (language, occurrences), (color, line, _) in zip(counts.items(), LOOKS, strict=False):
+        label = f"{language}: {len(occurrences):,} words"
+        axes.loglog(range(1, len(occurrences) + 1), occurrences, line, color=color, linewidth=2, label=label)
+    axes.set(xlabel="rank of the word", ylabel="occurrences", title=title)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def draw_padding(batches: Mapping[str, Sequence[int]]) -> "Figure":
+    """Draw batches side by side, one row per sentence: dark cells are tokens, pale ones padding.
+
+    Args:
+        batches: The lengths of the sentences in each batch, by title.
+    """
+    figure = new_picture(
+        "Batches with one row per sentence and one cell per position: dark cells are tokens, pale ones padding. "
+        + "; ".join(f"{name}: {_share(lengths):.0%} padding" for name, lengths in batches.items()),
+        4.5 * len(batches),
+        3.4,
+    )
+    for axes, (name, lengths) in zip(
+        figure.subplots(1, len(batches), sharex=True, sharey=True), batches.items(), strict=True
+    ):
+        longest = max(lengths)
+        is_token = [[position < length for position in range(longest)] for length in lengths]
+        axes.pcolormesh(is_token, cmap="Blues", vmin=-0.15, vmax=1.2, edgecolors="white", linewidth=0.6)
+        title = f"{name}: {len(lengths)} × {longest}, {_share(lengths):.0%} padding"
+        axes.set(title=title, xlabel="position", ylabel="sentence")
+    axes.invert_yaxis()
+    return figure
+
+
+def _share(lengths: Sequence[int]) -> float:
+    return 1 - sum(lengths) / (len(lengths) * max(lengths))
+
+
+def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[float]]) -> "Figure":
+    """Draw the share of padding (0 to 1) against the size of a batch in tokens, one line per way of batching."""
+    figure = new_picture(
+        f"Share of padding for batches of {sizes[0]} to {sizes[-1]} tokens. "
+        + "; ".join(f"{name}: from {values[0]:.1%} to {values[-1]:.1%}" for name, values in shares.items()),
+        8,
+        3.2,
+    )
+    axes = figure.subplots()
+    for (name, values), (color, line, marker) in zip(shares.items(), LOOKS, strict=False):
+        axes.plot(sizes, [100 * value for value in values], line, marker=marker, color=color, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, sizes)
+    axes.set(xlabel="max_tokens", ylabel="padding (% of all cells)", ylim=(-2, 65))
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
