@@ -32,7 +32,7 @@ from transformer_lab.electives.recurrent_comparison import (
     heat_maps,
     train_and_measure,
 )
-from transformer_lab.training.distributed import Processes
+from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.steps import build_optimizer, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
@@ -55,7 +55,7 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
     starts = []
     for batch in [*batches[:2], *batches[:updates]]:  # the first two touch memory
         starts.append(time.perf_counter())
-        update_weights(model, [batch], optimizer, preset, torch.float32, Processes(), fast)
+        update_weights(model, [batch], optimizer, preset, torch.float32, WorkerGroup(), fast)
     timed = starts[len(batches[:2]) :]
     return (time.perf_counter() - timed[0]) / len(timed) * len(batches)
 

@@ -12,9 +12,9 @@ Three measurements, each of which can be made alone:
 - `decoding`: one sentence of 10 to 500 tokens translated into as many, greedily and with beam 4, with the cache, and up
   to 100 tokens without.
 
-Everything goes into `results/DATE_scaling/`: `figures.json`, the picture `scaling.png`, and a README that
-`scaling_report.py` writes from these figures, with the plan for four and eight GPUs. A measurement that is made again
-replaces the one that is there. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
+The figures go into `results/DATE_scaling/figures.json`, where a measurement that is made again replaces the one that is
+there. `results/2026-11-22_scaling/scaling_report.py FOLDER` draws them and writes the README, with the plan for four
+and eight GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
 """
 
 import argparse
@@ -36,7 +36,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from machine import describe_machine, run_script
-from scaling_report import write_report
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -52,7 +51,7 @@ from transformer_lab.decoding import (
 )
 from transformer_lab.model import Transformer, TransformerConfig, count_parameters
 from transformer_lab.presets import Preset, find_preset
-from transformer_lab.training.distributed import Processes, join_processes
+from transformer_lab.training.distributed import WorkerGroup, join_workers
 from transformer_lab.training.muon import orthogonalize
 from transformer_lab.training.steps import build_optimizer, computing_precision, prepare_gradients, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
@@ -65,16 +64,16 @@ BEAM_SIZE = 4
 class Training:
     """A preset's model with its optimizer, as `transformer-lab train` runs it on a CPU. Its rate is zero."""
 
-    def __init__(self, preset: Preset, tokenizer: Tokenizer, processes: Processes) -> None:
+    def __init__(self, preset: Preset, tokenizer: Tokenizer, workers: WorkerGroup) -> None:
         torch.manual_seed(preset.seed)
-        self.preset, self.processes = preset, processes
+        self.preset, self.workers = preset, workers
         self.model = new_model(preset, tokenizer, Transformer)
         self.optimizer = build_optimizer(self.model, preset)
         self.precision = computing_precision(preset, torch.device("cpu"))
         self.fast = prepare_gradients(self.model, preset, self.precision)
 
     def update(self, batch: Batch) -> None:
-        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.processes, self.fast)
+        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.workers, self.fast)
 
     def fill_gradients(self) -> None:
         """As a backward pass leaves them; `Muon.step` takes those of matrices away."""
@@ -117,12 +116,12 @@ def measure_processes(folder: Path, data_dir: Path | None, rounds: int, updates:
 
 def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updates: int) -> None:
     """One of the two processes. What the first does alone, the other waits for, without using its core."""
-    both = join_processes(torch.device("cpu"))
+    both = join_workers(torch.device("cpu"))
     preset = find_preset("laptop")
     pairs = load_corpus(preset.corpus, data_dir=data_dir).train[: PAIRS[0]]
     tokenizer = load_tokenizer(figures.parent)
     batches = laptop_batches(tokenizer, pairs, preset)
-    together, alone = Training(preset, tokenizer, both), Training(preset, tokenizer, Processes())
+    together, alone = Training(preset, tokenizer, both), Training(preset, tokenizer, WorkerGroup())
 
     def seconds_of(training: Training, threads: int, chosen: list[Batch]) -> float:
         """Of one update. The barriers make it that of the slower process."""
@@ -241,7 +240,7 @@ def measure_training(
 ) -> dict[str, Any]:
     laptop = find_preset("laptop")
     epochs = {number: laptop_batches(tokenizer, pairs[:number], laptop) for number in PAIRS}
-    trainings = {name: Training(preset, tokenizer, Processes()) for name, preset in model_sizes().items()}
+    trainings = {name: Training(preset, tokenizer, WorkerGroup()) for name, preset in model_sizes().items()}
     measured = {("laptop", number): [] for number in PAIRS} | {(name, PAIRS[-1]): [] for name in trainings}
     for training in trainings.values():
         for batch in epochs[PAIRS[0]][:2]:
@@ -441,7 +440,7 @@ def main() -> None:
     figures["gpu_step_seconds"] = figures.get("gpu_step_seconds", {}) | dict(arguments.gpu_step)
     arguments.output.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print(write_report(figures, arguments.output))
+    print(f"written: {record}")
 
 
 if __name__ == "__main__":

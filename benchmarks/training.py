@@ -29,7 +29,7 @@ from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.data.tokenizers import Tokenizer, train_tokenizer
 from transformer_lab.model import Transformer, fused_attention, set_attention
 from transformer_lab.presets import Preset, find_preset
-from transformer_lab.training.distributed import Processes, choose_device
+from transformer_lab.training.distributed import WorkerGroup, choose_device
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
 from transformer_lab.training.records import peak_memory_mib
 from transformer_lab.training.steps import (
@@ -57,7 +57,7 @@ class AsTrained:
         self.batches = batches_of_tokens(preset, tokenizer, encoded)
 
     def update(self, batch: Batch) -> None:
-        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, Processes(), self.fast)
+        update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, WorkerGroup(), self.fast)
 
 
 class DefaultKernel:

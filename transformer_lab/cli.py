@@ -398,12 +398,12 @@ def evaluate(
             output.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(output.parent, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    found = load_corpus(corpus, *languages, data_dir)
-    pairs = choose_split(found, split)
+    loaded_corpus = load_corpus(corpus, *languages, data_dir)
+    pairs = choose_split(loaded_corpus, split)
     try:
         translations = translator.translate([source for source, _ in pairs], beam_size=beam, alpha=alpha)
     except InputError as error:
-        raise InputError(f"{found.name}, {split or 'test'}: {error}") from None
+        raise InputError(f"{loaded_corpus.name}, {split or 'test'}: {error}") from None
     print(score_translations(translations, [reference for _, reference in pairs], translator.tokenizer.target))
     if output:
         with replacing(output) as unfinished:
@@ -557,8 +557,8 @@ def grade(
       transformer-lab grade --only causal_mask
     """
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
-    from transformer_lab.classroom.screen import as_lines, ask_about, progress_bar
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
+    from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar
 
     if roster and only:
         raise InputError("--roster goes with a run of everything: leave out --only")

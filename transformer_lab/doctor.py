@@ -68,10 +68,10 @@ def find_package(name: str, essential: bool) -> Finding:
         import_module(name)
         return Finding(name, version(name), essential=essential)
     except (ModuleNotFoundError, PackageNotFoundError) as error:
-        found = "not installed" if getattr(error, "name", name) in (name, None) else str(error)
+        state = "not installed" if getattr(error, "name", name) in (name, None) else str(error)
     except Exception as error:  # whatever happens while a package loads is a finding
-        found = f"does not load: {type(error).__name__}: {error}".partition("\n")[0]
-    return Finding(name, found, INSTALL if essential else f"{INSTALL} (only the notebooks need it)", essential)
+        state = f"does not load: {type(error).__name__}: {error}".partition("\n")[0]
+    return Finding(name, state, INSTALL if essential else f"{INSTALL} (only the notebooks need it)", essential)
 
 
 def find_threads() -> Finding:
@@ -79,9 +79,9 @@ def find_threads() -> Finding:
 
     threads, cores = torch.get_num_threads(), os.cpu_count() or 1
     limit = os.environ.get("OMP_NUM_THREADS")
-    found = f"{threads} for {cores} processor cores"
+    use = f"{threads} for {cores} processor cores"
     advice = f"OMP_NUM_THREADS is {limit}: unset it, and training uses all cores" if limit and threads < cores else ""
-    return Finding("threads", found, advice)
+    return Finding("threads", use, advice)
 
 
 def find_gpu() -> Finding:
@@ -104,8 +104,8 @@ def find_bfloat16() -> Finding:
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = computing_precision(find_preset("laptop"), device)
-    found = "yes" if precision == torch.bfloat16 else "no: training computes in float32, which takes longer"
-    return Finding("bfloat16", found)
+    answer = "yes" if precision == torch.bfloat16 else "no: training computes in float32, which takes longer"
+    return Finding("bfloat16", answer)
 
 
 def find_multi30k_files() -> Finding:

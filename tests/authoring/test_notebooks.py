@@ -149,7 +149,7 @@ def test_a_text_that_cannot_be_built_says_why(course, change, says):
 def test_build_executes_once_and_the_check_finds_every_drift(course):
     notebook_path, solution_path = (course / folder / "01_doubling.ipynb" for folder in ("notebooks", "solutions"))
     assert len(outdated_notebooks(course, EXERCISES)) == 2
-    assert build_notebooks(course, EXERCISES) == [notebook_path, solution_path]
+    assert build_notebooks(course, EXERCISES) == [solution_path, notebook_path]
     solution = nbformat.read(solution_path, as_version=4)
     nbformat.validate(solution)
     assert cells(solution)["check-doubled"].outputs[0].text == "passed\n"
@@ -185,6 +185,17 @@ def test_build_executes_once_and_the_check_finds_every_drift(course):
     assert outdated_notebooks(course, EXERCISES) == ["notebooks/02_gone.ipynb has no text in course/"]
 
 
+def test_a_text_without_exercises_opens_with_its_outputs(course):
+    """A visitor looks at the tour before running anything."""
+    (course / "course" / "01_doubling.md").write_text("# Tour\n\n```{code-cell}\nprint(2 * 4)\n```\n")
+    solution_path, notebook_path = build_notebooks(course, EXERCISES)
+    assert notebook_path.read_text() == solution_path.read_text()
+    assert nbformat.read(notebook_path, as_version=4).cells[1].outputs[0].text == "8\n"
+    assert outdated_notebooks(course, EXERCISES) == []
+    notebook_path.write_text(notebook_path.read_text().replace("8\\n", "9\\n"))
+    assert outdated_notebooks(course, EXERCISES) == ["notebooks/01_doubling.ipynb does not match course/01_doubling.md"]
+
+
 def test_what_a_cell_prints_is_one_output_however_slowly_it_comes(course):
     """On a busy machine it comes in several messages, and each build of a solution would change its file."""
     slowly = """import sys
@@ -199,7 +210,7 @@ print("below it")
 """
     path = course / "course" / "01_doubling.md"
     path.write_text(TEXT.replace("print(doubled(4))", slowly.strip()), encoding="utf-8")
-    _, solution_path = build_notebooks(course, EXERCISES)
+    solution_path, _ = build_notebooks(course, EXERCISES)
     outputs = cells(nbformat.read(solution_path, as_version=4))["what-comes-next-2"].outputs
     assert [output.get("text") for output in outputs if output.get("name") != "stderr"] == [
         "printed\n" * 3,

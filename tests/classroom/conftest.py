@@ -15,7 +15,7 @@ from transformer_lab.exercises import exercises
 
 
 class MarkReader:
-    """A stand-in for `running.Grader`: it gives what a comment in the student's cell says, such as `# passed`.
+    """A stand-in for `grader.Grader`: it gives what a comment in the student's cell says, such as `# passed`.
 
     `# failed SLUG` fails with a misconception, `# timed out` and the like are states; a stub was not attempted.
     """

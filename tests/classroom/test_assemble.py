@@ -413,7 +413,7 @@ def test_an_import_that_was_added_to_a_cell_of_the_course():
 
 def test_demonstrations_are_run_only_for_answers():
     """An answer may use a table from one of the course's cells. Printing what training gave would cost the run."""
-    by_hand = cell_of(solved(), "how-much-of-each_by-hand-2")["source"]
+    by_hand = cell_of(solved(), "from-scores-to-weights_by-hand-2")["source"]
     assert by_hand not in order(handed_in(solved()))
     name = "scaled_dot_product_attention"
     assert by_hand in order(handed_in(with_answer(name, ANSWERS[name] + "\nprint(exponentials)")))

@@ -16,7 +16,7 @@ import pytest
 from transformer_lab.classroom import batch
 from transformer_lab.classroom.batch import grade_batch, regrade_exercise
 from transformer_lab.classroom.gradebook import TIME_IS_UP
-from transformer_lab.classroom.limits import STUDENT_SECONDS
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("without_charts")

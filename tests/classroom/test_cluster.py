@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("without_charts")
 ALL = {"padding_mask": "# passed", "causal_mask": "# failed", "target_mask": "# timed out"}
 STAND_IN = """
 import importlib.util, os, pathlib, time
-from transformer_lab.classroom import running, sandbox
+from transformer_lab.classroom import grader, sandbox
 from transformer_lab.classroom.course import Course
 
 spec = importlib.util.spec_from_file_location("conftest", {conftest!r})
@@ -49,7 +49,7 @@ class Grader(conftest.MarkReader):
             (log / f"{{one.student}} done {{os.getpid()}} {{time.monotonic_ns()}}").touch()
             yield result
 
-running.Grader = Grader
+grader.Grader = Grader
 """
 
 
@@ -133,7 +133,7 @@ def test_only_text_travels(course, notebook_with):
 def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, mark_reader, monkeypatch):
     """Starting one takes seconds, which every submission would pay; one that is left over keeps processes alive."""
     from transformer_lab.classroom import cluster as module
-    from transformer_lab.classroom import running
+    from transformer_lab.classroom import grader as grading
 
     started, ended = [], []
 
@@ -146,7 +146,7 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
         def __exit__(self, *_):
             ended.append(*self.seeds)
 
-    monkeypatch.setattr(running, "Grader", CountedGrader)
+    monkeypatch.setattr(grading, "Grader", CountedGrader)
     given = json.dumps(vars(assemble(Submission("Ada", "p", notebook_with("03_masks", **ALL).encode()), course)))
     for seed in (1, 2, 1, 2):
         answer = json.loads(module.grade_remotely(given, None, seed, True))

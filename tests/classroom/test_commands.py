@@ -271,10 +271,10 @@ def test_a_slip_is_one_line(lab, hand_in, reader, tmp_path, arguments, says):
 @pytest.mark.parametrize("arguments", [[], ["--require-sandbox"], ["--resume"]])
 def test_without_a_sandbox_nothing_is_run(lab, hand_in, monkeypatch, tmp_path, arguments):
     """One line says what is missing and which option grades all the same; nothing is written as a grade."""
-    from transformer_lab.classroom import running
+    from transformer_lab.classroom import grader as grading
 
-    monkeypatch.setattr(running, "why_no_sandbox", lambda: "bubblewrap is not installed (sudo apt install bubblewrap)")
-    monkeypatch.setattr(running.Grader, "_start", lambda grader: pytest.fail("it starts processes"))
+    monkeypatch.setattr(grading, "why_no_sandbox", lambda: "bubblewrap is not installed (sudo apt install bubblewrap)")
+    monkeypatch.setattr(grading.Grader, "__enter__", lambda grader: pytest.fail("it starts processes"))
     folder = hand_in("Ada", **ALL)
     for again in ([], arguments):
         assert lab("grade", folder, *again).complaint == (
@@ -285,14 +285,14 @@ def test_without_a_sandbox_nothing_is_run(lab, hand_in, monkeypatch, tmp_path, a
 
 
 def test_without_a_sandbox_the_option_runs_the_real_grader(lab, hand_in, monkeypatch):
-    from transformer_lab.classroom import running
+    from transformer_lab.classroom import grader as grading
 
     def start(grader):
         assert not grader.sandboxed
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "why_no_sandbox", lambda: "bubblewrap is not installed")
-    monkeypatch.setattr(running.Grader, "_start", start)
+    monkeypatch.setattr(grading, "why_no_sandbox", lambda: "bubblewrap is not installed")
+    monkeypatch.setattr(grading.Grader, "__enter__", start)
     assert lab("grade", hand_in("Ada", **ALL), "--without-sandbox").status == 130
 
 
@@ -313,17 +313,17 @@ def test_the_bar_shows_what_is_left(monkeypatch):
 
     from rich.console import Console
 
-    from transformer_lab.classroom import screen
+    from transformer_lab.classroom import terminal
 
     shown = io.StringIO()
     monkeypatch.setattr("rich.console.Console", lambda stderr: Console(file=shown, force_terminal=True, width=80))
-    with screen.progress_bar() as bar:
+    with terminal.progress_bar() as bar:
         bar.advance_to(0, 300)
         bar.advance_to(150, 300)
         bar.progress.refresh()
     assert "150/300" in shown.getvalue()
     log = io.StringIO()
     monkeypatch.setattr("rich.console.Console", lambda stderr: Console(file=log))
-    with screen.progress_bar() as bar:
+    with terminal.progress_bar() as bar:
         bar.advance_to(1, 2)
     assert log.getvalue() == ""

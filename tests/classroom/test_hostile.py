@@ -30,12 +30,12 @@ import psutil
 import pytest
 import torch
 
-from transformer_lab.classroom.batch import Outcome, grade_batch
+from transformer_lab.classroom.batch import BatchResult, grade_batch
 from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.grader import EXTRA_SECONDS, Grader, Limits
 from transformer_lab.classroom.results import SubmissionResult
-from transformer_lab.classroom.running import EXTRA_SECONDS, Grader, Limits
 from transformer_lab.classroom.sandbox import why_no_sandbox
-from transformer_lab.classroom.screen import as_lines
+from transformer_lab.classroom.terminal import as_lines
 from transformer_lab.exercises import exercises
 
 pytestmark = [
@@ -137,7 +137,7 @@ class Batch:
 
     folder: Path  # of what was handed in
     out: Path
-    outcome: Outcome
+    outcome: BatchResult
     expected: dict[str, dict[str, tuple[str, float]] | str | None]  # by name; a text is the problem
     before: dict[str, str]  # digests
     after: dict[str, str]

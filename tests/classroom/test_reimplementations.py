@@ -10,7 +10,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.classroom.stubbed import LEFT_OUT, PACKAGE, reimplementations
+from transformer_lab.classroom.stubbed_package import LEFT_OUT, PACKAGE, reimplementations
 from transformer_lab.decoding import cached_beam_search
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.judgment import judge, observe_all

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lab.classroom import sandbox
+from transformer_lab.classroom import kernel_process, sandbox
 from transformer_lab.classroom.sandbox import Sandbox, SandboxError, command, why_no_sandbox
 
 needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox() or "there is one")
@@ -82,11 +82,11 @@ def test_no_secret_comes_in_by_the_environment(inside, monkeypatch):
 @needs_sandbox
 def test_everything_in_it_ends_with_it(folders):
     made = Sandbox(*folders)
-    held = os.dup(made.namespaces[1])  # its number is given to no other namespace
-    assert made.kill()
+    held = os.open(f"/proc/{made.first_process}/ns/pid", os.O_RDONLY)  # no other namespace gets its number
+    made.close()
     assert os.fstat(held).st_ino not in [_space(name) for name in os.listdir("/proc") if name.isdigit()]
     os.close(held)
-    assert made.kill()  # once more does no harm
+    made.close()  # once more does no harm
 
 
 def _space(process: str) -> int:
@@ -129,7 +129,7 @@ def test_bubblewrap_that_may_not_make_namespaces_says_so(folders, tmp_path, monk
 ENTERED = """
 import ctypes, json, os, resource, sys  # all that is needed inside, where nobody may read our Python
 from pathlib import Path
-from transformer_lab.classroom import sandbox, zygote
+from transformer_lab.classroom import kernel_process, sandbox
 package, sockets, as_nobody = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "nobody"
 if as_nobody:
     os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
@@ -138,13 +138,11 @@ os.umask(0o077)
 made = sandbox.Sandbox(package, sockets)
 reading, writing = os.pipe()
 if os.fork() == 0:
-    _, *namespaces = made.files()
-    zygote._enter(namespaces)
+    kernel_process._enter(made.first_process)
     kernel = os.fork()
     if kernel == 0:
-        zygote._give_up_rights({"file_bytes": 10**6, "cpu_seconds": 10, "memory": 2**30, "files": 50,
-            "uid": 10**9 if os.geteuid() == 0 else None, "own_count": sandbox.own_count_of_processes(),
-            "processes": 20, "sandboxed": True})
+        kernel_process._limit_resources({"sandbox": 1, "limits": {"FSIZE": 10**6, "DATA": 2**30, "NPROC": 20}})
+        kernel_process._give_up_rights(10**9 if os.geteuid() == 0 else None)
         def status(number):
             return dict(line.split(":", 1) for line in Path(f"/proc/{number}/status").read_text().splitlines())
         def can_be_written(number):
@@ -164,7 +162,7 @@ if os.fork() == 0:
 os.close(writing)
 os.wait()
 print(os.read(reading, 10000).decode())
-assert made.kill()
+made.close()
 """
 
 
@@ -207,10 +205,12 @@ def test_every_process_in_it_has_the_filter(entered):
 @needs_sandbox
 def test_bubblewrap_takes_the_filter(folders):
     code = "import os\ntry: os.memfd_create('x')\nexcept PermissionError: print('refused')"
-    calls = sandbox._filter()
-    asked = [*command(*folders), "--seccomp", str(calls), "--", sys.executable, "-c", code]
-    ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, pass_fds=[calls])
-    os.close(calls)
+    with tempfile.TemporaryFile() as program:
+        program.write(kernel_process.seccomp_filter())
+        program.seek(0)
+        given = program.fileno()
+        asked = [*command(*folders), "--seccomp", str(given), "--", sys.executable, "-c", code]
+        ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, pass_fds=[given])
     assert ran.stdout == "refused\n"
 
 
@@ -225,6 +225,5 @@ def test_a_bubblewrap_without_the_filter_makes_no_sandbox(folders, tmp_path, mon
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(sandbox, "START_SECONDS", 2.0)
     with pytest.raises(SandboxError, match="filter"):
         Sandbox(*folders)

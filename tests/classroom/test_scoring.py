@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lab.classroom import observing, scoring
-from transformer_lab.classroom.kernels import KernelEnded
-from transformer_lab.classroom.observing import WireError, decode, decode_observation, encode
+from transformer_lab.classroom import kernel_side, scoring
+from transformer_lab.classroom.kernel_client import KernelEnded
+from transformer_lab.classroom.wire import WireError, decode, decode_observation, encode
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.judgment import inputs_by_check
 from transformer_lab.exercises.observation import NotData, Observation, same_data
@@ -27,7 +27,7 @@ class Here:
 
     def ask(self, kind, content, timeout):
         self.asked.append(json.loads(content["data"]))
-        return observing.answer_request(content, self.names)
+        return kernel_side.answer_request(content, self.names)
 
     def kill(self, reason):
         self.killed = reason
@@ -176,7 +176,7 @@ def test_what_nobody_here_would_have_written_is_refused(wire):
 
 def test_many_large_results_make_no_reply_that_cannot_travel():
     observations = [Observation(np.zeros(100_000))] * 30
-    assert len(json.dumps(observing._encoded(observations))) < 2 * observing.MOST_CHARACTERS
+    assert len(json.dumps(kernel_side._encoded(observations))) < 2 * kernel_side.MOST_CHARACTERS
 
 
 def test_truth_values_are_made_of_bytes_that_are_none():
@@ -343,7 +343,7 @@ def test_code_that_ends_threads_or_changes_torch_is_observed_all_the_same(monkey
     def refuse(jobs):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(observing, "run_limited", refuse)
+    monkeypatch.setattr(kernel_side, "run_limited", refuse)
     assert score("softmax", Here(softmax=softmax)).state == "passed"
 
 

@@ -12,12 +12,12 @@ from transformer_lab.classroom.temporary_folders import LOCK, temporary_folder
 
 GRADER = """
 import tempfile, time
-from transformer_lab.classroom.running import Grader
+from transformer_lab.classroom.grader import Grader
 
 with Grader(jobs=1, require_sandbox=False) as grader:
-    (grader._folder / "w1").mkdir()
-    (grader._folder / "w1" / "03_masks.ipynb").write_text("of Ada")
-    print(grader._folder, flush=True)
+    (grader.folder / "w1").mkdir(exist_ok=True)
+    (grader.folder / "w1" / "03_masks.ipynb").write_text("of Ada")
+    print(grader.folder, flush=True)
     time.sleep(600)
 """
 

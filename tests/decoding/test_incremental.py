@@ -211,7 +211,7 @@ def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, rando
     assert cached_beam_search(model, source, 3, 0.6, 24) == beam_search(model, source, 3, 0.6, 24)
 
 
-def test_the_function_at_the_seam_is_used(sharpened_model, random_sources):
+def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
     """Somebody who puts another attention into the model wants to see what it translates."""
     model = sharpened_model(3)
     source = random_sources(3)

@@ -70,7 +70,7 @@ def test_kinds_of_differences():
 def test_what_is_odd_but_right_is_remarked_upon():
     ones = torch.ones(2, dtype=torch.float64)
     assert "float32" in one(ones, ones.float())[1][0]
-    assert "a list; a tuple" in one((ones, ones), [ones, ones], names=("a", "b"))[1][0]
+    assert "a list; use a tuple" in one((ones, ones), [ones, ones], names=("a", "b"))[1][0]
     assert one(1.0, torch.tensor(1.0))[0] == []
     assert one(1.0, np.ones(()))[0] == []
     assert one([[1, 2], [3]], ([1, 2], [3]))[0] == []
@@ -88,13 +88,13 @@ def test_infinities_are_counted_in_both_directions():
     expected, received = torch.tensor([1.0, 2.0, -torch.inf, -torch.inf]), torch.tensor([1.0, -torch.inf, -1e9, 3.0])
     (difference,), _ = compare(expected, received)
     assert difference.says == (
-        "`output` is infinite in 1 of 4 places where it should be finite "
-        "and is finite in 2 of 4 places where it should be infinite"
+        "`output` is infinite in 1 of 4 entries where it should be finite "
+        "and is finite in 2 of 4 entries where it should be infinite"
     )
     (turned,), _ = compare(expected, -expected)
-    assert turned.says == "`output` has infinity of the wrong sign in 2 of 4 places"
+    assert turned.says == "`output` has infinity of the wrong sign in 2 of 4 entries"
     (unknown,), _ = compare(torch.tensor([torch.nan, 1.0]), torch.ones(2))
-    assert unknown.says == "`output` is not NaN in 1 of 2 places where it should be"
+    assert unknown.says == "`output` is not NaN in 1 of 2 entries where it should be"
 
 
 def test_missing_gradient_is_told_as_such():

@@ -22,7 +22,7 @@ def test_each_call_gives_the_next_hint(monkeypatch):
 
 def test_solution_is_the_packages_source():
     assert str(solution("softmax")) == inspect.getsource(softmax).rstrip()
-    assert "<pre>" in solution(softmax)._repr_html_()
+    assert "<span style=" in solution(softmax)._repr_html_()
 
 
 @pytest.mark.parametrize("function", [hint, solution])

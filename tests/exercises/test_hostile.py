@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lab.classroom.observing import decode_observation, encode_observation
+from transformer_lab.classroom.wire import decode_observation, encode_observation
 from transformer_lab.exercises import check, exercises, run_check, time_limit
 from transformer_lab.exercises.judgment import inputs_by_check, judge, observe_all, reference_of
 from transformer_lab.exercises.time_limit import run_limited

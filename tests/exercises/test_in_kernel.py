@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 from contextlib import suppress
 
 import pytest
@@ -61,7 +62,7 @@ def kernel(tmp_path_factory):
 
 def test_a_wrong_answer_is_named_with_its_line(kernel):
     shown = kernel.run("def softmax(scores):\n    total = np.exp(scores).sun()\n    return total\n\ncheck(softmax)")
-    assert "✗ softmax: not right yet, 0 of 1 point" in shown
+    assert "✗ softmax: not right yet, " in shown
     assert "line 2:  total = np.exp(scores).sun()" in shown
 
 
@@ -103,7 +104,7 @@ def test_a_right_answer_is_kept_beside_the_notebook(kernel):
         "def softmax(scores):\n    e = np.exp(scores - scores.max(-1, keepdims=True))\n"
         "    return e / e.sum(-1, keepdims=True)\n\ncheck(softmax)"
     )
-    assert "✓ softmax: passed, 1 of 1 point" in shown
+    assert re.search(r"✓ softmax: (\d+) of \1 checks passed", shown)
     assert (kernel.folder / "mine" / "softmax.py").is_file()
     assert "softmax: yours" in kernel.run("from transformer_lab.mine import softmax")
     assert "1 of " in kernel.run("progress()")

@@ -117,7 +117,7 @@ def test_what_a_part_uses_comes_with_it(notebook, capsys):
     assert notebook.run("check(scaled_dot_product_attention)").passed
     report = notebook.run("check(SingleHeadAttention)")
     assert report.passed
-    assert not [remark for remark in report.remarks if "could not be kept" in remark]
+    assert not [remark for remark in report.remarks if "can't be saved" in remark]
     text = (saved_parts.folder() / "scaled_dot_product_attention.py").read_text()
     assert "LOWEST = -1000000000.0" in text
     assert "def hide(" in text
@@ -236,7 +236,7 @@ def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", str(tmp_path / "file" / "mine"))
     report = notebook.run(SOFTMAX, "check(softmax)")
     assert report.passed
-    assert "kept until this notebook's kernel ends, but not on disk" in str(report)
+    assert "available until this kernel stops, but not on disk" in str(report)
     assert mine("softmax") is not transformer_lab.model.softmax
     assert saved_parts.state("softmax") == "yours"
 

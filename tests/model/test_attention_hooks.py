@@ -111,7 +111,7 @@ def test_set_attention_reaches_every_attention():
     assert all(module.attend is fused_attention for module in attending_modules(model).values())
 
 
-def test_a_model_without_the_seam_is_refused():
+def test_a_model_without_the_hook_is_refused():
     with pytest.raises(ValueError, match="no module of this Linear has an `attend`"):
         set_attention(nn.Linear(2, 2), fused_attention)
     with pytest.raises(ValueError, match="no module of this Linear has an `attend`"), record_attention(nn.Linear(2, 2)):

@@ -7,6 +7,7 @@ import pytest
 from transformer_lab.errors import InputError
 from transformer_lab.plots import explore, explore_attention, new_picture
 from transformer_lab.plots.attention_explorer import draw_heads
+from transformer_lab.plots.heatmaps import RecordedAttention
 
 
 @pytest.fixture
@@ -76,7 +77,8 @@ def test_the_drawn_numbers_are_those_of_the_head(translator, cut_off):
     recorded, source, target = translator.attention("")
     weights = recorded["decoder.layers.1.cross_attention"][0]
     languages = {"source": "German", "target": "English"}
-    figure = draw_heads(recorded, source, target, languages, "cross", 1, [2, "mean"], word=3, written=4)
+    attention = RecordedAttention(recorded, source, target, languages)
+    figure = draw_heads(attention, "cross", 1, [2, "mean"], word=3, written=4)
     maps, bars = figure.axes[::2], figure.axes[1::2]
     for axes, expected in zip(maps, (weights[2], weights.mean(dim=0)), strict=True):
         drawn = axes.collections[0].get_array().reshape(4, 4)

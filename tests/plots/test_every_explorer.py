@@ -31,6 +31,7 @@ from transformer_lab.plots import (
     new_picture,
 )
 from transformer_lab.plots.attention_explorer import draw_heads
+from transformer_lab.plots.heatmaps import attention_of
 
 PAIRS = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")]
 COUNTS = {"German": {"Hund": 6, "und": 5}, "English": {"hound": 2, "and": 9}}
@@ -162,7 +163,7 @@ def test_an_empty_or_endless_text_is_answered_and_the_next_one_drawn(name, trans
     assert "<img alt=" in explorer.picture.value
 
 
-def test_a_model_without_the_seam_is_named(translator):
+def test_a_model_without_the_hook_is_named(translator):
     class Bare(nn.Module):
         config = translator.model.config
 
@@ -206,9 +207,9 @@ def test_a_model_with_another_kernel_is_shown_all_the_same(translator):
     ],
 )
 def test_a_layer_that_is_not_there_is_named(translator, stack, layer, head, says):
-    recorded = translator.attention("Ein Hund")
+    recorded = attention_of(translator, "Ein Hund")
     with pytest.raises(InputError, match=says):
-        draw_heads(*recorded, {"source": "German", "target": "English"}, stack, layer, [head])
+        draw_heads(recorded, stack, layer, [head])
 
 
 def test_two_explorers_of_one_model_do_not_move_each_other(translator):

@@ -77,7 +77,7 @@ def test_a_dot_stands_where_a_query_may_look():
     dots = [sorted((float(key) - 0.5, float(query) - 0.5) for key, query in some) for some in centres]
     assert dots == [[(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)], [(0, 0), (0, 1), (0, 2)]]
     assert figure.get_suptitle() == "padding (2, 1, 1, 3) and future (1, 1, 3, 3) give (2, 1, 3, 3)"
-    assert draw_masks(padding=False, causal=False).get_suptitle() == "no mask: everyone sees everyone"
+    assert draw_masks(padding=False, causal=False).get_suptitle() == "no mask: every word sees every word"
 
 
 @pytest.mark.parametrize(("text", "says"), [(" ", "is empty"), ("word " * 15, "has 15 words")])

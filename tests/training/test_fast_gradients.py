@@ -19,7 +19,7 @@ from transformer_lab.model import (
     set_attention,
 )
 from transformer_lab.presets import PRESETS
-from transformer_lab.training.distributed import Processes
+from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.fast_gradients import (
     ByteDropout,
     FastGradients,
@@ -106,7 +106,8 @@ def test_an_update_with_consistency_is_the_same_on_both_paths():
         optimizer.param_groups[0]["lr"] = 0.05
         gradients = FastGradients(model, torch.float32) if fast else None
         for _ in range(2):  # the second from weights that the first has changed
-            parts, norm = update_weights(model, batches, optimizer, preset, torch.float32, Processes(), gradients)
+            update = update_weights(model, batches, optimizer, preset, torch.float32, WorkerGroup(), gradients)
+            parts, norm = update.read()
             losses.append(parts)
             norms.append(norm)
     assert losses[2:] == [pytest.approx(parts, rel=1e-4) for parts in losses[:2]]  # float32
@@ -283,7 +284,7 @@ def train_200_steps(
     for step in range(1, 201):
         optimizer.param_groups[0]["lr"] = learning_rate(preset, step, 200)
         batch = batches[step % len(batches)]
-        losses += update_weights(model, [batch], optimizer, preset, torch.float32, Processes(), gradients)[0]
+        losses += update_weights(model, [batch], optimizer, preset, torch.float32, WorkerGroup(), gradients).read()[0]
     return model, losses
 
 

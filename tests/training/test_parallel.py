@@ -9,7 +9,7 @@ import torch
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
 from transformer_lab.training import PRESETS, read_metrics, train
-from transformer_lab.training.distributed import choose_device, join_processes
+from transformer_lab.training.distributed import choose_device, join_workers
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_several_processes_without_torchrun_are_one_line(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(InputError, match="WORLD_SIZE is 2, but RANK is not set: use torchrun, or unset WORLD_SIZE"):
-        join_processes(torch.device("cpu"))
+        join_workers(torch.device("cpu"))
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):

@@ -21,8 +21,8 @@ from transformer_lab.model import Transformer
 from transformer_lab.presets import PRESETS
 from transformer_lab.training import read_metrics, records, train
 from transformer_lab.training.checkpoints import load_tensors, save_tensors
-from transformer_lab.training.distributed import Processes
-from transformer_lab.training.trainer import Run
+from transformer_lab.training.distributed import WorkerGroup
+from transformer_lab.training.trainer import TrainingRun
 
 
 @pytest.fixture(scope="session")
@@ -454,7 +454,43 @@ def run_without_training(preset, folder):
     """A run before its first epoch."""
     corpus = load_corpus(preset.corpus)
     (folder / "checkpoints").mkdir(parents=True)
-    return Run(preset, corpus, folder, False, Transformer, None, torch.device("cpu"), Processes())
+    return TrainingRun(preset, corpus, folder, False, Transformer, None, torch.device("cpu"), WorkerGroup())
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_steps_that_are_read_late_are_recorded_as_if_at_once(accumulation, tiny_preset, tmp_path):
+    """On a GPU a step is read while the next one runs. None may be lost, repeated or counted in another epoch."""
+    preset = replace(tiny_preset, epochs=2, accumulation=accumulation)
+    epochs = {}
+    for unread in (0, 1, 3):
+        run = run_without_training(preset, tmp_path / str(unread))
+        run.unread_steps = unread
+        run.train_epoch(1)
+        run.train_epoch(2)
+        records = read_metrics(run.output / "metrics.jsonl")
+        epochs[unread] = [record["train_loss"] for record in records if record["kind"] == "epoch"]
+        assert steps_of(run.output) == steps_of(tmp_path / "0")
+        assert digest(run.weights_of_epoch(2)) == digest(tmp_path / "0" / "checkpoints" / "epoch_002.safetensors")
+    assert epochs[1] == epochs[3] == epochs[0]
+    assert len(epochs[0]) == 2
+
+
+def test_a_loss_that_is_not_finite_is_named_by_its_own_step_when_it_is_read_late(tiny_preset, tmp_path):
+    run = run_without_training(tiny_preset, tmp_path / "run")
+    run.unread_steps = 1
+    with torch.no_grad():
+        run.model.output.bias.fill_(float("nan"))
+        run.fast.sync_weights()
+    before = digest_of_weights(run.model)
+    with pytest.raises(InputError, match=r"the loss is nan at step 1 \(epoch 1\), .*no epoch was finished yet"):
+        run.train_epoch(1)
+    assert run.progress.step == 2  # the one that was being computed
+    assert digest_of_weights(run.model) == before
+    assert not steps_of(run.output)
+
+
+def digest_of_weights(model):
+    return [hashlib.sha256(parameter.detach().numpy().tobytes()).hexdigest() for parameter in model.parameters()]
 
 
 def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_preset, tmp_path):

@@ -7,10 +7,10 @@ import torch
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.model import Transformer, TransformerConfig
 from transformer_lab.presets import PRESETS
-from transformer_lab.training.distributed import Processes
+from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.steps import build_optimizer, computing_precision, evaluate, train_step, update_weights
 
-ALONE = Processes()
+ALONE = WorkerGroup()
 PRESET = replace(PRESETS["tour"], dropout=0.0, clip_norm=0.5, eps=1e-3)  # eps: a tiny gradient's sign decides nothing
 
 
@@ -84,7 +84,7 @@ def test_update_is_the_same_as_train_step():
     batch = one_batch(*sentences(6))
     readable, full = tiny_model(), tiny_model()
     loss = train_step(readable, batch, with_optimizer(readable), PRESET.label_smoothing, PRESET.clip_norm)
-    losses, norm = update_weights(full, [batch], with_optimizer(full), PRESET, torch.float32, ALONE)
+    losses, norm = update_weights(full, [batch], with_optimizer(full), PRESET, torch.float32, ALONE).read()
     assert losses == [pytest.approx(loss, rel=1e-6)]
     assert norm > PRESET.clip_norm  # otherwise clipping was not compared
     assert_same_weights(readable, full, 1e-7)
@@ -97,8 +97,9 @@ def test_accumulated_batches_give_the_update_of_one_big_batch():
     assert len({piece.target_tokens for piece in pieces}) > 1
     at_once, in_pieces = tiny_model(), tiny_model()
     big = [one_batch(sources, targets)]
-    losses, norm = update_weights(at_once, big, with_optimizer(at_once), PRESET, torch.float32, ALONE)
-    parts, norm_of_parts = update_weights(in_pieces, pieces, with_optimizer(in_pieces), PRESET, torch.float32, ALONE)
+    losses, norm = update_weights(at_once, big, with_optimizer(at_once), PRESET, torch.float32, ALONE).read()
+    update = update_weights(in_pieces, pieces, with_optimizer(in_pieces), PRESET, torch.float32, ALONE)
+    parts, norm_of_parts = update.read()
     assert sum(parts) == pytest.approx(sum(losses), rel=1e-5)  # float32 sums in another order
     assert norm_of_parts == pytest.approx(norm, rel=1e-4)
     assert_same_weights(at_once, in_pieces, 1e-5)
@@ -107,22 +108,26 @@ def test_accumulated_batches_give_the_update_of_one_big_batch():
 def test_processes_share_a_batch_without_loss_or_repetition():
     """A sentence seen twice, or by nobody, would make the loss of two processes another than that of one."""
     batch = one_batch(*sentences(5))
-    shares = [Processes(rank, 3).share_of(batch) for rank in range(3)]
+    shares = [WorkerGroup(rank, 3).share_of(batch) for rank in range(3)]
     assert sorted(index for share in shares for index in share.indices) == batch.indices
     assert sum(share.target_tokens for share in shares) == batch.target_tokens
-    assert Processes(2, 3).share_of(one_batch(*sentences(2))).indices == []
+    assert WorkerGroup(2, 3).share_of(one_batch(*sentences(2))).indices == []
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-def test_weights_are_left_alone_if_the_loss_is_no_number(poison):
-    """One step with a NaN makes every weight a NaN; the caller could save nothing but ruins."""
-    model = tiny_model()
+def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
+    """One step with a NaN makes every weight a NaN, and the caller could only save ruins."""
+    model, preset = tiny_model(), replace(PRESET, optimizer=optimizer, weight_decay=0.1)
     sources, targets = sentences(6)
     bad, good = one_batch([[3, 2]], [[1, 3, 2]]), one_batch(sources, targets)
     with torch.no_grad():
         model.source_embedding.embedding.weight[3] = poison
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    losses, _ = update_weights(model, [good, bad], with_optimizer(model), PRESET, torch.float32, ALONE)
+    optimizer = build_optimizer(model, preset)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.05
+    losses, _ = update_weights(model, [good, bad], optimizer, preset, torch.float32, ALONE).read()
     assert math.isfinite(losses[0])
     assert not math.isfinite(losses[1])  # the one that is to blame
     for ours, theirs in zip(before, model.parameters(), strict=True):
@@ -133,7 +138,7 @@ def test_bfloat16_products_give_nearly_the_same_loss():
     """Autocast that never reached the model would give the very same loss; in the softmax too, a worse one."""
     batch = one_batch(*sentences(6))
     losses = [
-        update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE)[0][0]
+        update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]
         for model, precision in ((tiny_model(), torch.float32), (tiny_model(), torch.bfloat16))
     ]
     assert losses[0] != losses[1]

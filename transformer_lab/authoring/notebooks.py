@@ -10,6 +10,8 @@ The text is MyST Markdown as jupytext reads it. Two kinds of code cell are left 
     :check: softmax
     ```
 
+A text without exercises, such as the tour's, becomes the same executed notebook in both folders, so it opens with its
+outputs.
 The text right before an exercise is put into a colored box with its minutes, its points, and where to find help.
 A heading starts a new cell.
 """
@@ -25,6 +27,7 @@ from nbformat import NotebookNode
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.errors import InputError
+from transformer_lab.plural import plural
 
 COMPARE_OUTPUT = "nbval-check-output"  # a tag of nbval: what the cell prints must stay the same
 CALL_OUT = """\
@@ -145,10 +148,6 @@ def _ascii(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-def counted(number: float, unit: str) -> str:
-    return f"{number:g} {unit}{'' if number == 1 else 's'}"
-
-
 def _find(exercises: Mapping[str, Any], name: str, path: Path) -> Any:
     if name not in exercises:
         import difflib
@@ -169,7 +168,7 @@ def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
         _add(built, nbformat.v4.new_markdown_cell(), f"task-{name}", "", locked=True)
     above = built.cells[-1]
     heading, task = re.fullmatch(r"(#+ [^\n]*\n*)?(.*)", above.source, re.DOTALL).groups(default="")
-    minutes, points = counted(exercise.minutes, "minute"), counted(exercise.points, "point")
+    minutes, points = plural(exercise.minutes, "minute"), plural(exercise.points, "point")
     box = CALL_OUT.format(name=name, minutes=minutes, points=points, task=task).replace("\n\n\n\n", "\n\n")
     above.source = f"{heading.strip()}\n\n{box}".lstrip()
 
@@ -205,13 +204,15 @@ def build_notebooks(
     for path in _texts(root, names):
         notebook, solution = read_text(path, exercises)
         notebook_path, solution_path = _built_paths(root, path)
+        if everything or not _same_cells(solution_path, solution):
+            executed = deepcopy(solution)
+            _execute(executed, solution_path)
+            _write(solution_path, executed)
+            written.append(solution_path)
+        notebook = _to_open(notebook, solution, solution_path)
         if not _same_file(notebook_path, notebook):
             _write(notebook_path, notebook)
             written.append(notebook_path)
-        if everything or not _same_cells(solution_path, solution):
-            _execute(solution, solution_path)
-            _write(solution_path, solution)
-            written.append(solution_path)
     return written
 
 
@@ -223,7 +224,7 @@ def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
         notebook, solution = read_text(path, exercises)
         notebook_path, solution_path = _built_paths(root, path)
         expected |= {notebook_path, solution_path}
-        if not _same_file(notebook_path, notebook):
+        if not _same_file(notebook_path, _to_open(notebook, solution, solution_path)):
             lines.append(f"notebooks/{notebook_path.name} does not match course/{path.name}")
         if not _same_cells(solution_path, solution):
             lines.append(f"solutions/{solution_path.name} does not match course/{path.name}, or has not been executed")
@@ -246,6 +247,13 @@ def _texts(root: Path, names: Iterable[str]) -> list[Path]:
 
 def _built_paths(root: Path, text: Path) -> tuple[Path, Path]:
     return root / "notebooks" / f"{text.stem}.ipynb", root / "solutions" / f"{text.stem}.ipynb"
+
+
+def _to_open(notebook: NotebookNode, solution: NotebookNode, solution_path: Path) -> NotebookNode:
+    """The notebook as it is opened: where there is nothing to fill in, with the outputs of its solution."""
+    if notebook != solution or not solution_path.exists():
+        return notebook
+    return nbformat.read(solution_path, as_version=nbformat.NO_CONVERT)
 
 
 def _same_file(path: Path, notebook: NotebookNode) -> bool:

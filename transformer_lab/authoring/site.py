@@ -26,10 +26,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from transformer_lab.authoring.field_guide import field_guide, number_of_mistakes
-from transformer_lab.authoring.notebooks import counted
 from transformer_lab.authoring.site_pages import STATIC, Sources, notebook_page, relinked, without_headings
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import notebooks
+from transformer_lab.plural import plural
 
 PAGES = ("CLASSROOM.md", "SERVING.md", "results/README.md")
 FIRST_ELECTIVE = "20"
@@ -134,7 +134,7 @@ def _contents(titles: Mapping[str, str], exercises: Mapping[str, list[Any]]) -> 
     rows = []
     for name, title in titles.items():
         written = ", ".join(f"<code>{html.escape(exercise.name)}</code>" for exercise in exercises[name])
-        number = counted(len(exercises[name]), "exercise") if written else ""
+        number = plural(len(exercises[name]), "exercise") if written else ""
         rows.append(
             f'<li><a href="notebooks/{name}.html"><b>{name[:2]}</b> {html.escape(title)}</a><span>{number}</span>'
             f"<p>{written or 'Nothing to write yet: see where it all leads.'}</p></li>"

@@ -14,8 +14,8 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from transformer_lab.authoring.notebooks import counted
 from transformer_lab.authoring.stubs import BEGIN, END
+from transformer_lab.plural import plural
 
 STATIC = Path("static")  # in the sources; `_static/` in the finished site
 LIVE = {"explore_scores": "plane", "explore_positions": "positions", "explore_masks": "masks"}  # see site.js
@@ -111,7 +111,7 @@ def _is_folded(cell: NotebookNode) -> bool:
 
 def _exercise(exercise: Any, task: str, stub: str, answer: str) -> str:
     """Return a call-out with the task, the stub, the hints and the answer."""
-    effort = f"{counted(exercise.points, 'point')} · about {counted(exercise.minutes, 'minute')}"
+    effort = f"{plural(exercise.points, 'point')} · about {plural(exercise.minutes, 'minute')}"
     lines = [f"::::::{{admonition}} `{exercise.name}`", ":class: lab-exercise", ""]
     lines += [f'<p class="lab-meta">{effort}</p>', "", task, "", _python(stub), ""]
     for number, hint in enumerate(exercise.hints, 1):

@@ -46,10 +46,10 @@ def _source(answer: Callable) -> str:
 
 def _bodies(source: str, name: str, blank: Sequence[str]) -> list[tuple[int, int, str]]:
     """Where the bodies stand: `(start, end, indent)`, from the line after the docstring to the end of the last line."""
-    found = [node for node in ast.parse(source).body if getattr(node, "name", None) == name]
-    if not found:
+    definitions = [node for node in ast.parse(source).body if getattr(node, "name", None) == name]
+    if not definitions:
         raise ValueError(f"the source holds no function or class `{name}`")
-    answer = found[-1]
+    answer = definitions[-1]
     if isinstance(answer, ast.ClassDef):
         methods = {node.name: node for node in answer.body if isinstance(node, ast.FunctionDef)}
         missing = [method for method in blank if method not in methods]

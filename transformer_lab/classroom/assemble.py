@@ -18,6 +18,7 @@ from transformer_lab.classroom.integrity import MOST_FLAGS, interference, review
 from transformer_lab.classroom.submissions import NotGradable, Submission, cells_of, read_notebook
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.registry import notebook_of
+from transformer_lab.plural import plural
 
 MOST_CELLS = 2_000
 MOST_CHARACTERS = 400_000  # of all code cells together: reading so many takes seconds
@@ -136,7 +137,7 @@ def _cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list
         remarks.append("The notebook has an old format (before version 4); its cells were read all the same.")
     cells = [cell for raw in raw_cells if (cell := _cell(raw)) is not None]
     if damaged := len(raw_cells) - len(cells):
-        remarks.append(f"{_count(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
+        remarks.append(f"{plural(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
     if len(cells) > MOST_CELLS:
         remarks.append(
             f"The notebook has {len(raw_cells):,} cells; only {MOST_CELLS:,} were read, the course's own first."
@@ -154,7 +155,7 @@ def _cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list
         repaired += bool(surrogates)
     if repaired:
         remarks.append(
-            f"{_count(repaired, 'cell')} contained characters that aren't text (lone surrogates): they show as �."
+            f"{plural(repaired, 'cell')} contained characters that aren't text (lone surrogates): they show as �."
         )
     return cells
 
@@ -349,10 +350,10 @@ def _place_added_cells(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -
         plan.before.setdefault(place, []).append(cell)
     edited = sum(cell.is_edited for cell, _ in along)
     if len(along) > edited:
-        plan.remarks.append(f"{_count(len(along) - edited, 'added cell')} came along.")
+        plan.remarks.append(f"{plural(len(along) - edited, 'added cell')} came along.")
     if edited:
         plan.remarks.append(
-            f"You changed {_count(edited, 'cell')} of the course that your code needs: your version was run as well."
+            f"You changed {plural(edited, 'cell')} of the course that your code needs: your version was run as well."
         )
 
 
@@ -394,11 +395,11 @@ def _remark_on_order(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> 
     missing = len(code - set(places) - set(canonical.place.values()))
     if missing:
         put_back = "it was" if missing == 1 else "they were"
-        plan.remarks.append(f"{_count(missing, 'cell')} of the course had been taken out: {put_back} put back.")
+        plan.remarks.append(f"{plural(missing, 'cell')} of the course had been taken out: {put_back} put back.")
     of_exercises = [cell.exercise for cell in cells if cell.exercise]
     repeated = len(places) - len(distinct) - (len(of_exercises) - len(set(of_exercises)))
     if repeated > 0:
-        plan.remarks.append(f"{_count(repeated, 'cell')} of the course {_were(repeated)} there twice.")
+        plan.remarks.append(f"{plural(repeated, 'cell')} of the course {_were(repeated)} there twice.")
 
 
 # --- building --------------------------------------------------------------------------------------------------------
@@ -477,10 +478,6 @@ def _skip_what_only_illustrates(cells: list[NotebookNode]) -> None:
 
 def _about(cell: NotebookNode) -> dict[str, Any]:
     return cell.metadata.get("transformer_lab", {})
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def _were(number: int) -> str:

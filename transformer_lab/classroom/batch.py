@@ -28,21 +28,22 @@ from transformer_lab.classroom.gradebook import (
     failed_itself,
     source_digest,
 )
-from transformer_lab.classroom.limits import STUDENT_SECONDS
 from transformer_lab.classroom.reports import write_reports
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.roster import Attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import find_exercise
 from transformer_lab.files import writing
+from transformer_lab.plural import plural
 
 PACKAGE = "transformer-lab"
 GRADER_ERROR = "grader error"
 
 
 class Grading(Protocol):
-    """What grades: `running.Grader` on this machine, `cluster.ClusterGrader` on several."""
+    """What grades: `grader.Grader` on this machine, `cluster.ClusterGrader` on several."""
 
     sandboxed: bool
 
@@ -70,7 +71,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchResult:
     """What a run came to."""
 
     entries: list[Entry]  # what counts now, of this run and of those before
@@ -94,7 +95,7 @@ def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> 
 def _local_grader(
     jobs: int | None, require_sandbox: bool, seed: int, course: Course
 ) -> AbstractContextManager[Grading]:
-    from transformer_lab.classroom.running import Grader
+    from transformer_lab.classroom.grader import Grader
 
     return Grader(jobs=jobs, require_sandbox=require_sandbox, seed=seed, course=course)
 
@@ -107,7 +108,7 @@ def grade_batch(
     resume: bool = False,
     roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Outcome:
+) -> BatchResult:
     """Grade what was handed in and write the gradebook and all reports into `out`.
 
     What was graded before, by this version of the package, and has not changed is not graded again.
@@ -162,7 +163,7 @@ def grade_batch(
         book.finish(run)
         entries, found, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(found)]
-        return Outcome(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
+        return BatchResult(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
 
 
 def regrade_exercise(
@@ -173,7 +174,7 @@ def regrade_exercise(
     approve: Callable[[list[Change]], bool],
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
-) -> Outcome | None:
+) -> BatchResult | None:
     """Grade one exercise anew in all that was graded before, and keep the results if `approve` says so.
 
     Args:
@@ -235,13 +236,13 @@ def regrade_exercise(
         entries, _, written = write_reports(out, book, course)
         warnings = _warnings(entries, run)
         if new := set(keys) - book.kept().keys():
-            warnings.append(f"left out, because new or changed: {_count(len(new), 'submission')}; grade without --only")
+            warnings.append(f"left out, because new or changed: {plural(len(new), 'submission')}; grade without --only")
         if missed := sorted({done[key].student for key in done.keys() - todo.keys()}):
             warnings.append(
                 f"the answers of {_shortened(missed)} are as they were, because their files are "
                 + ("not in the paths given" if paths else "not where they were")
             )
-        return Outcome(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
+        return BatchResult(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
 
 
 def digest_of(submission: Submission, package_version: str) -> str:
@@ -385,14 +386,14 @@ def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
     late = sorted({entry.student for entry in entries if entry.result.problem == TIME_IS_UP})
     shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
     return [
-        *([f"{_count(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
+        *([f"{plural(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
         *(
-            [f"the grader failed on {_count(failed, 'submission')}: grade again, nothing else is repeated"]
+            [f"the grader failed on {plural(failed, 'submission')}: grade again, nothing else is repeated"]
             * bool(failed)
         ),
         *(
             [
-                f"the package has changed since {_count(older, 'submission')} were graded, and they keep their points: "
+                f"the package has changed since {plural(older, 'submission')} were graded, and they keep their points: "
                 "--only EXERCISE grades one exercise anew, another --out folder grades all"
             ]
             if older
@@ -426,8 +427,8 @@ def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], En
 def _about_the_list(found: Attendance) -> list[str]:
     absent = [f"{person} or a namesake" if person in found.namesakes else person for person in found.absent]
     named = (
-        (f"{ABSENT}: {len(absent)} of the {_count(found.listed, 'student')} on the list", absent),
-        (f"not on the list of the class: {_count(len(found.unlisted), 'student')}", found.unlisted),
+        (f"{ABSENT}: {len(absent)} of the {plural(found.listed, 'student')} on the list", absent),
+        (f"not on the list of the class: {plural(len(found.unlisted), 'student')}", found.unlisted),
         ("found by the number, but not by the name", found.doubtful),
     )
     said = [f"{what}: {_shortened(students, between='; ')}" for what, students in named if students]
@@ -438,7 +439,3 @@ def _about_the_list(found: Attendance) -> list[str]:
 def _shortened(names: Sequence[str], most: int = 10, between: str = ", ") -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return between.join(printable(name, 200) for name in names[:most]) + more
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"

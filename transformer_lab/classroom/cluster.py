@@ -22,7 +22,7 @@ from transformer_lab.classroom.results import SubmissionResult, as_json, from_js
 from transformer_lab.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer_lab.classroom.running import Grader
+    from transformer_lab.classroom.grader import Grader
 
 AT_ONCE = 3  # submissions per thread that are running or queued
 CONNECT_SECONDS = 20
@@ -33,7 +33,7 @@ _idle: defaultdict[tuple[int, bool], list["Grader"]] = defaultdict(list)  # on a
 
 
 class ClusterGrader:
-    """Grades like `running.Grader`, but on a cluster.
+    """Grades like `grader.Grader`, but on a cluster.
 
     Args:
         address: Address of the scheduler, such as `tcp://host:8786`.
@@ -146,7 +146,7 @@ def worker_facts() -> dict[str, str]:
 
 def grade_remotely(assembled: str, only: str | None, seed: int, require_sandbox: bool) -> str:
     """Grade one submission on a worker, and return the result as JSON."""
-    from transformer_lab.classroom.running import Grader
+    from transformer_lab.classroom.grader import Grader
 
     idle = _idle[seed, require_sandbox]
     try:

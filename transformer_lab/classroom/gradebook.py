@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.classroom.limits import STUDENT_SECONDS
+from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
 from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person
 from transformer_lab.errors import InputError

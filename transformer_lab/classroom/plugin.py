@@ -29,12 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if not config.pluginmanager.hasplugin("nbval"):
         raise pytest.UsageError("--transformer-lab-grade needs the plug-in nbval: do not switch it off")
-    from transformer_lab.classroom.alone import alone
+    from transformer_lab.classroom.single_submission import single_submission
     from transformer_lab.errors import InputError
 
     stack = config.stash[_STACK] = ExitStack()
     try:
-        run, path = stack.enter_context(alone(file))
+        run, path = stack.enter_context(single_submission(file))
     except InputError as error:
         stack.close()
         raise pytest.UsageError(str(error)) from None
@@ -54,9 +54,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
     run = config.stash.get(_RUN, None)
     if run is not None:
-        from transformer_lab.classroom.alone import lines
+        from transformer_lab.classroom.single_submission import summary_lines
 
         terminalreporter.section(run.assembled.name)
-        for line in lines(run):
+        for line in summary_lines(run):
             terminalreporter.write_line(line)
     return (yield)

@@ -1,31 +1,31 @@
-"""The sandbox of one kernel: namespaces that bubblewrap makes and holds, into which the kernel's process is put.
+"""The sandbox of one kernel: namespaces that bubblewrap makes and holds, which the kernel's process enters.
 
-Network, processes, IPC and mounts are its own. The system and the Python environment are there to be read; /tmp and
-/dev/shm are small and in memory; everything else of the machine (/home, /run, the checkout with the answers) is not
-there. Nothing outside can be written: the folder with the kernel's sockets is read-only too, for connecting is no
-writing. Every process in it, bubblewrap's own included, has the filter that refuses calls: an ordinary user's processes
-can write into each other's memory.
+Network, processes, IPC, and mounts are its own. The system and the Python environment can be read; /tmp and /dev/shm
+are small and in memory; everything else on the machine (/home, /run, the checkout with the answers) isn't there.
+Nothing outside can be written: the folder with the kernel's sockets is read-only too, because connecting is not
+writing. Without it, "reads the disk" and "a detached process that rewrites results" would find what they look for.
 """
 
 import contextlib
 import functools
-import json
 import os
-import platform
 import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
+import tempfile
 from pathlib import Path
 
+import psutil
+
+from transformer_lab.classroom.kernel_process import seccomp_filter
 from transformer_lab.classroom.temporary_folders import temporary_folder
-from transformer_lab.classroom.zygote import INSIDE, NAMESPACES, filter_of_calls
 
 START_SECONDS = 20.0  # a busy machine needs some
 END_SECONDS = 10.0
 TMP_BYTES, SHM_BYTES = 256 * 2**20, 64 * 2**20
+INSIDE = "/run/kernel"  # where the sandbox has the folder with the kernel's sockets
 ETC = (
     "ld.so.cache",
     "ld.so.conf",
@@ -43,127 +43,80 @@ class SandboxError(Exception):
 
 
 class Sandbox:
-    """Namespaces with nothing in them but a sleeping process. Whatever enters them ends with them.
+    """Namespaces with nothing in them but a `cat` that waits. Everything that enters them ends with it.
+
+    `cat` is the first process in them, which no signal from inside can end. It has the seccomp filter too: an ordinary
+    user's processes can write into each other's memory.
 
     Args:
         package: The folder with the stubbed package; readable inside under the same path.
-        sockets: The folder that is to be `INSIDE`, where the kernel finds the sockets of the grader.
+        sockets: The folder that is to be `INSIDE`, where the kernel finds the grader's sockets.
 
     Raises:
         SandboxError: bubblewrap is missing, or may not make namespaces here.
     """
 
     def __init__(self, package: Path, sockets: Path) -> None:
-        information, write_information = os.pipe()
-        calls = _filter()
-        given = ["--info-fd", str(write_information), "--seccomp", str(calls)]
-        try:
-            self.process = subprocess.Popen(
-                [*command(package, sockets), *given, "--", "cat"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[write_information, calls],
-                env={"PATH": "/usr/bin:/bin"},
-                start_new_session=True,  # a Ctrl-C at the terminal must not end it before the grader knows
-            )
-        except OSError as error:
-            os.close(information)
-            raise SandboxError(f"bubblewrap cannot be started: {error.strerror}") from None
-        finally:
-            os.close(write_information)
-            os.close(calls)
-        self.init: int | None = None
-        try:
-            number = json.loads(_read_all(information))["child-pid"]
-            self.init = os.pidfd_open(number)
-            # What `cat` gives back says that the mounts stand. It lives as long as we hold the other end of its pipe.
-            os.write(self.process.stdin.fileno(), b"?")
-            if (
-                not _readable(self.process.stdout.fileno(), START_SECONDS)
-                or os.read(self.process.stdout.fileno(), 1) != b"?"
-            ):
-                raise SandboxError("it did not start")
-            _wait_for_filter(number)
-            self.namespaces = _open_namespaces(number)
-        except (SandboxError, OSError, ValueError, KeyError) as error:
-            says = self._last_words() or (str(error) if isinstance(error, SandboxError) else "it says no more")
-            self.kill()
-            raise SandboxError(f"bubblewrap cannot make a sandbox here: {says}") from None
-        finally:
-            os.close(information)
-
-    def files(self) -> list[int]:
-        """The open files that a keeper needs to enter and to end it."""
-        return [self.init, *self.namespaces]
-
-    def kill(self) -> bool:
-        """End every process in it; whether all of them are gone. It waits for the system, not for them."""
-        ended = True
-        if self.init is not None:
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self.init, signal.SIGKILL)
-            ended = _readable(self.init, END_SECONDS)  # the first process ends as the last one
-            os.close(self.init)
-            self.init = None
-        for file in getattr(self, "namespaces", []):
-            os.close(file)
-        self.namespaces = []
-        for seconds in (1.0, END_SECONDS):
+        self._first: int | None = None  # a file of the first process: its number may be given to another one
+        with tempfile.TemporaryFile() as program:
+            program.write(seccomp_filter())
+            program.seek(0)
             try:
-                self.process.wait(seconds)  # it ends by itself, and takes the dead first process with it
-                break
-            except subprocess.TimeoutExpired:
-                ended = ended and seconds < END_SECONDS
-                self.process.kill()
+                self.process = subprocess.Popen(
+                    [*command(package, sockets), "--seccomp", str(program.fileno()), "--", "cat"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    pass_fds=[program.fileno()],
+                    env={"PATH": "/usr/bin:/bin"},
+                    start_new_session=True,  # a Ctrl-C at the terminal must not end it before the grader knows
+                )
+            except OSError as error:
+                raise SandboxError(f"bubblewrap cannot be started: {error.strerror}") from None
+        try:
+            os.write(self.process.stdin.fileno(), b"?")  # that `cat` gives it back says that everything is in place
+            if not _readable(self.process.stdout, START_SECONDS) or os.read(self.process.stdout.fileno(), 1) != b"?":
+                raise SandboxError("it did not start")
+            (first,) = psutil.Process(self.process.pid).children()
+            self.first_process = first.pid
+            self._first = os.pidfd_open(first.pid)
+            if "\nSeccomp:\t2\n" not in Path(f"/proc/{first.pid}/status").read_text():
+                raise SandboxError("its first process takes no seccomp filter")
+        except (SandboxError, OSError, ValueError, psutil.Error) as error:
+            reason = self._last_words() or (str(error) if isinstance(error, SandboxError) else "it says no more")
+            self.close()
+            raise SandboxError(f"bubblewrap cannot make a sandbox here: {reason}") from None
+
+    def kill(self) -> None:
+        """End every process in it, without waiting for them."""
+        with contextlib.suppress(OSError):
+            if self._first is not None:
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End every process in it, and wait until they are gone: the first one ends as the last one."""
+        self.kill()
+        try:
+            self.process.wait(END_SECONDS if self._first is not None else 0.1)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             with contextlib.suppress(OSError):
                 pipe.close()
-        return ended
+        if self._first is not None:
+            os.close(self._first)
+            self._first = None
 
     def _last_words(self) -> str:
-        if not _readable(self.process.stderr.fileno(), 1.0):
+        if not _readable(self.process.stderr, 1.0):
             return ""
         lines = os.read(self.process.stderr.fileno(), 400).decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else ""
 
 
-def _readable(file: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(file, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
-
-
-def _read_all(file: int) -> bytes:
-    data, end = b"", time.monotonic() + START_SECONDS
-    while not data.rstrip().endswith(b"}"):
-        if not _readable(file, max(0.0, end - time.monotonic())) or not (part := os.read(file, 4096)):
-            break
-        data += part
-    return data
-
-
-def _filter() -> int:
-    """A file from which bubblewrap reads the filter of calls."""
-    reading, writing = os.pipe()
-    os.write(writing, filter_of_calls())  # a pipe holds much more
-    os.close(writing)
-    return reading
-
-
-def _wait_for_filter(number: int) -> None:
-    """Wait until bubblewrap's first process has the filter. It puts it on when `cat` may have started already."""
-    end = time.monotonic() + START_SECONDS
-    while "\nSeccomp:\t2\n" not in Path(f"/proc/{number}/status").read_text():
-        if time.monotonic() > end:
-            raise SandboxError("its first process takes no filter of calls")
-        time.sleep(0.001)
-
-
-def _open_namespaces(number: int) -> list[int]:
-    """Files of the namespaces of a process, in the order in which a keeper enters them."""
-    names = [*NAMESPACES] if os.geteuid() == 0 else [*NAMESPACES, "user"]
-    return [os.open(f"/proc/{number}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
+def _readable(file: object, seconds: float) -> bool:
+    return bool(select.select([file], [], [], seconds)[0])
 
 
 def command(package: Path, sockets: Path) -> list[str]:
@@ -176,10 +129,9 @@ def command(package: Path, sockets: Path) -> list[str]:
         "--unshare-uts",
         "--unshare-cgroup-try",
     ]
-    # Root needs no user namespace, and the kernel becomes a user of its own: only so its processes are counted alone.
-    # Where it is the same user as `cat`, it could end it, and with it the sandbox: no signal ends a first process.
-    arguments += ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user", "--as-pid-1"]
-    arguments += ["--die-with-parent", "--clearenv", "--hostname", "classroom"]
+    # Root needs no user namespace. There the kernel becomes a user of its own, so that its processes are counted alone.
+    arguments += ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user"]
+    arguments += ["--as-pid-1", "--die-with-parent", "--clearenv", "--hostname", "classroom"]
     arguments += [*_in_memory("/tmp", TMP_BYTES), *_system()]  # in this order: an environment may lie below /tmp
     arguments += ["--proc", "/proc", "--dev", "/dev", *_in_memory("/dev/shm", SHM_BYTES), "--remount-ro", "/dev"]
     arguments += _bound(package)
@@ -254,12 +206,6 @@ def _with_answers(bound: list[Path]) -> list[Path]:
     )
 
 
-def own_count_of_processes() -> bool:
-    """Whether the system counts the processes of a user in each user namespace for itself (Linux 5.14)."""
-    numbers = [int(part) for part in platform.release().split("-")[0].split(".")[:2] if part.isdigit()]
-    return sys.platform == "linux" and os.geteuid() != 0 and numbers >= [5, 14]
-
-
 @functools.cache
 def why_no_sandbox() -> str:
     """Why kernels cannot run in a sandbox here; empty where they can."""
@@ -269,7 +215,7 @@ def why_no_sandbox() -> str:
         return "bubblewrap is not installed (Debian and Ubuntu: sudo apt install bubblewrap)"
     with temporary_folder() as folder:
         try:
-            Sandbox(folder, folder).kill()
+            Sandbox(folder, folder).close()
         except SandboxError as error:
             return str(error)
     return ""

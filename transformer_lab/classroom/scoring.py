@@ -1,4 +1,4 @@
-"""Scores an object that lives in a kernel: inputs are sent there, data comes back, and everything else happens here."""
+"""Scores an object that lives in a kernel: inputs are sent there, data comes back, and all judging happens here."""
 
 import functools
 import inspect
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer_lab.classroom.kernels import Kernel, KernelEnded, clean_text
-from transformer_lab.classroom.observing import WireError, decode_observation, encode
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.wire import WireError, decode_observation, encode
 from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise
@@ -21,8 +21,8 @@ from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.verdicts import inputs_by_check
 
 REPORT_CHARACTERS = 20_000
-_source = functools.cache(inspect.getsource)  # the file may be another one by the time it is asked for again
-OF_THE_WORLD = ("seed", "default dtype", "grad mode", "device")
+_source = functools.cache(inspect.getsource)  # the file may be another one by the time its text is needed again
+GLOBAL_STATE = ("seed", "default dtype", "grad mode", "device")
 STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # all others: killed
 
 ONLY_FOR_THESE = (
@@ -43,31 +43,31 @@ class Score:
     is_missing: bool = False  # nothing has its name
 
 
-def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], seconds: float, source: str = "") -> Score:
+def score(kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], seconds: float, source: str = "") -> Score:
     """Score the object that has the exercise's name in the kernel.
 
     Args:
         kernel: All cells have run in it.
         exercise: Its checks say what to do, and its answer what is right.
         seed: Secret: of the inputs that earn points. The report is about those of the notebook's own check.
-        shown: Exercises whose answers the kernel may see, because they have been scored, or will not be.
+        revealed: Exercises whose answers the kernel may see, because they have been scored, or will not be.
         seconds: For each of the two or three runs; then the kernel is killed.
         source: The student's code, which can rule a mistake out.
     """
     bare = bare_or_none(source)
     try:
-        asked = _ask(kernel, exercise, seed, shown, time.monotonic() + seconds)
-        if not isinstance(asked, Score) and "time" in _crashes(asked[1].values()):
+        observed = _ask(kernel, exercise, seed, revealed, time.monotonic() + seconds)
+        if not isinstance(observed, Score) and "time" in _crashes(observed[1].values()):
             # The machine may have been busy with something else for so long: what counts is the second time.
-            asked = _ask(kernel, exercise, seed, shown, time.monotonic() + seconds)
-        if isinstance(asked, Score):
-            return asked
-        secret, observations, remark = asked
+            observed = _ask(kernel, exercise, seed, revealed, time.monotonic() + seconds)
+        if isinstance(observed, Score):
+            return observed
+        secret, observations, remark = observed
         remarks = (remark,) * bool(remark)
         if secret.passed:
             return _scored(exercise, secret, secret, (), remarks)
-        asked = _ask(kernel, exercise, PUBLIC_SEED, shown, time.monotonic() + seconds)
-        public = None if isinstance(asked, Score) else judge(exercise, asked[1], PUBLIC_SEED, bare)
+        observed = _ask(kernel, exercise, PUBLIC_SEED, revealed, time.monotonic() + seconds)
+        public = None if isinstance(observed, Score) else judge(exercise, observed[1], PUBLIC_SEED, bare)
         if public is None or public.passed:
             secret = judge(exercise, observations, seed, bare)
         return _scored(exercise, secret, public, tuple(observations.values()), remarks)
@@ -77,14 +77,14 @@ def score(kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], second
 
 
 def _ask(
-    kernel: Kernel, exercise: Exercise, seed: int, shown: set[str], end: float
+    kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], end: float
 ) -> Score | tuple[Report, dict[str, Observation], str]:
-    content = {"data": json.dumps(request(exercise, seed, shown))}
+    content = {"data": json.dumps(request(exercise, seed, revealed))}
     reply = kernel.ask("observe_request", content, max(0.1, end - time.monotonic()))
     if reply is None:
         kernel.kill("time")
         return Score("timed out", report=f"`{exercise.name}` took too long and did not stop when told to.")
-    match said := _json(reply.get("data")):
+    match answer := _json(reply.get("data")):
         case {"missing": True}:
             return Score(
                 "failed", report=f"After the notebook has run, there is no `{exercise.name}`.", is_missing=True
@@ -103,7 +103,7 @@ def _ask(
                 observations = _observations(exercise, wire)
             except WireError:
                 return _nonsense(exercise)
-            remark = "This was an object of the class; its class has been scored." if said.get("remark") else ""
+            remark = "This was an object of the class; its class has been scored." if answer.get("remark") else ""
             return judge(exercise, observations, seed, explained=False), observations, remark
     return _nonsense(exercise)
 
@@ -121,7 +121,7 @@ def _json(text: Any) -> Any:
         return None
 
 
-def request(exercise: Exercise, seed: int, shown: set[str]) -> dict[str, Any]:
+def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]:
     """What the kernel needs to observe an object of this exercise, as JSON."""
     inputs = inputs_by_check(exercise, seed)
     return {
@@ -135,16 +135,19 @@ def request(exercise: Exercise, seed: int, shown: set[str]) -> dict[str, Any]:
             }
             for check in exercise.checks
         ],
-        "earlier": _earlier_parts(exercise, shown),
+        "earlier": _earlier_parts(exercise, revealed),
     }
 
 
-def _earlier_parts(exercise: Exercise, shown: set[str]) -> list[dict[str, str]]:
-    """Those of earlier notebooks are in the stubbed package; those of this one come as text, if they may be shown."""
+def _earlier_parts(exercise: Exercise, revealed: set[str]) -> list[dict[str, str]]:
+    """Return the parts the exercise builds on: those of this notebook as text, if they may be revealed.
+
+    Those of earlier notebooks are in the stubbed package.
+    """
     parts = []
     for name in exercise.builds_on:
         answer, is_here = exercises()[name].answer, notebook_of(name) == notebook_of(exercise.name)
-        if is_here and name not in shown:
+        if is_here and name not in revealed:
             continue
         source = _source(answer) if is_here else ""
         parts.append({"name": name, "module": answer.__module__, "source": source})
@@ -153,10 +156,10 @@ def _earlier_parts(exercise: Exercise, shown: set[str]) -> list[dict[str, str]]:
 
 def _observations(exercise: Exercise, wire: list) -> dict[str, Observation]:
     inputs = inputs_by_check(exercise, PUBLIC_SEED)
-    found = {}
-    for check, one in zip(exercise.checks, wire, strict=False):
-        changes = (*(f"input {name}" for name in inputs[check.name]), *OF_THE_WORLD)
-        observation = decode_observation(one, changes)
+    observations = {}
+    for check, encoded in zip(exercise.checks, wire, strict=False):
+        changes = (*(f"input {name}" for name in inputs[check.name]), *GLOBAL_STATE)
+        observation = decode_observation(encoded, changes)
         if (crash := observation.crash) is not None:
             cleaned = Crash(
                 crash.kind,
@@ -166,8 +169,8 @@ def _observations(exercise: Exercise, wire: list) -> dict[str, Observation]:
                 clean_text(crash.code, 300),
             )
             observation = replace(observation, crash=cleaned)
-        found[check.name] = observation
-    return found
+        observations[check.name] = observation
+    return observations
 
 
 def _crashes(observations: Iterable[Observation]) -> set[str]:
@@ -181,7 +184,7 @@ def _scored(
     observations: tuple[Observation, ...],
     remarks: tuple[str, ...],
 ) -> Score:
-    """What the secret inputs have earned, told by means of the public ones."""
+    """Return what the secret inputs have earned, with a report that only speaks of the public ones."""
     crashes = _crashes(observations)
     state = secret.state
     if state == "failed" and "time" in crashes:
@@ -189,16 +192,16 @@ def _scored(
     elif state == "failed" and "memory" in crashes:
         state = "out of memory"
     if secret.passed:
-        told, named = str(secret), ()
+        text, slugs = str(secret), ()
     elif public is None or public.passed:
-        says = ONLY_FOR_THESE if public is not None else "Its results are not right."
+        reason = ONLY_FOR_THESE if public is not None else "Its results are not right."
         known = sentences(exercise)
-        told = "\n".join([f"✗ {secret.title}", "", says, *(known[slug] for slug in secret.misconceptions)])
-        named = secret.misconceptions
+        text = "\n".join([f"✗ {secret.title}", "", reason, *(known[slug] for slug in secret.misconceptions)])
+        slugs = secret.misconceptions
     else:
-        told, named = str(replace(public, score=secret.score)), public.misconceptions
+        text, slugs = str(replace(public, score=secret.score)), public.misconceptions
         if public.score > secret.score:
-            first, rest = told.split("\n", 1)
-            told = f"{first}\n\n{ONLY_FOR_THESE}\n{rest}"
-    report = clean_text(told, REPORT_CHARACTERS)
-    return Score(state, secret.points, tuple(named), report, (*remarks, *secret.remarks))
+            first, rest = text.split("\n", 1)
+            text = f"{first}\n\n{ONLY_FOR_THESE}\n{rest}"
+    report = clean_text(text, REPORT_CHARACTERS)
+    return Score(state, secret.points, tuple(slugs), report, (*remarks, *secret.remarks))

@@ -51,12 +51,19 @@ class Batch:
         return int((self.target[:, 1:] != self.pad_id).sum())
 
     def to(self, device: torch.device | str) -> "Batch":
-        return replace(self, source=self.source.to(device), target=self.target.to(device))
+        return replace(self, source=copy_to(self.source, device), target=copy_to(self.target, device))
 
     def repeated(self, times: int) -> "Batch":
         """All pairs, then all again, and so on: with dropout, a model sees each of them differently."""
         source, target = self.source.repeat(times, 1), self.target.repeat(times, 1)  # (times * batch, length)
         return replace(self, source=source, target=target, indices=self.indices * times)
+
+
+def copy_to(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """Return the tensor on `device`. A GPU fetches it from pinned memory, so the processor does not wait for it."""
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def bucketed_batches(

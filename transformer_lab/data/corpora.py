@@ -296,20 +296,20 @@ def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
 
 
 def _attribute(attributes: str, name: str) -> str:
-    found = re.search(rf"\b{name}\s*=\s*[\"']([^\"']*)", attributes, re.IGNORECASE)
-    return found[1] if found else ""
+    match = re.search(rf"\b{name}\s*=\s*[\"']([^\"']*)", attributes, re.IGNORECASE)
+    return match[1] if match else ""
 
 
 def _read_tagged_lines(path: Path) -> list[str]:
     """The lines of a campaign's training file: of those about a talk, the title and the description alone."""
-    kept = []
+    sentences = []
     for line in _read_lines(path):
         tag = re.match(r"<(/?\w+)[^>]*>", line)
         if tag is None:
-            kept.append(line)
+            sentences.append(line)
         elif tag[1].lower() in ("title", "description"):
-            kept.append(normalize(re.sub(r"</?\w+>", " ", line)))
-    return kept
+            sentences.append(normalize(re.sub(r"</?\w+>", " ", line)))
+    return sentences
 
 
 def _read_lines(path: Path) -> list[str]:

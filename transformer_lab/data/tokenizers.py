@@ -43,7 +43,21 @@ def normalize(sentence: str) -> str:
     return without_needless_spaces(unicodedata.normalize("NFC", " ".join(sentence.split())))
 
 
-class BpeTokenizer:
+class PairTokenizer:
+    """What all tokenizers have in common: the ids of the special tokens, and single sentences."""
+
+    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+
+    def encode_source(self, sentence: str) -> list[int]:
+        """Return the ids of a source sentence, eos at the end."""
+        return self.encode_sources([sentence])[0]
+
+    def encode_target(self, sentence: str) -> list[int]:
+        """Return the ids of a target sentence between bos and eos."""
+        return self.encode_targets([sentence])[0]
+
+
+class BpeTokenizer(PairTokenizer):
     """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1.
 
     A word carries its leading space, shown as `▁`. A character that is not in the alphabet is spelled in its UTF-8
@@ -57,7 +71,6 @@ class BpeTokenizer:
 
     kind = "bpe"
     joint = True
-    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     # Letters, digits and other signs never share a token. That keeps punctuation off the words, and no merge can ever
     # spell a special token or a byte.
@@ -152,14 +165,6 @@ class BpeTokenizer:
     def target_size(self) -> int:
         return len(self.tokens)
 
-    def encode_source(self, sentence: str) -> list[int]:
-        """Ids of a source sentence, eos at the end."""
-        return self.encode_sources([sentence])[0]
-
-    def encode_target(self, sentence: str) -> list[int]:
-        """Ids of a target sentence between bos and eos."""
-        return self.encode_targets([sentence])[0]
-
     def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         """Ids of many source sentences.
 
@@ -248,7 +253,7 @@ class BpeTokenizer:
         return cls(state["source"], state["target"], state["tokens"], state["merges"], state.get("chinese"))
 
 
-class SeparateBpeTokenizer:
+class SeparateBpeTokenizer(PairTokenizer):
     """Byte-pair encoding with a vocabulary for each language: two `BpeTokenizer`s that have not seen each other's text.
 
     Spelling is as there. No token serves both languages, so that names and figures have a vector in each, and the
@@ -257,7 +262,6 @@ class SeparateBpeTokenizer:
 
     kind = "separate_bpe"
     joint = False
-    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(self, source_side: BpeTokenizer, target_side: BpeTokenizer):
         self.source_side, self.target_side = source_side, target_side
@@ -283,14 +287,6 @@ class SeparateBpeTokenizer:
     @property
     def target_size(self) -> int:
         return len(self.target_side.tokens)
-
-    def encode_source(self, sentence: str) -> list[int]:
-        """Ids of a source sentence, eos at the end."""
-        return self.source_side.encode_source(sentence)
-
-    def encode_target(self, sentence: str) -> list[int]:
-        """Ids of a target sentence between bos and eos."""
-        return self.target_side.encode_target(sentence)
 
     def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         """Ids of many source sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
@@ -326,7 +322,7 @@ class SeparateBpeTokenizer:
         return cls(*(BpeTokenizer._restore(state[side]) for side in ("source_side", "target_side")))
 
 
-class SpacyTokenizer:
+class SpacyTokenizer(PairTokenizer):
     """Whole words and signs, cut by spaCy's rules for each language, each language with a vocabulary of its own.
 
     A word outside the vocabulary is `<unk>`, and lost. Where the spaces go when a sentence is put together again is
@@ -336,7 +332,6 @@ class SpacyTokenizer:
 
     kind = "spacy"
     joint = False
-    pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(
         self,
@@ -387,14 +382,6 @@ class SpacyTokenizer:
     @property
     def target_size(self) -> int:
         return len(self.target_vocabulary)
-
-    def encode_source(self, sentence: str) -> list[int]:
-        """Ids of a source sentence, eos at the end."""
-        return self.encode_sources([sentence])[0]
-
-    def encode_target(self, sentence: str) -> list[int]:
-        """Ids of a target sentence between bos and eos."""
-        return self.encode_targets([sentence])[0]
 
     def encode_sources(self, sentences: Sequence[str]) -> list[list[int]]:
         """Ids of many source sentences."""

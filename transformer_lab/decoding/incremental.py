@@ -273,6 +273,7 @@ def cached_beam_search(
         One list of tokens a sentence, without bos, eos and pad.
     """
     config, device = model.config, source.device
+    n_children = min(beam_size, config.target_vocab)
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
@@ -290,15 +291,7 @@ def cached_beam_search(
             ancestors = torch.cat([ancestors, itself], dim=2)
             x = decoder.step(newest, ancestors)  # (sentences, beam, d_model)
 
-            # The children of each hypothesis. A finished one has a single child, itself, and costs no output layer.
-            n_children = min(beam_size, config.target_vocab)
-            log_probabilities = scores.new_full((*newest.shape, n_children), -torch.inf)  # (sentences, beam, children)
-            log_probabilities[:, :, 0] = 0.0
-            children = newest.new_full(log_probabilities.shape, config.eos_id)  # (sentences, beam, children)
-            unfinished = (~finished).flatten().nonzero()[:, 0]  # (unfinished,)
-            likeliest = likeliest_tokens(output, x.flatten(0, 1)[unfinished], n_children)
-            log_probabilities.flatten(0, 1)[unfinished], children.flatten(0, 1)[unfinished] = likeliest
-
+            log_probabilities, children = children_of(x, finished, output, n_children, config.eos_id)
             candidates = (scores[:, :, None] + log_probabilities).flatten(1)  # (sentences, beam * children)
             scores, chosen = candidates.topk(min(beam_size, candidates.size(1)))  # (sentences, beam)
             if observe:
@@ -327,6 +320,23 @@ def cached_beam_search(
                     for tensor in (sentences, limits, newest, scores, lengths, finished, generated, ancestors)
                 )
     return translations
+
+
+def children_of(
+    x: Tensor, finished: Tensor, output: nn.Module, n_children: int, eos_id: int
+) -> tuple[Tensor, Tensor]:
+    """Return the likeliest next tokens of each hypothesis: their log-probabilities and ids, each
+    `(sentences, beam, children)`.
+
+    A finished hypothesis, `(sentences, beam)`, has a single child, itself, and costs no output layer.
+    """
+    log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
+    log_probabilities[:, :, 0] = 0.0
+    children = torch.full_like(log_probabilities, eos_id, dtype=torch.int64)
+    unfinished = (~finished).flatten().nonzero()[:, 0]  # (unfinished,)
+    likeliest = likeliest_tokens(output, x.flatten(0, 1)[unfinished], n_children)
+    log_probabilities.flatten(0, 1)[unfinished], children.flatten(0, 1)[unfinished] = likeliest
+    return log_probabilities, children
 
 
 def longest(limits: Tensor) -> int:

@@ -63,8 +63,8 @@ def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: 
                 candidates.append(parent if tree.finished(parent) else len(nodes))
                 if not tree.finished(parent):
                     nodes.append(Node(parent, token, score, len(beams)))
-        kept = chosen[0][scores[0].flatten()[chosen[0]] > -torch.inf]
-        beams.append([candidates[index] for index in kept.tolist()])
+        survivors = chosen[0][scores[0].flatten()[chosen[0]] > -torch.inf]
+        beams.append([candidates[index] for index in survivors.tolist()])
 
     cached_beam_search(model, source, beam_size, 0.0, max_length, add_step)
     return tree

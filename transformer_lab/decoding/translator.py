@@ -144,8 +144,8 @@ class Translator:
         for batch in token_batches(lengths, max(cells // beam_size, *lengths, 0)):
             source = pad_batch([sources[index] for index in batch], config.pad_id).to(device)  # (batch, source)
             limit = torch.tensor([limits[index] for index in batch], device=device)  # (batch,)
-            found = cached_beam_search(self.model, source, beam_size, alpha, limit)
-            for index, ids in zip(batch, found, strict=True):
+            decoded = cached_beam_search(self.model, source, beam_size, alpha, limit)
+            for index, ids in zip(batch, decoded, strict=True):
                 translations[index] = ids
         return translations
 

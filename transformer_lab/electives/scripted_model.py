@@ -79,10 +79,10 @@ class ScriptedModel(nn.Module):
             return says.when_it_sees_padding
         if not words or words[0] not in says.script:
             return says.when_it_sees_nothing
-        said = [config.bos_id, *says.script[words[0]]]
-        if read[: len(said)] != said[: len(read)]:
+        script = [config.bos_id, *says.script[words[0]]]
+        if read[: len(script)] != script[: len(read)]:
             return says.when_confused if read[-1] in (config.pad_id, config.bos_id, config.eos_id) else read[-1]
-        return said[len(read)] if len(read) < len(said) else says.after_its_end
+        return script[len(read)] if len(read) < len(script) else says.after_its_end
 
 
 class ScriptedDecoder(nn.Module):
@@ -134,8 +134,8 @@ class ScriptedDecoder(nn.Module):
 
     def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
         """Read `(batch, target)` one position after the other, as `AttentionDecoder.forward` does."""
-        state, keys, said = self.first_state(memory), self.attention.project(memory), []
+        state, keys, outputs = self.first_state(memory), self.attention.project(memory), []
         for position in range(target.shape[1]):
             features, state = self.step(target[:, position], state, memory, mask, keys)
-            said.append(features)
-        return torch.stack(said, dim=1)
+            outputs.append(features)
+        return torch.stack(outputs, dim=1)

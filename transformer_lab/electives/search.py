@@ -11,7 +11,6 @@ is killed or its machine stops, the next one resumes its trial after the last fi
 
 import gc
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -40,7 +39,7 @@ from transformer_lab.electives.search_tables import (
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
-from transformer_lab.training.records import command_line, commit, installed, read_json, write_json
+from transformer_lab.training.records import differing_values, read_json, software, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,10 +187,9 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
             free = {"trials": plan.trials, "finalists": plan.finalists, "seeds": plan.seeds}
             plans = (replace(begun, **free), plan)
             was, now = (asdict(each) | asdict(each.preset) | {"preset": None} for each in plans)
-            differing = [f"{name} was {value}, now {now[name]}" for name, value in was.items() if value != now[name]]
-            if differing:
+            if differing := differing_values(was, now):
                 raise InputError(
-                    f"{folder} holds a search of something else ({'; '.join(differing)}): give the same values to go "
+                    f"{folder} holds a search of something else ({differing}): give the same values to go "
                     "on with it, or another folder (on the command line: --output)"
                 )
         elif (folder / "search.db").exists() or (folder / "training.json").exists():
@@ -201,11 +199,7 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
         elif plan.preset.corpus != "captions" or {plan.source, plan.target} != {"de", "en"}:
             load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
         if plan != begun:
-            versions = {"python": platform.python_version(), "torch": torch.__version__}
-            versions |= {name: installed(name) for name in ("transformer-lab", "optuna")}
-            environment = {"command": command_line(), "commit": commit(), "versions": versions}
-            environment["threads"] = torch.get_num_threads()
-            write_json(folder / "search.json", {"plan": asdict(plan), "environment": environment})
+            write_json(folder / "search.json", {"plan": asdict(plan), "environment": software("optuna")})
 
 
 def read_plan(folder: Path) -> Plan:
@@ -255,8 +249,8 @@ def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
         storage = optuna.storages.RDBStorage(
             f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}}
         )
-        kept = {"storage": storage, "direction": "maximize", "load_if_exists": True}
-        return {name: optuna.create_study(study_name=name, pruner=pruner, **kept) for name, pruner in pruners.items()}
+        create = partial(optuna.create_study, storage=storage, direction="maximize", load_if_exists=True)
+        return {name: create(study_name=name, pruner=pruner) for name, pruner in pruners.items()}
     except DatabaseError as error:
         reason = " ".join(str(error.orig).split())
         raise InputError(f"{path} cannot be used ({reason}): mend or remove it, or give a new folder") from None
@@ -382,7 +376,7 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
         if name == "finalists":
             with only_one(folder):
                 line_up_finalists(studies, plan)
-        told = False
+        has_said_waiting = False
         while True:
             with only_one(folder):
                 taken = next_trial(study, plan, folder)
@@ -393,9 +387,9 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
                     ending = run_trial(trial, plan, folder, device)
                 say(f"{'trial' if name == 'trials' else 'finalist'} {trial.user_attrs['number']}: {ending}")
             elif others:  # one of them may die, and leave its trial to this process
-                if not told:
+                if not has_said_waiting:
                     say("waiting for other processes to end their trials")
-                told = True
+                has_said_waiting = True
                 time.sleep(0.5)
             else:
                 break

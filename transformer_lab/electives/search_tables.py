@@ -76,9 +76,9 @@ class Results:
                 sure = "" if low * high > 0 else "   could be none"
                 lines.append(f"  {name:16} {correlation:+.2f}  from {low:+.2f} to {high:+.2f}{sure}")
         for number, runs in self.finalists.groupby("of", sort=False):
-            found = self.trials.set_index("number").loc[number, "bleu"]
+            when_chosen = self.trials.set_index("number").loc[number, "bleu"]
             each, mean = ", ".join(f"{bleu:.1f}" for bleu in runs["bleu"]), runs["bleu"].mean()
-            lines.append(f"trial {number}: found with {found:.1f}; with other seeds {each}, mean {mean:.1f}")
+            lines.append(f"trial {number}: found with {when_chosen:.1f}; with other seeds {each}, mean {mean:.1f}")
         return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
     The weights of the model stay as they are, and so does the attention of the other heads.
 
     Args:
-        model: whose attention has the seam `attend`.
+        model: its attention has the hook `attend`.
         heads: name of the module, such as `decoder.layers.0.cross_attention`, and number of the head, from 0.
 
     Raises:

@@ -77,17 +77,13 @@ class Entry:
         return CatalogueError(f"{self.file}, line {line or self.line}, `{self.exercise}` / `{self.slug}`: {says}")
 
 
+@functools.cache
 def mistakes_of(exercise: Exercise) -> list[Mistake]:
     """Return the known mistakes of an exercise, in the order of the catalogue.
 
     Raises:
         CatalogueError: an entry is malformed or doesn't fit the answer.
     """
-    return _mistakes_of(exercise)
-
-
-@functools.cache
-def _mistakes_of(exercise: Exercise) -> list[Mistake]:
     entries = [entry for entry in _all_entries() if entry.exercise == exercise.name]
     return [_mistake(exercise, entry) for entry in entries]
 

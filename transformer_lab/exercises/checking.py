@@ -5,6 +5,7 @@ import os
 import textwrap
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,13 +18,13 @@ from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES, library_answers
 from transformer_lab.exercises.observation import codes, namespace, unwrapped
-from transformer_lab.exercises.registry import exercises, no_such_exercise
+from transformer_lab.exercises.registry import exercises, no_such_exercise, notebook_of, notebooks
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.time_limit import is_checking
 
 
 class CheckFailed(Exception):  # noqa: N818 (the name is fixed: notebooks and graders know it)
-    """A check did not pass, and TRANSFORMER_LAB_STRICT=1 asks for an error then. Its report has been shown before."""
+    """A check did not pass, and TRANSFORMER_LAB_STRICT=1 turns that into an error. Its report has been shown before."""
 
     def _render_traceback_(self) -> list[str]:  # what IPython shows: the report says the rest
         return [f"CheckFailed: {self}"]
@@ -39,26 +40,28 @@ class CheckUsageError(InputError):
 def check(*arguments: Any, as_: str | None = None) -> Report:
     """Check what you wrote: `check(softmax)`, or `check(f, as_="softmax")` if your object has another name.
 
-    With `as_` nothing is kept for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so a notebook can show what
-    the check says about a wrong version. `check("softmax", f)` keeps what passes.
+    With `as_` nothing is saved for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so that a notebook can show
+    what the check says about a wrong version. `check("softmax", f)` saves a version that passes.
 
     Returns:
-        A report, which a notebook shows. A part that passes is kept for the later notebooks (`transformer_lab.mine`).
+        A report, which a notebook shows. A part that passes is saved for the later notebooks (`transformer_lab.mine`).
 
     Raises:
-        InputError: this is nothing that can be checked; the message says what to give.
+        InputError: this cannot be checked; the message says what to give.
         CheckFailed: it does not pass, and the environment variable TRANSFORMER_LAB_STRICT is 1, or nbgrader runs it.
     """
     if is_checking():
         raise CheckUsageError("the code that is being checked calls `check` itself: move that call out of it")
     if as_ is not None:
-        exercise, subject, remarks = _understood((as_, *arguments))
+        exercise, subject, remarks = _resolve_arguments((as_, *arguments))
         report = run_check(exercise, subject)
         return replace(report, remarks=(*remarks, *report.remarks))
-    exercise, subject, remarks = _understood(arguments)
+    exercise, subject, remarks = _resolve_arguments(arguments)
     report = run_check(exercise, subject)
     if report.passed:
-        remarks += _borrowed(exercise, subject) + saved_parts.keep(exercise, subject)
+        saved, problems = saved_parts.save(exercise, subject)
+        remarks += _library_remarks(exercise, subject) + problems
+        report = replace(report, next_step=_next_step(exercise, saved))
     report = replace(report, remarks=(*remarks, *report.remarks))
     # nbgrader, which sets the second one, gives the points of a cell unless it raises
     asked = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
@@ -69,8 +72,17 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
     return report
 
 
-def _borrowed(exercise: Exercise, subject: Any) -> list[str]:
-    """A remark where the object is right because it is, or calls, somebody else's answer."""
+def _next_step(exercise: Exercise, saved: Path | None) -> str:
+    """Return where a part was saved and which exercise of its notebook follows, or nothing if it was not saved."""
+    if saved is None:
+        return ""
+    names = [other.name for other in notebooks()[notebook_of(exercise.name)]]
+    following = names[names.index(exercise.name) + 1 :][:1]
+    return f"Saved in {saved.as_posix()}. " + (f"Next: {following[0]}" if following else "This notebook is done.")
+
+
+def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
+    """Return a remark if the object is right because it is, or calls, somebody else's answer."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     sources = []
@@ -78,8 +90,8 @@ def _borrowed(exercise: Exercise, subject: Any) -> list[str]:
         with suppress(OSError):
             sources.append(textwrap.dedent(inspect.getsource(code)))
     modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
-    found = [use for source in sources for use in library_answers(source, exercise.banned, USUAL_NAMES | modules)]
-    names = list(dict.fromkeys(name for _, name in found))
+    calls = [call for source in sources for call in library_answers(source, exercise.banned, USUAL_NAMES | modules)]
+    names = list(dict.fromkeys(name for _, name in calls))
     return [f"It calls `{name}`: right, but that is a library's answer and not yours." for name in names]
 
 
@@ -92,39 +104,11 @@ def _show(report: Report) -> None:
         print(report)
 
 
-def _understood(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
-    """The exercise that is meant, the object to check, and remarks on the way of asking."""
+def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
+    """Return the exercise that is meant, the object to check, and remarks on how `check` was called."""
     if not arguments or len(arguments) > 2:
         raise CheckUsageError("it takes the function or class you wrote, `check(softmax)`, or a name and an object")
-    remarks = []
-    if len(arguments) == 2:
-        if isinstance(arguments[1], str) and not isinstance(arguments[0], str):
-            arguments = arguments[::-1]
-            remarks.append(f'The name comes first: `check("{arguments[0]}", …)`.')
-        name, subject = arguments
-        if not isinstance(name, str):
-            raise CheckUsageError('of two arguments the first is the exercise\'s name, a string: `check("softmax", f)`')
-        exercise = _found(name)
-        others = getattr(subject, "__name__", None)
-        if others != name and others in exercises():
-            raise CheckUsageError(
-                f"this is `{others}`, but `{name}` is to be checked: give `check({name})` or `check({others})`"
-            )
-    else:
-        (subject,) = arguments
-        _refuse_values(subject, None)
-        if not hasattr(subject, "__name__") and type(subject).__name__ in exercises():
-            subject, remarks = type(subject), [_class_meant(type(subject).__name__)]
-        name = getattr(subject, "__name__", None)
-        owner = getattr(subject, "__qualname__", "").split(".")[0]
-        if owner != name and owner in exercises():
-            raise CheckUsageError(f"this is a method of `{owner}`: give the class, `check({owner})`")
-        if name is None or not (name.isidentifier() and callable(subject)):
-            raise CheckUsageError(
-                f"{_a_kind_of(subject)} has no name that says which exercise it is: give the name first, "
-                '`check("softmax", f)`'
-            )
-        exercise = _found(name)
+    exercise, subject, remarks = (_resolve_object if len(arguments) == 1 else _resolve_name_and_object)(*arguments)
     _refuse_values(subject, exercise)
     if isinstance(exercise.answer, type):
         if not isinstance(subject, type) and isinstance(subject, torch.nn.Module):
@@ -139,7 +123,42 @@ def _understood(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
     return exercise, subject, remarks
 
 
-def _found(name: str) -> Exercise:
+def _resolve_name_and_object(first: Any, second: Any) -> tuple[Exercise, Any, list[str]]:
+    """`check("softmax", f)`."""
+    remarks = []
+    if isinstance(second, str) and not isinstance(first, str):
+        first, second = second, first
+        remarks.append(f'The name comes first: `check("{first}", …)`.')
+    if not isinstance(first, str):
+        raise CheckUsageError('of two arguments the first is the exercise\'s name, a string: `check("softmax", f)`')
+    exercise = _exercise(first)
+    own_name = getattr(second, "__name__", None)
+    if own_name != first and own_name in exercises():
+        raise CheckUsageError(
+            f"this is `{own_name}`, but `{first}` is to be checked: give `check({first})` or `check({own_name})`"
+        )
+    return exercise, second, remarks
+
+
+def _resolve_object(subject: Any) -> tuple[Exercise, Any, list[str]]:
+    """`check(softmax)`: the object's own name says which exercise it is."""
+    _refuse_values(subject, None)
+    remarks = []
+    if not hasattr(subject, "__name__") and type(subject).__name__ in exercises():
+        subject, remarks = type(subject), [_class_meant(type(subject).__name__)]
+    name = getattr(subject, "__name__", None)
+    owner = getattr(subject, "__qualname__", "").split(".")[0]
+    if owner != name and owner in exercises():
+        raise CheckUsageError(f"this is a method of `{owner}`: give the class, `check({owner})`")
+    if name is None or not (name.isidentifier() and callable(subject)):
+        raise CheckUsageError(
+            f"{_a_kind_of(subject)} has no name that says which exercise it is: give the name first, "
+            '`check("softmax", f)`'
+        )
+    return _exercise(name), subject, remarks
+
+
+def _exercise(name: str) -> Exercise:
     if name not in exercises():
         raise CheckUsageError(no_such_exercise(name))
     return exercises()[name]
@@ -157,7 +176,7 @@ def _a_kind_of(value: Any) -> str:
 
 
 def _refuse_values(subject: Any, exercise: Exercise | None) -> None:
-    """Say what is wrong with things that are no functions or classes at all."""
+    """Reject a value that is neither a function nor a class, and say what to give instead."""
     name = exercise.name if exercise else "softmax"
     if subject is None:
         raise CheckUsageError(

@@ -28,7 +28,7 @@ class Difference:
 def compare(
     expected: Any, received: Any, names: tuple[str, ...] = ("output",), tolerance: float = 1e-5
 ) -> tuple[list[Difference], list[str]]:
-    """All differences, and remarks on what is odd but right (a list for a tuple, float32 for float64).
+    """Return all differences, and remarks on what is odd but right (a list for a tuple, float32 for float64).
 
     Args:
         expected: Data as `as_data` gives it.
@@ -36,86 +36,120 @@ def compare(
         names: What the results are called: one name, or one for each element of a tuple.
         tolerance: absolute and relative.
     """
-    differences: list[Difference] = []
-    remarks: list[str] = []
-    _compare(expected, received, names[0] if len(names) == 1 else "result", names, tolerance, differences, remarks)
-    return differences, list(dict.fromkeys(remarks))
-
-
-def _compare(
-    expected: Any,
-    received: Any,
-    where: str,
-    names: tuple[str, ...],
-    tolerance: float,
-    differences: list[Difference],
-    remarks: list[str],
-) -> None:
-    def differ(kind: str, says: str) -> None:
-        differences.append(Difference(where, kind, says, expected, received))
-
-    def wrong_type() -> None:
-        differ("type", f"`{where}` is {described(received)}, expected is {described(expected)}")
-
-    def go_on(one: Any, other: Any, name: str) -> None:
-        _compare(one, other, name, names, tolerance, differences, remarks)
-
+    comparison = _Comparison(tolerance)
     if isinstance(expected, tuple) and len(expected) == len(names) > 1:
+        comparison.compare_results(expected, received, names)
+    else:
+        comparison.compare(expected, received, names[0] if len(names) == 1 else "result")
+    return comparison.differences, list(dict.fromkeys(comparison.remarks))
+
+
+class _Comparison:
+    """Collects the differences and remarks while expected and received data are compared part by part."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+        self.differences: list[Difference] = []
+        self.remarks: list[str] = []
+
+    def compare(self, expected: Any, received: Any, where: str) -> None:
+        if isinstance(expected, Tensor | np.ndarray):
+            self.compare_arrays(expected, received, where)
+        elif isinstance(expected, dict):
+            self.compare_dicts(expected, received, where)
+        elif isinstance(expected, list | tuple):
+            self.compare_sequences(expected, received, where)
+        elif isinstance(expected, Number):
+            self.compare_scalars(expected, received, where)
+        elif type(expected) is not type(received):
+            self.wrong_type(expected, received, where)
+        elif expected != received:
+            self.differ(expected, received, where, "value", f"`{where}` differs")
+
+    def differ(self, expected: Any, received: Any, where: str, kind: str, says: str) -> None:
+        self.differences.append(Difference(where, kind, says, expected, received))
+
+    def wrong_type(self, expected: Any, received: Any, where: str) -> None:
+        says = f"`{where}` is {described(received)}; expected {described(expected)}"
+        self.differ(expected, received, where, "type", says)
+
+    def remark_on_type(self, expected: Any, received: Any, where: str) -> None:
+        self.remarks.append(f"`{where}` is {described(received)}; use {described(expected)}.")
+
+    def compare_results(self, expected: tuple, received: Any, names: tuple[str, ...]) -> None:
+        """Compare the values that a function returns, each of which has a name."""
         returned = ", ".join(names)
         if not isinstance(received, list | tuple) or len(received) != len(names):
-            differ("type", f"it returns {described(received)}, expected are {len(names)} values: `{returned}`")
+            says = f"it returns {described(received)}; expected {len(names)} values: `{returned}`"
+            self.differ(expected, received, "result", "type", says)
             return
         if isinstance(received, list):
-            remarks.append(f"It returns a list; a tuple is meant: `return {returned}`.")
-        for name, one, other in zip(names, expected, received, strict=True):
-            go_on(one, other, name)
-    elif isinstance(expected, Tensor | np.ndarray):
-        if received is None and where.startswith("gradient of "):
-            differ("type", f"no gradient reaches `{where.removeprefix('gradient of ')}`")
-        elif type(expected) is not type(received):
-            wrong_type()
-        else:
-            _compare_numbers(expected, received, where, tolerance, differ, remarks)
-    elif isinstance(expected, dict):
+            self.remarks.append(f"It returns a list; use a tuple: `return {returned}`.")
+        for name, expected_value, received_value in zip(names, expected, received, strict=True):
+            self.compare(expected_value, received_value, name)
+
+    def compare_dicts(self, expected: dict, received: Any, where: str) -> None:
         if not isinstance(received, dict):
-            wrong_type()
+            self.wrong_type(expected, received, where)
             return
-        for key in expected:
+        for key, value in expected.items():
             if key in received:
-                go_on(expected[key], received[key], str(key))
+                self.compare(value, received[key], str(key))
             else:
-                differ("length", f"`{where}` has no `{key}`")
+                self.differ(expected, received, where, "length", f"`{where}` has no `{key}`")
         for key in received:
             if key not in expected:
-                differ("length", f"`{where}` has `{key}`, which is not expected")
-    elif isinstance(expected, list | tuple):
+                says = f"`{where}` has an unexpected `{key}`"
+                self.differ(expected, received, where, "length", says)
+
+    def compare_sequences(self, expected: list | tuple, received: Any, where: str) -> None:
         if not isinstance(received, list | tuple):
-            wrong_type()
+            self.wrong_type(expected, received, where)
             return
         if type(expected) is not type(received):
-            remarks.append(f"`{where}` is {described(received)}; {described(expected)} is meant.")
+            self.remark_on_type(expected, received, where)
         if _is_plain(expected) and _is_plain(received):
-            if not _equal_plain(expected, received, tolerance):
-                differ("value", f"`{where}` differs")
+            if not _equal_plain(expected, received, self.tolerance):
+                self.differ(expected, received, where, "value", f"`{where}` differs")
         elif len(expected) != len(received):
-            differ("length", f"`{where}` has {len(received)} elements, expected are {len(expected)}")
+            says = f"`{where}` has {len(received)} elements; expected {len(expected)}"
+            self.differ(expected, received, where, "length", says)
         else:
-            for index, (one, other) in enumerate(zip(expected, received, strict=True)):
-                go_on(one, other, f"{where}[{index}]")
-    elif isinstance(expected, Number):
-        number_received = received
-        if isinstance(received, Tensor | np.ndarray) and received.ndim == 0:
-            number_received = received.item()
-        if not isinstance(number_received, Number):
-            wrong_type()
-        elif not _equal_plain(expected, number_received, tolerance):
-            differ("nan" if number_received != number_received else "value", f"`{where}` differs")
-        elif number_received is not received or isinstance(expected, bool) != isinstance(received, bool):
-            remarks.append(f"`{where}` is {described(received)}; {described(expected)} is meant.")
-    elif type(expected) is not type(received):
-        wrong_type()
-    elif expected != received:
-        differ("value", f"`{where}` differs")
+            for index, (expected_item, received_item) in enumerate(zip(expected, received, strict=True)):
+                self.compare(expected_item, received_item, f"{where}[{index}]")
+
+    def compare_scalars(self, expected: Number, received: Any, where: str) -> None:
+        is_array = isinstance(received, Tensor | np.ndarray) and received.ndim == 0
+        scalar = received.item() if is_array else received
+        if not isinstance(scalar, Number):
+            self.wrong_type(expected, received, where)
+        elif not _equal_plain(expected, scalar, self.tolerance):
+            kind = "nan" if scalar != scalar else "value"
+            self.differ(expected, received, where, kind, f"`{where}` differs")
+        elif is_array or isinstance(expected, bool) != isinstance(received, bool):
+            self.remark_on_type(expected, received, where)
+
+    def compare_arrays(self, expected: Any, received: Any, where: str) -> None:
+        if received is None and where.startswith("gradient of "):
+            says = f"no gradient reaches `{where.removeprefix('gradient of ')}`"
+            self.differ(expected, received, where, "type", says)
+        elif type(expected) is not type(received):
+            self.wrong_type(expected, received, where)
+        elif tuple(expected.shape) != tuple(received.shape):
+            says = f"`{where}` has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
+            self.differ(expected, received, where, "shape", says)
+        elif kind_of_dtype(dtype_name(expected)) != kind_of_dtype(dtype_name(received)):
+            says = f"`{where}` has dtype {dtype_name(received)}; expected {dtype_name(expected)}"
+            self.differ(expected, received, where, "dtype", says)
+        else:
+            if dtype_name(expected) != dtype_name(received):
+                self.remarks.append(
+                    f"`{where}` is {dtype_name(received)}; expected {dtype_name(expected)}. Create tensors with the "
+                    "dtype of the inputs, or with torch's default."
+                )
+            kind, says = _wrong_entries(to_double(expected), to_double(received), expected.dtype, self.tolerance)
+            if kind:
+                self.differ(expected, received, where, kind, f"`{where}` {says}")
 
 
 def _is_plain(value: Any) -> bool:
@@ -140,51 +174,37 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
     return expected == received
 
 
-def _compare_numbers(
-    expected: Any, received: Any, where: str, tolerance: float, differ: Any, remarks: list[str]
-) -> None:
-    if tuple(expected.shape) != tuple(received.shape):
-        differ("shape", f"`{where}` has shape {tuple(received.shape)}, expected is {tuple(expected.shape)}")
-        return
-    wanted, got = dtype_name(expected), dtype_name(received)
-    if wanted != got:
-        if kind_of_dtype(wanted) != kind_of_dtype(got):
-            differ("dtype", f"`{where}` holds {got}, expected is {wanted}")
-            return
-        remarks.append(
-            f"`{where}` is {got}, expected is {wanted}: what you create has the inputs' dtype, or torch's default."
-        )
-    one, other = to_double(expected), to_double(received)
-    if wanted == "bool" or kind_of_dtype(wanted) == "whole numbers":
-        wrong = one != other
-        if wrong.any():
-            differ("value", f"`{where}` is wrong in {int(wrong.sum())} of {wrong.numel()} places")
-        return
-    nan = other.isnan() & ~one.isnan()
+def _wrong_entries(expected: Tensor, received: Tensor, dtype: Any, tolerance: float) -> tuple[str, str]:
+    """Return the kind of the difference and how to say it; two empty texts if there is none."""
+    if kind_of_dtype(str(dtype).removeprefix("torch.")) in ("bool", "whole numbers"):
+        wrong = expected != received
+        return ("value", f"is wrong in {int(wrong.sum())} of {wrong.numel()} entries") if wrong.any() else ("", "")
+    nan = received.isnan() & ~expected.isnan()
     if nan.any():
-        differ("nan", f"`{where}` is NaN (not a number) in {int(nan.sum())} of {nan.numel()} places")
-        return
-    wrong = wrong_positions(one, other, tolerance)
-    if wrong.any():
-        off = (one - other).abs()[wrong]
-        if off.isfinite().all():
-            differ("value", f"`{where}` differs by up to {number(float(off.max()))}")
-        else:
-            differ("value", f"`{where}` {_infinities_in_words(one, other)}")
+        return "nan", f"is NaN (not a number) in {int(nan.sum())} of {nan.numel()} entries"
+    wrong = wrong_positions(expected, received, tolerance)
+    if not wrong.any():
+        return "", ""
+    off = (expected - received).abs()[wrong]
+    if off.isfinite().all():
+        return "value", f"differs by up to {number(float(off.max()))}"
+    return "value", _infinities_in_words(expected, received)
 
 
 def _infinities_in_words(expected: Tensor, received: Tensor) -> str:
-    """In how many places there is an infinity too many, too few, or of the other sign: what a mask has done wrong."""
-    found = {
+    """Count the entries with an infinity too many, too few, or of the wrong sign: what a wrong mask does."""
+    entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
         "has infinity of the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
         "is not NaN in {} where it should be": expected.isnan() & ~received.isnan(),
     }
-    said = [
-        what.format(f"{int(places.sum())} of {places.numel()} places") for what, places in found.items() if places.any()
+    clauses = [
+        wording.format(f"{int(wrong.sum())} of {wrong.numel()} entries")
+        for wording, wrong in entries_by_wording.items()
+        if wrong.any()
     ]
-    return " and ".join(said)
+    return " and ".join(clauses)
 
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:

@@ -151,13 +151,13 @@ class _Search:
         return exact and all(self._agreement(wrong, check) == "exactly" for check in self.right)
 
     def _singles(self) -> Diagnosis | None:
-        found = [candidate for candidate in self.known if self._explains(candidate.wrong, is_known=True)]
-        if not found:
+        explaining = [candidate for candidate in self.known if self._explains(candidate.wrong, is_known=True)]
+        if not explaining:
             return None
-        missed = [self._unexplained(candidate.wrong) for candidate in found]
-        found = [candidate for candidate, count in zip(found, missed, strict=True) if count == min(missed)]
-        says = dict.fromkeys(candidate.cause.says for candidate in found)
-        slugs = tuple(dict.fromkeys(candidate.slug for candidate in found))
+        missed = [self._unexplained(candidate.wrong) for candidate in explaining]
+        explaining = [candidate for candidate, count in zip(explaining, missed, strict=True) if count == min(missed)]
+        says = dict.fromkeys(candidate.cause.says for candidate in explaining)
+        slugs = tuple(dict.fromkeys(candidate.slug for candidate in explaining))
         return Diagnosis(slugs, tuple(says), "either" if len(says) > 1 else "one")
 
     def _unexplained(self, wrong: Wrong) -> int:

@@ -101,13 +101,12 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
         pattern = r"(?<!\w)" + pattern
     if re.match(r"\w", lexemes[-1]):
         pattern += r"(?!\w)"
-    found = [match.span() for match in re.finditer(pattern, source)]
-    if not found:
+    spans = [match.span() for match in re.finditer(pattern, source)]
+    if not spans:
         raise EditError("this fragment does not occur")
-    if len(found) != times:
-        expected = "once" if times == 1 else f"{times} times"
-        raise EditError(f"this fragment occurs {_times(len(found))}, but the entry says {expected}")
-    return found
+    if len(spans) != times:
+        raise EditError(f"this fragment occurs {_times(len(spans))}, but the entry says {_times(times)}")
+    return spans
 
 
 def _times(count: int) -> str:
@@ -219,14 +218,10 @@ iterations = _Iterations()
 class _LoopCounter(ast.NodeTransformer):
     """Makes every loop call `_iteration()`."""
 
-    def visit_For(self, node: ast.For) -> ast.AST:
-        return self._counted(node)
-
-    def visit_While(self, node: ast.While) -> ast.AST:
-        return self._counted(node)
-
-    def _counted(self, node: Any) -> ast.AST:
+    def visit_For(self, node: ast.For | ast.While) -> ast.AST:
         self.generic_visit(node)
         call = ast.Expr(ast.Call(ast.Name("_iteration", ast.Load()), [], []))
         node.body = [ast.copy_location(call, node), *node.body]
         return node
+
+    visit_While = visit_For  # noqa: N815 (the name that ast.NodeVisitor looks for)

@@ -94,11 +94,11 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
             blocks.append(Code(f"{crash.type}: {crash.message}" if crash.message else crash.type))
         text = f"{crash.type}: {crash.message}"
         for pattern, meaning in _MEANINGS:
-            found = re.search(pattern, text)
+            match = re.search(pattern, text)
             own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
-            if found and (own_call or meaning != "{signature}"):  # another function was called wrongly, and is named
+            if match and (own_call or meaning != "{signature}"):  # another function was called wrongly, and is named
                 call = f"It is called as `{signature(exercise)}`."
-                blocks.append(meaning.format(*found.groups(), signature=call))
+                blocks.append(meaning.format(*match.groups(), signature=call))
                 break
         if crash.type == "ParameterError" and "there is no" in crash.message:
             blocks.append("The names of the parameters are fixed, so that weights can be loaded by name.")
@@ -162,7 +162,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
         pages = [_rows(expected), _rows(received)]
         sides = [
             Grid(title, [page[i] for i in chosen[:ROWS]])
-            for title, page in zip(("expected", "received"), pages, strict=True)
+            for title, page in zip(("expected", "got"), pages, strict=True)
         ]
         which = "all of them" if len(chosen) <= ROWS else f"the first {ROWS}"
         title = f"{difference.where} {_named_shape(exercise, difference.where, expected)}"
@@ -171,7 +171,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
         return [SideBySide(title, *sides)]
     if difference.kind in ("value", "nan"):
         wanted, got = short_and_apart(expected, received)
-        return [f"`{difference.where}`: expected {wanted}, received {got}"]
+        return [f"`{difference.where}`: expected {wanted}; got {got}"]
     return []
 
 

@@ -217,11 +217,11 @@ def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
     import inspect
 
     parameters = inspect.signature(subject).parameters
-    found = {name: parameters[name].default for name in expected if name in parameters}
+    defaults = {name: parameters[name].default for name in expected if name in parameters}
     plain = (bool, int, float, str, tuple, type(None))
     return {
         name: "missing" if value is inspect.Parameter.empty else value if isinstance(value, plain) else repr(value)
-        for name, value in found.items()
+        for name, value in defaults.items()
     }
 
 

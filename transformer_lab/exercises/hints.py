@@ -1,6 +1,5 @@
 """`hint` and `solution`."""
 
-import html
 import inspect
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,8 @@ class Hint:
     def _repr_html_(self) -> str:
         from transformer_lab.exercises.report import prose
 
-        return f'<div style="max-width:60em"><p><b>{prose(self.title)}</b></p><p>{prose(self.text)}</p></div>'
+        frame = "max-width:60em;border-left:4px solid #0a6ebd;padding:4px 12px"
+        return f'<div style="{frame}"><p><b>{prose(self.title)}</b></p><p>{prose(self.text)}</p></div>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,33 +42,37 @@ class Solution:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.source)}</pre>"
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
+
+        return highlight(self.source, PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True, style="tango"))
 
 
 def hint(exercise: Any) -> Hint:
-    """The next hint of an exercise, given by name or as the object: each call gives one that says more.
+    """Return the next hint for an exercise, given by name or as the object. Each call tells a little more.
 
     Raises:
         InputError: there is no such exercise.
     """
-    found = _exercise(exercise)
-    given = _given.get(found.name, 0)
-    number = min(given, len(found.hints) - 1)
-    _given[found.name] = given + 1
-    title = f"{found.name}, hint {number + 1} of {len(found.hints)}"
-    if number + 1 == len(found.hints):
-        title += f' (the last one; `solution("{found.name}")` shows an answer)'
-    return Hint(title, found.hints[number])
+    exercise = _exercise(exercise)
+    given = _given.get(exercise.name, 0)
+    index = min(given, len(exercise.hints) - 1)
+    _given[exercise.name] = given + 1
+    title = f"{exercise.name}, hint {index + 1} of {len(exercise.hints)}"
+    if index + 1 == len(exercise.hints):
+        title += f' (the last one; `solution("{exercise.name}")` shows an answer)'
+    return Hint(title, exercise.hints[index])
 
 
 def solution(exercise: Any) -> Solution:
-    """The package's own answer to an exercise, given by name or as the object.
+    """Return the package's own answer to an exercise, given by name or as the object.
 
     Raises:
         InputError: there is no such exercise.
     """
-    found = _exercise(exercise)
-    return Solution(found.name, inspect.getsource(found.answer).rstrip())
+    exercise = _exercise(exercise)
+    return Solution(exercise.name, inspect.getsource(exercise.answer).rstrip())
 
 
 def _exercise(exercise: Any) -> Exercise:

@@ -1,7 +1,6 @@
 """From what was observed to a report. No code of a student runs here: a grader calls `judge` in its own process."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
@@ -45,13 +44,11 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
         for check in exercise.checks:
             reference.of_answer(check)
     with preserved_global_state():  # again, because a thread that is stopped may not come to put it back
-        ran = run_limited(_jobs(exercise, subject, seed))
+        ran = run_limited(
+            [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
+        )
     results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(exercise.checks))
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
-
-
-def _jobs(exercise: Exercise, subject: Any, seed: int) -> list[Callable[[], Observation]]:
-    return [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
 
 
 @known_settings()
@@ -90,10 +87,11 @@ def judge(
     score = 1.0 if passed else max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
     if passed:
         return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
-    found = diagnose(reference, observations, source) if explained else Diagnosis()
-    blocks = _explanation(reference, verdicts, observations, found)
+    diagnosis = diagnose(reference, observations, source) if explained else Diagnosis()
+    blocks = _explanation(reference, verdicts, observations, diagnosis)
     blocks.append(f'`hint("{exercise.name}")` gives a hint.')
-    return Report(exercise.name, "failed", score, exercise.points, tuple(results), found.slugs, tuple(blocks), remarks)
+    slugs = diagnosis.slugs
+    return Report(exercise.name, "failed", score, exercise.points, tuple(results), slugs, tuple(blocks), remarks)
 
 
 def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
@@ -127,16 +125,16 @@ def _place(crash: Crash) -> tuple:
 
 
 def _explanation(
-    reference: Reference, verdicts: list[Verdict], observations: dict[str, Observation], found: Diagnosis
+    reference: Reference, verdicts: list[Verdict], observations: dict[str, Observation], diagnosis: Diagnosis
 ) -> list[Block]:
     blocks: list[Block] = []
-    if found.says:
+    if diagnosis.says:
         blocks.append(Heading("What happened"))
-        if found.kind == "two":
+        if diagnosis.kind == "two":
             blocks.append("Two mistakes at once explain your results.")
-        elif found.kind == "either":
+        elif diagnosis.kind == "either":
             blocks.append("Your results are those of either of these mistakes.")
-        blocks += found.says
+        blocks += diagnosis.says
     exercise, inputs = reference.exercise, inputs_by_check(reference.exercise, reference.seed)
     failed = [verdict for verdict in verdicts if verdict.state == "failed"]
     smallest = min(failed, key=lambda v: (_plainness(v), _size(inputs[v.check.name])), default=None)
@@ -152,7 +150,7 @@ def _explanation(
         difference = smallest.differences[0]
         blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says]
         symptom = described(difference, check.tolerance, axis_names(exercise, difference.where, difference.expected))
-        blocks += [symptom] if symptom and not found.says else []
+        blocks += [symptom] if symptom and not diagnosis.says else []
     else:
         blocks.append(smallest.says)
     blocks += _right_parts(exercise, verdicts)

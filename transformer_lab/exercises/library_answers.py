@@ -30,15 +30,15 @@ def library_answers(
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    found = set()
+    uses = set()
     for node in ast.walk(tree):
         full = _full_name(node, known)
         for name in banned:
             if full == name or (name.endswith(".") and full.startswith(name)):
-                found.add((node.lineno, full))
+                uses.add((node.lineno, full))
         if isinstance(node, ast.Attribute) and f".{node.attr}" in banned:
-            found.add((node.lineno, full or f".{node.attr}"))
-    return sorted(found)
+            uses.add((node.lineno, full or f".{node.attr}"))
+    return sorted(uses)
 
 
 def _full_name(node: ast.AST, known: Mapping[str, str]) -> str:

@@ -268,7 +268,7 @@ def what_attend_gets(subject, arguments, query, key, value, mask):
     }
 
 
-def attend_is_the_seam(inputs, received):
+def attend_is_the_hook(inputs, received):
     calls = received["calls"]
     if len(calls) != 1:
         return f"`self.attend` is called {len(calls)} times: all of the attention has to happen there, in one call"
@@ -359,7 +359,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         Property(
             "all of the attention happens in one call of `self.attend`",
             attend_inputs,
-            attend_is_the_seam,
+            attend_is_the_hook,
             what_attend_gets,
         ),
         Property(

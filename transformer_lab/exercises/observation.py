@@ -1,6 +1,6 @@
-"""One call of the student's object: what came back, as plain data, and what it changed that it should have left alone.
+"""Call the student's object once: record what it returns, as plain data, and which global state it changes.
 
-Nothing here knows an answer: this module may run beside code that is not to be trusted, and another process judges.
+Nothing here knows an answer. This module may run next to untrusted code, and another process judges.
 """
 
 import dis
@@ -28,7 +28,7 @@ from transformer_lab.exercises.time_limit import OutOfTime, stoppable
 
 @dataclass(frozen=True)
 class NotData:
-    """Something that came back and is no data: a generator, a module, a tensor without values."""
+    """A returned value that is not data: a generator, a module, a tensor without values."""
 
     description: str
 
@@ -47,7 +47,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one call gave, and what it altered: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
+    """What a call returned, and what it modified: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
 
     value: Any = None
     crash: Crash | None = None
@@ -55,9 +55,9 @@ class Observation:
 
 
 def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
-    """Let `harness` use `subject` on a copy of `inputs`, with float64 as default dtype and all seeds from `seed`."""
+    """Let `harness` call `subject` on a copy of `inputs`, in an isolated global state that is seeded with `seed`."""
     given = copy_data(inputs)
-    with isolated_global_state(seed) as changes_of_the_world:
+    with isolated_global_state(seed) as changed_state:
         try:
             value, crash = stoppable(lambda: as_data(harness(subject, **given))), None
         except OutOfTime:
@@ -65,18 +65,24 @@ def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) 
         except BaseException as error:  # SystemExit and the like: the student's code does not end ours
             value, crash = None, _crash(error, subject)
         changed = [f"input {name}" for name, original in inputs.items() if not same_data(original, given[name])]
-        changed += changes_of_the_world()
+        changed += changed_state()
     return Observation(value, crash, tuple(changed))
 
 
 def timed_out(places: list[tuple[str, int]]) -> Observation:
-    """The observation of a call that did not end and was at `places` then (see `run_limited`)."""
+    """Return the observation of a call that ran out of time at `places` (see `run_limited`)."""
     return Observation(crash=Crash("time", "", "", *_students_line(places)))
 
 
 @contextmanager
 def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
-    """Set the state that code can depend on, and put it back. Yields a function that says what was altered."""
+    """Set the global state that code can depend on, and restore the old one at the end.
+
+    The three global generators are seeded, the default dtype is float64, gradients are on, and the device is the CPU.
+
+    Yields:
+        A function that names what has been changed since.
+    """
 
     def changes() -> list[str]:
         altered = {
@@ -98,9 +104,10 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 
 
 def _is_reseeded(seed: int) -> bool:
-    """Whether one of the three global generators was seeded inside `isolated_global_state`. Drawing does no harm.
+    """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from one is fine.
 
-    NumPy's and Python's do not remember a seed. Their tables of 624 numbers are ours, or those that follow ours.
+    torch's generator remembers its seed. NumPy's and Python's do not, but their state, 624 numbers, has to be ours or
+    one that follows from ours.
     """
     if torch.default_generator.initial_seed() != seed:
         return True
@@ -130,7 +137,7 @@ def _follows(table: Any, current: Callable[[], Any], turn_over: Callable[[], Any
 
 @contextmanager
 def preserved_global_state() -> Iterator[None]:
-    """Put global state back in the end: random streams, default dtype and device, the recursion limit."""
+    """Restore global state at the end: the random generators, the default dtype and device, and the recursion limit."""
     states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     dtype, device, depth = torch.get_default_dtype(), torch.get_default_device(), sys.getrecursionlimit()
@@ -149,7 +156,7 @@ def preserved_global_state() -> Iterator[None]:
 
 
 def copy_data(data: Any) -> Any:
-    """A deep copy of plain data."""
+    """Return a deep copy of plain data."""
     if isinstance(data, Tensor):
         return data.clone()
     if isinstance(data, np.ndarray):
@@ -162,7 +169,7 @@ def copy_data(data: Any) -> Any:
 
 
 def same_data(one: Any, other: Any) -> bool:
-    """Whether two pieces of plain data are equal to the last bit (NaN equals NaN)."""
+    """Return whether two pieces of plain data are equal to the last bit (NaN equals NaN)."""
     if isinstance(one, Tensor):
         if not isinstance(other, Tensor) or one.shape != other.shape or one.dtype != other.dtype:
             return False
@@ -182,7 +189,7 @@ NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has as well: nei
 
 
 def as_data(value: Any, depth: int = 0) -> Any:
-    """What came back, detached from everything: tensors, arrays, numbers, strings, None, tuples, lists, dictionaries.
+    """Return a value as plain data: detached tensors, arrays, numbers, strings, None, tuples, lists, dictionaries.
 
     Anything else becomes a `NotData` with its description.
     """
@@ -248,7 +255,7 @@ _LIBRARY = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "p
 
 
 def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
-    """The innermost of these places that belongs neither to this package nor to an installed one, and its text."""
+    """Return the line number and the text of the innermost place that is in neither this nor an installed package."""
     for file, line in reversed(places):
         if _is_students(file):
             return line, linecache.getline(file, line).strip()
@@ -260,7 +267,7 @@ def _is_students(file: str) -> bool:
 
 
 def unwrapped(subject: Any) -> Any:
-    """The function or class behind decorators and partial applications."""
+    """Return the function or class behind decorators and partial applications."""
     while True:
         if isinstance(subject, functools.partial):
             subject = subject.func
@@ -273,7 +280,7 @@ def unwrapped(subject: Any) -> Any:
 
 
 def codes(subject: Any) -> list[CodeType]:
-    """The code objects of a function, of the methods of a class, or of a callable object."""
+    """Return the code objects of a function, of the methods of a class, or of a callable object."""
     subject = unwrapped(subject)
     if inspect.isfunction(subject):
         return [subject.__code__]
@@ -283,7 +290,7 @@ def codes(subject: Any) -> list[CodeType]:
 
 
 def namespace(subject: Any) -> dict[str, Any]:
-    """The global names that the student's code sees."""
+    """Return the global names that the student's code sees."""
     subject = unwrapped(subject)
     if inspect.isfunction(subject):
         return subject.__globals__
@@ -296,7 +303,7 @@ def namespace(subject: Any) -> dict[str, Any]:
 
 
 def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
-    """Whether nothing has been written: each body is empty (`...`, `pass`) or raises NotImplementedError at once."""
+    """Return whether nothing has been written: each body is empty or raises NotImplementedError at once."""
     subject = unwrapped(subject)
     if isinstance(subject, type):
         methods = [unwrapped(vars(subject).get(name)) for name in blank]
@@ -306,7 +313,7 @@ def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
 
 
 def _has_no_body(code: CodeType) -> bool:
-    """Whether the first thing it does is to return None or to raise NotImplementedError."""
+    """Return whether the first thing that the code does is to return None or to raise NotImplementedError."""
     idle = True
     for instruction in dis.get_instructions(code):
         name = instruction.opname

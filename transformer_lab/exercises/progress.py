@@ -1,7 +1,10 @@
-"""`progress`: which parts of the Transformer are the student's own."""
+"""`progress`: which parts of the Transformer are the reader's own."""
 
 import html
+import os
+import re
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from transformer_lab.exercises import saved_parts
 from transformer_lab.exercises.registry import notebooks
@@ -9,28 +12,41 @@ from transformer_lab.exercises.registry import notebooks
 STATES = {  # state: (sign, word)
     "yours": ("✓", "yours"),
     "edited": ("?", "edited since its check"),
-    "package": ("–", "the package's"),
+    "package": ("·", "not yet"),
 }
+FIRST_ELECTIVE = "20"
+
+Part = tuple[str, str]  # name and state
 
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """The exercises of each notebook, `(name, state, points)`; a state is `yours`, `edited` or `package`."""
+    """The exercises of each notebook with their states, which are `yours`, `edited`, or `package`."""
 
-    notebooks: dict[str, list[tuple[str, str, float]]]
+    notebooks: dict[str, list[Part]]
+    current: str = ""  # the number of the notebook that asked, if it is known
 
     @property
     def title(self) -> str:
+        """How far this notebook is and where to go on, then how far the course is."""
         parts = [part for found in self.notebooks.values() for part in found]
-        yours = [part for part in parts if part[1] == "yours"]
-        points, out_of = (sum(part[2] for part in some) for some in (yours, parts))
-        return f"{len(yours)} of {len(parts)} parts are yours, {points:g} of {out_of:g} points"
+        overall = f"{sum(state == 'yours' for _, state in parts)} of {len(parts)} parts are yours"
+        here = self.notebooks.get(self.current)
+        if not here:
+            return overall
+        left = [name for name, state in here if state != "yours"]
+        later = [number for number in self.notebooks if number > self.current and number < FIRST_ELECTIVE]
+        following = left[0] if left else f"notebook {later[0]}" if later else ""
+        done = f"Notebook {self.current}: {len(here) - len(left)} of {len(here)}"
+        return ". ".join([done, *([f"Next: {following}"] if following else []), f"In all, {overall}"])
 
     def __str__(self) -> str:
-        width = max((len(part[0]) for found in self.notebooks.values() for part in found), default=0)
+        width = max((len(name) for found in self.notebooks.values() for name, _ in found), default=0)
         lines = [self.title]
         for number, found in self.notebooks.items():
-            for index, (name, state, _) in enumerate(found):
+            if number == FIRST_ELECTIVE:
+                lines.append("Electives")
+            for index, (name, state) in enumerate(found):
                 sign, word = STATES[state]
                 lines.append(f"  {number if index == 0 else '  '}  {sign} {name:<{width}}  {word}")
         return "\n".join(lines)
@@ -38,18 +54,29 @@ class Progress:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        states = {name: state for found in self.notebooks.values() for name, state, _ in found}
-        rows = []
-        for number, found in self.notebooks.items():
-            boxes = "".join(_box(name, state) for name, state, _ in found)
-            rows.append(
-                f'<tr><th scope="row" style="padding:2px 12px 2px 0;text-align:left;vertical-align:top">{number}</th>'
-                f'<td style="text-align:left">{boxes}</td></tr>'
-            )
+        states = {name: state for found in self.notebooks.values() for name, state in found}
+        core = [number for number in self.notebooks if number < FIRST_ELECTIVE]
+        later = [number for number in core if self.current and number > self.current]
+        tables = [self._table([number for number in core if number not in later])]
+        for title, numbers in (
+            ("Later notebooks", later),
+            ("Electives", [number for number in self.notebooks if number not in core]),
+        ):
+            if numbers:
+                is_open = " open" if self.current in numbers else ""
+                tables.append(f"<details{is_open}><summary>{title}</summary>{self._table(numbers)}</details>")
         return (
-            f'<div style="max-width:60em"><h4 style="margin:4px 0">{html.escape(self.title)}</h4>{_drawing(states)}'
-            f'<table style="border-collapse:collapse">{"".join(rows)}</table></div>'
+            f'<div style="max-width:60em"><p style="margin:4px 0;font-size:1.1em"><b>{html.escape(self.title)}</b></p>'
+            f"{_drawing(states)}{''.join(tables)}</div>"
         )
+
+    def _table(self, numbers: list[str]) -> str:
+        rows = "".join(
+            f'<tr><th scope="row" style="padding:2px 12px 2px 0;text-align:left;vertical-align:top">{number}</th>'
+            f'<td style="text-align:left">{"".join(_box(*part) for part in self.notebooks[number])}</td></tr>'
+            for number in sorted(numbers, key=lambda number: number != self.current)  # this notebook comes first
+        )
+        return f'<table style="border-collapse:collapse">{rows}</table>'
 
 
 def _box(name: str, state: str) -> str:
@@ -61,7 +88,7 @@ def _box(name: str, state: str) -> str:
     )
 
 
-# Figure 1 of the paper: what stands where. Boxes with others inside come first; x, y, width, height.
+# Figure 1 of the paper, and below it what attention is made of: x, y, width, height. Enclosing boxes come first.
 _FIGURE = [
     ("Transformer", 5, 5, 590, 395),
     ("Encoder", 20, 40, 270, 205),
@@ -81,12 +108,19 @@ _FIGURE = [
     ("PositionalEncoding", 20, 295, 560, 30),
     ("TokenEmbedding", 20, 335, 270, 30),
     ("TokenEmbedding", 310, 335, 270, 30),
+    ("softmax", 15, 445, 85, 30),
+    ("scaled_dot_product_attention", 110, 445, 230, 30),
+    ("split_heads", 350, 445, 105, 30),
+    ("combine_heads", 465, 445, 125, 30),
 ]
 
 
 def _drawing(states: dict[str, str]) -> str:
     """The Transformer with its parts: what is yours has a solid green frame and a tick, the rest a dashed frame."""
-    shapes = []
+    shapes = [
+        '<rect x="5" y="410" width="590" height="75" rx="5" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
+        '<text x="15" y="432" fill="currentColor">inside MultiHeadAttention</text>'
+    ]
     for name, x, y, width, height in _FIGURE:
         state = states.get(name, "package")
         sign, word = STATES[state]
@@ -103,17 +137,25 @@ def _drawing(states: dict[str, str]) -> str:
     yours = [name for name, state in states.items() if state == "yours"]
     label = f"The Transformer and its parts. Yours: {', '.join(yours) or 'none yet'}."
     return (
-        f'<svg role="img" aria-label="{label}" viewBox="0 0 600 405" '
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 600 490" '
         'style="max-width:600px;width:100%;font:13px sans-serif">'
         f"{''.join(shapes)}</svg>"
     )
 
 
 def progress() -> Progress:
-    """Which parts you have built so far: those whose check passed are kept, and later notebooks use them."""
+    """Return which parts you have built so far. Parts whose check passed are saved, and later notebooks use them."""
     return Progress(
         {
-            number: [(exercise.name, saved_parts.state(exercise.name), exercise.points) for exercise in found]
+            number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in found]
             for number, found in notebooks().items()
-        }
+        },
+        _this_notebook(),
     )
+
+
+def _this_notebook() -> str:
+    """Return the number of the notebook this kernel belongs to: Jupyter Server says its path. Else an empty string."""
+    name = PurePath(os.environ.get("JPY_SESSION_NAME", "")).name
+    match = re.match(r"(\d\d)_", name)
+    return match.group(1) if match else ""

@@ -4,6 +4,8 @@ import html
 import textwrap
 from dataclasses import dataclass
 
+from transformer_lab.plural import plural
+
 SIGNS = {"passed": "✓", "failed": "✗", "not checked": "–"}
 WIDTH = 80  # of a line of text; longer rows of numbers are cut with an ellipsis
 
@@ -27,7 +29,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What was expected beside what was received."""
+    """What was expected, next to what came back."""
 
     title: str
     expected: Grid
@@ -68,6 +70,7 @@ class Report:
     misconceptions: tuple[str, ...] = ()  # slugs, best first
     blocks: tuple[Block, ...] = ()  # what to show below the rows
     remarks: tuple[str, ...] = ()
+    next_step: str = ""  # after the title of a report that passed: where the part was saved, and what comes next
 
     @property
     def passed(self) -> bool:
@@ -80,9 +83,14 @@ class Report:
 
     @property
     def title(self) -> str:
-        points = f"{self.points:g} of {self.out_of:g} point{'' if self.out_of == 1 else 's'}"
-        state = {"passed": "passed", "failed": "not right yet", "not attempted": "not attempted"}[self.state]
-        return f"{self.exercise}: {state}, {points}"
+        """One line: how many checks passed, and where to go on if all of them did."""
+        if self.state == "not attempted":
+            return f"{self.exercise}: not attempted"
+        passing = sum(check.state == "passed" for check in self.checks)
+        counts = f"{passing} of {plural(len(self.checks), 'check')} passed"
+        if not self.passed:
+            return f"{self.exercise}: not right yet, {counts}"
+        return f"{self.exercise}: {counts}{self.next_step and f'. {self.next_step}'}"
 
     def __str__(self) -> str:
         return _text(self)
@@ -101,7 +109,7 @@ def _text(report: Report) -> str:
     lines = [f"{SIGNS.get(report.state, SIGNS['not checked'])} {report.title}"]
     for block in report.blocks:
         lines += ["", *_text_block(block)]
-    if report.checks:
+    if report.checks and not report.passed:
         lines += ["", counted(report.checks), ""]
         width = max(len(check.state) for check in report.checks)
         for check in report.checks:
@@ -117,8 +125,8 @@ def _text(report: Report) -> str:
 def counted(checks: tuple[CheckResult, ...]) -> str:
     """Return how many checks there are, and how they went: "10 checks: 7 passed, 3 failed"."""
     states = {state: sum(check.state == state for check in checks) for state in SIGNS}
-    said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
-    return f"{len(checks)} check{'' if len(checks) == 1 else 's'}: {said}"
+    outcomes = ", ".join(f"{count} {state}" for state, count in states.items() if count)
+    return f"{plural(len(checks), 'check')}: {outcomes}"
 
 
 def _cut(line: str) -> str:
@@ -145,7 +153,7 @@ def _text_block(block: Block) -> list[str]:
                 *(f"    {one:<{width}}    {other}" for one, other in zip(left, right, strict=True)),
             ]
         case Shapes(title, expected, received):
-            drawn = [("expected", expected), ("received", received)]
+            drawn = [("expected", expected), ("got     ", received)]
             return [*_wrapped(title), *(_cut(f"    {label}  {_boxes(axes)}") for label, axes in drawn)]
         case str():
             return _wrapped(block)
@@ -173,9 +181,10 @@ _COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}
 
 
 def _html(report: Report) -> str:
+    sign = SIGNS.get(report.state, SIGNS["not checked"])
     parts = [
         f'<div style="max-width:60em;border-left:4px solid {_COLORS[report.state]};padding:4px 12px">',
-        f'<h4 style="margin:4px 0">{SIGNS.get(report.state, SIGNS["not checked"])} {prose(report.title)}</h4>',
+        f'<h4 style="margin:4px 0;font-size:1.1em">{sign} {prose(report.title)}</h4>',
     ]
     parts += [_html_block(block) for block in report.blocks]
     if report.checks:
@@ -227,7 +236,7 @@ def _html_block(block: Block) -> str:
                     for name, size in axes or [("a single number", "")]
                 )
                 + "</tr>"
-                for label, axes in (("expected", expected), ("received", received))
+                for label, axes in (("expected", expected), ("got", received))
             )
             return (
                 f'<p style="margin:8px 0 2px">{prose(title)}</p>'

@@ -43,16 +43,20 @@ class SaveError(Exception):
     """A part uses something that cannot be written down. The message says what."""
 
 
-def keep(exercise: Exercise, subject: Any) -> list[str]:
-    """Keep a part that has passed, if it was written in this notebook. Returns remarks where that did not go well."""
+def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
+    """Save a part that passed, if it was written in this notebook.
+
+    Returns:
+        The file (None if there is none), and remarks on what went wrong.
+    """
     target = folder()
     if target is None or shell() is None or namespace(subject) is not shell().user_ns:
-        return []
+        return None, []
     try:
         text = part_source(exercise.name, subject)
         _verify(exercise, text)
     except SaveError as reason:
-        return [f"It is right, but it could not be kept for the later notebooks: {reason}."]
+        return None, [f"It's right, but it can't be saved for later notebooks: {reason}."]
     text = _stamp(exercise, text) + text
     _in_memory.pop(exercise.name, None)
     try:
@@ -63,8 +67,8 @@ def keep(exercise: Exercise, subject: Any) -> list[str]:
     except OSError as error:
         _in_memory[exercise.name] = text
         why = error.strerror or type(error).__name__
-        return [f"It is kept until this notebook's kernel ends, but not on disk: `{target}` cannot be written ({why})."]
-    return []
+        return None, [f"It's available until this kernel stops, but not on disk: can't write to `{target}` ({why})."]
+    return target / f"{exercise.name}.py", []
 
 
 def _verify(exercise: Exercise, text: str) -> None:

@@ -43,9 +43,9 @@ def _with_generators(text: str) -> str:
 
 def _unparsed_with_generators(text: str) -> str:
     tree = ast.parse(text)
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp)]
-    for node in found:
+    comprehensions = [node for node in ast.walk(tree) if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp)]
+    for node in comprehensions:
         if isinstance(node, ast.DictComp):
             node.elt = ast.Tuple([node.key, node.value], ast.Load())
         node.__class__ = ast.GeneratorExp
-    return ast.unparse(tree) if found else text
+    return ast.unparse(tree) if comprehensions else text

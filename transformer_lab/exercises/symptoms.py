@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from transformer_lab.exercises.comparison import Difference, number, to_double, wrong_positions
+from transformer_lab.plural import plural
 
 
 def described(difference: Difference, tolerance: float, axes: Sequence[str] | None) -> str:
@@ -117,7 +118,8 @@ def _where_wrong(where: str, wrong: Tensor, axes: Sequence[str] | None) -> str:
 def _sequences(where: str, expected: Sequence[Any], received: Sequence[Any]) -> str:
     wrong = [i for i, (one, other) in enumerate(zip(expected, received, strict=False)) if not _alike(one, other)]
     if not wrong and len(received) < len(expected):
-        return f"`{where}` is right as far as it goes, but ends after {_elements(len(received))} of {len(expected)}."
+        length = plural(len(received), "element")
+        return f"`{where}` is right as far as it goes, but ends after {length} of {len(expected)}."
     if not wrong and len(received) > len(expected):
         return f"`{where}` starts with the expected elements but has {len(received) - len(expected)} more at its end."
     if expected and len(received) == len(expected) and _alike(sorted(map(repr, expected)), sorted(map(repr, received))):
@@ -127,10 +129,6 @@ def _sequences(where: str, expected: Sequence[Any], received: Sequence[Any]) -> 
     if len(wrong) == 1 and len(received) == len(expected) > 1:
         return f"Only element {wrong[0]} of `{where}` is wrong (counting from 0)."
     return ""
-
-
-def _elements(count: int) -> str:
-    return f"{count} element{'' if count == 1 else 's'}"
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Runs code that may never end, fill the memory or print without end, in the process that must survive it.
+"""Run code that may never end, fill the memory or print without end, in a process that has to survive it.
 
-The code runs in a thread of its own, so that a check works the same in the main thread of a notebook and in any other,
-on every system, and comes back even from code that waits for ever inside a C function. Whatever torch keeps per thread
+The code runs in a thread of its own. That way a check works the same in a notebook's main thread and in any other, on
+every system, and it returns even if the code waits forever inside a C function. Whatever torch keeps per thread
 (gradient mode, autocast, default device) starts fresh there.
 """
 
@@ -29,7 +29,18 @@ _worker: threading.Thread | None = None
 
 
 class OutOfTime(BaseException):
-    """Raised inside the thread that has run out of time. Whatever catches it gets it again at once."""
+    """Raised inside the thread that has run out of time, at whatever line it has reached.
+
+    Python can raise an exception in another thread, but only once per call. A student's loop around a `try: … except:`
+    swallows that one and goes on forever. So the exception raises itself again: when Python makes an instance of it, it
+    calls the class's `__init__`, and that asks for the same exception once more in the same thread. Each time the loop
+    swallows one, the next is already pending, and the loop gets no further. `Stop.__init__` has to be a function
+    written in C (a `partial` of ctypes' one): in a Python function, the next exception could strike before the function
+    has asked for its successor, and the chain would end.
+
+    `stoppable` ends the chain. It stands outside the student's code, gives the class a plain `__init__` first, and then
+    waits for the last exception, which is already pending. Its caller gets exactly one.
+    """
 
 
 _raise_in_thread = ctypes.PYFUNCTYPE(None, ctypes.c_ulong, ctypes.py_object)(
@@ -44,28 +55,28 @@ def is_checking() -> bool:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of some jobs."""
+    """The results of some jobs."""
 
     results: list[Any]  # fewer than there were jobs, if one did not end in time
-    printed: str  # cut off after `PRINTED_CHARACTERS`
-    stuck_at: list[tuple[str, int]]  # where the one was that did not end: files and lines, the innermost last
+    printed: str  # truncated after `PRINTED_CHARACTERS`
+    stuck_at: list[tuple[str, int]]  # where a job was that did not end in time: files and lines, the innermost last
 
 
 def stoppable(call: Callable[[], Any]) -> Any:
-    """The result of `call`. If it runs out of time, OutOfTime comes out of here, and is the last one of its kind."""
+    """Return the result of `call`, or raise the last OutOfTime of its chain."""
     try:
         return call()
     except OutOfTime as stop:
-        stop.__class__.__init__ = BaseException.__init__  # no call or jump before this, where the next one could strike
+        stop.__class__.__init__ = BaseException.__init__  # first: a call or a jump is where the next one could strike
         try:  # noqa: SIM105 (making a `suppress` would be such a call)
             time.sleep(0)
-        except OutOfTime:  # the one that was pending
+        except OutOfTime:  # the pending one
             pass
         raise
 
 
 def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
-    """Run the jobs one after the other, each for at most `SECONDS`: after one that does not end no other is started.
+    """Run the jobs one after the other, each for at most `SECONDS`. A job that does not end in time is the last one.
 
     An exception in a job ends the others as well, and is raised here.
     """
@@ -76,10 +87,8 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
     errors: list[BaseException] = []
     started = time.monotonic()
 
-    # An exception that code can swallow does not stop a loop around a `try`. This one comes again the moment it has
-    # been made: its constructor, in C so that nothing can come between, raises the next one in the same thread.
     class Stop(OutOfTime):
-        pass
+        """One for each call, because `stoppable` changes the class."""
 
     def work() -> None:
         nonlocal started
@@ -148,16 +157,16 @@ class _Muffled(io.TextIOBase):
 @contextmanager
 def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
     """Keep what the thread prints, and no warnings."""
-    kept = io.StringIO()
+    printed_so_far = io.StringIO()
     streams = sys.stdout, sys.stderr
 
     def printed() -> str:
-        text = kept.getvalue()
+        text = printed_so_far.getvalue()
         return text if len(text) <= PRINTED_CHARACTERS else text[:PRINTED_CHARACTERS] + " …\n"
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sys.stdout, sys.stderr = (_Muffled(stream, thread, kept) for stream in streams)
+        sys.stdout, sys.stderr = (_Muffled(stream, thread, printed_so_far) for stream in streams)
         try:
             yield printed
         finally:

@@ -7,8 +7,9 @@ function or a hole in the checks (mutation testing; DeMillo, Lipton, and Sayward
 import ast
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from transformer_lab.exercises.edits import Edit, Wrong, bare_source
 from transformer_lab.exercises.exercise import Exercise
@@ -113,16 +114,16 @@ def variants_of(exercise: Exercise) -> list[Variant]:
     source = bare_source(exercise.answer)
     positions = _Positions(source)
     seen = {source}
-    found = []
+    variants = []
     for operator, start, end, new, where in _changes(exercise, source, positions):
         wrong = Wrong(exercise, [Edit(start, end, new)], label=f"{operator} {start}")
         if wrong.source in seen or not _is_valid(wrong.source):
             continue
         seen.add(wrong.source)
         says = SAYS[operator].format(name=exercise.name, where=f" (look at `{where}`)" if where else "")
-        found.append(Variant(operator, says, wrong))
+        variants.append(Variant(operator, says, wrong))
     order = list(SAYS)
-    return sorted(found, key=lambda variant: order.index(variant.operator))
+    return sorted(variants, key=lambda variant: order.index(variant.operator))
 
 
 def _is_valid(source: str) -> bool:
@@ -155,6 +156,14 @@ class _Positions:
 _Change = tuple[str, int, int, str, str]  # operator, start, end, new text, what to name
 
 
+@dataclass(frozen=True)
+class _Groups:
+    """Names that can be mixed up with the others of their group."""
+
+    variables: list[list[str]]
+    layers: list[list[str]]  # attributes of `self`
+
+
 def _changes(exercise: Exercise, source: str, at: _Positions) -> Iterator[_Change]:
     tree = ast.parse(source)
     (definition,) = (node for node in tree.body if getattr(node, "name", "") == exercise.name)
@@ -164,10 +173,11 @@ def _changes(exercise: Exercise, source: str, at: _Positions) -> Iterator[_Chang
     layers = _attributes_by_kind(definition, at)
     yield from _of_defaults(definition, at)
     for function in functions:
-        names = _names_by_kind(function, at)
+        groups = _Groups(_names_by_kind(function, at), layers)
         for statement in function.body:
             for node in _without_validation(statement):
-                yield from _of_expression(node, at, layers, names)
+                if of_expression := _OF_EXPRESSION.get(type(node)):
+                    yield from of_expression(node, at, groups)
                 yield from _of_statement(node, at)
 
 
@@ -245,64 +255,79 @@ def _whole_number(node: ast.AST) -> int | None:
     return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
-def _of_expression(node: ast.AST, at: _Positions, layers: list[list[str]], names: list[list[str]]) -> Iterator[_Change]:
-    if isinstance(node, ast.Call):
-        yield from _of_call(node, at)
-    elif isinstance(node, ast.Constant):
-        yield from _of_constant(node, at)
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+def _of_comparison(node: ast.Compare, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    if len(node.ops) == 1:
         left, right = at.text(node.left), at.text(node.comparators[0])
-        for other in _BORDERS[type(node.ops[0])]:
-            yield "another_comparison", *at.span(node), f"{left} {other} {right}", ""
-    elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
-        one, two = map(at.text, node.values)
-        yield "another_operator", *at.span(node), f"({one} {'or' if isinstance(node.op, ast.And) else 'and'} {two})", ""
-        yield "missing_term", *at.span(node), one, ""
-        yield "missing_term", *at.span(node), two, ""
-    elif isinstance(node, ast.BinOp):
-        left, right = at.text(node.left), at.text(node.right)
-        yield "missing_term", *at.span(node), f"({left})", ""
-        yield "missing_term", *at.span(node), f"({right})", ""
-        if type(node.op) in _OTHER_OPERATORS:
-            yield "another_operator", *at.span(node), f"(({left}) {_OTHER_OPERATORS[type(node.op)]} ({right}))", ""
-        sign = {ast.Sub: "-", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**"}.get(type(node.op))
-        if sign and left != right:
-            yield "swapped", *at.span(node), f"(({right}) {sign} ({left}))", ""
-    elif isinstance(node, ast.UnaryOp):
-        operator = "missing_term" if isinstance(node.op, ast.USub) else "inverted"
-        if not isinstance(node.operand, ast.Constant):
-            yield operator, *at.span(node), f"({at.text(node.operand)})", ""
-    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        for part in ast.walk(node.slice):
-            if isinstance(part, ast.Slice):
-                for bound in (part.lower, part.upper):
-                    if bound is not None:
-                        yield "off_by_one", *at.span(bound), "", ""
-                        if _whole_number(bound) is None:
-                            yield "off_by_one", *at.span(bound), f"({at.text(bound)}) + 1", ""
-                            yield "off_by_one", *at.span(bound), f"({at.text(bound)}) - 1", ""
-        if not isinstance(node.value, ast.Attribute):
-            yield "missing_step", *at.span(node), at.text(node.value), ""
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        if any(word in node.id for word in ("mask", "allowed", "hidden", "finished")):
-            yield "inverted", *at.span(node), f"(~{node.id})", ""
-        for group in names:
-            for other in group if node.id in group else []:
-                yield "another_variable", *at.span(node), other, ""
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-        for group in layers:
-            if node.attr in group and isinstance(node.value, ast.Name) and node.value.id == "self":
-                for other in group:
-                    if other != node.attr:
-                        yield "another_variable", *at.span(node), f"self.{other}", ""
-    elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load) and len(node.elts) == 2:
-        one, two = map(at.text, node.elts)
-        start, _ = at.span(node.elts[0])
-        _, end = at.span(node.elts[1])
-        yield "swapped", start, end, f"{two}, {one}", ""
+        for operator in _BORDERS[type(node.ops[0])]:
+            yield "another_comparison", *at.span(node), f"{left} {operator} {right}", ""
 
 
-def _of_constant(node: ast.Constant, at: _Positions) -> Iterator[_Change]:
+def _of_and_or(node: ast.BoolOp, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    if len(node.values) == 2:
+        left, right = map(at.text, node.values)
+        operator = "or" if isinstance(node.op, ast.And) else "and"
+        yield "another_operator", *at.span(node), f"({left} {operator} {right})", ""
+        yield "missing_term", *at.span(node), left, ""
+        yield "missing_term", *at.span(node), right, ""
+
+
+def _of_operation(node: ast.BinOp, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    left, right = at.text(node.left), at.text(node.right)
+    yield "missing_term", *at.span(node), f"({left})", ""
+    yield "missing_term", *at.span(node), f"({right})", ""
+    if type(node.op) in _OTHER_OPERATORS:
+        yield "another_operator", *at.span(node), f"(({left}) {_OTHER_OPERATORS[type(node.op)]} ({right}))", ""
+    sign = {ast.Sub: "-", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**"}.get(type(node.op))
+    if sign and left != right:
+        yield "swapped", *at.span(node), f"(({right}) {sign} ({left}))", ""
+
+
+def _of_negation(node: ast.UnaryOp, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    operator = "missing_term" if isinstance(node.op, ast.USub) else "inverted"
+    if not isinstance(node.operand, ast.Constant):
+        yield operator, *at.span(node), f"({at.text(node.operand)})", ""
+
+
+def _of_subscript(node: ast.Subscript, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    if not isinstance(node.ctx, ast.Load):
+        return
+    slices = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice)]
+    for bound in (bound for part in slices for bound in (part.lower, part.upper) if bound is not None):
+        yield "off_by_one", *at.span(bound), "", ""
+        if _whole_number(bound) is None:
+            yield "off_by_one", *at.span(bound), f"({at.text(bound)}) + 1", ""
+            yield "off_by_one", *at.span(bound), f"({at.text(bound)}) - 1", ""
+    if not isinstance(node.value, ast.Attribute):
+        yield "missing_step", *at.span(node), at.text(node.value), ""
+
+
+def _of_name(node: ast.Name, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    if not isinstance(node.ctx, ast.Load):
+        return
+    if any(word in node.id for word in ("mask", "allowed", "hidden", "finished")):
+        yield "inverted", *at.span(node), f"(~{node.id})", ""
+    for group in groups.variables:
+        for name in group if node.id in group else []:
+            yield "another_variable", *at.span(node), name, ""
+
+
+def _of_attribute(node: ast.Attribute, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+    if isinstance(node.ctx, ast.Load) and is_own:
+        for group in groups.layers:
+            for name in group if node.attr in group else []:
+                if name != node.attr:
+                    yield "another_variable", *at.span(node), f"self.{name}", ""
+
+
+def _of_pair(node: ast.Tuple, at: _Positions, groups: _Groups) -> Iterator[_Change]:
+    if isinstance(node.ctx, ast.Load) and len(node.elts) == 2:
+        first, second = node.elts
+        swapped = f"{at.text(second)}, {at.text(first)}"
+        yield "swapped", at.span(first)[0], at.span(second)[1], swapped, ""
+
+
+def _of_constant(node: ast.Constant, at: _Positions, groups: _Groups) -> Iterator[_Change]:
     argument = at.source[: at.span(node)[0]].rstrip("= ")
     if argument.endswith(tuple(_FORMALITIES)):
         return
@@ -317,7 +342,7 @@ def _of_constant(node: ast.Constant, at: _Positions) -> Iterator[_Change]:
             yield "another_constant", *at.span(node), str(other) if other >= 0 else f"({other})", ""
 
 
-def _of_call(node: ast.Call, at: _Positions) -> Iterator[_Change]:
+def _of_call(node: ast.Call, at: _Positions, groups: _Groups) -> Iterator[_Change]:
     called = _called(node)
     values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg in ("dim", "axis"))]
     for value in values:
@@ -333,10 +358,10 @@ def _of_call(node: ast.Call, at: _Positions) -> Iterator[_Change]:
             before = at.source[:start].rstrip()
             start, end = (len(before) - 1, end) if before.endswith(",") else (start, end)
             yield "missing_argument", start, end, "", called
-    for one, two in itertools.pairwise(node.args if called not in _SYMMETRIC else []):
-        if not any(isinstance(argument, ast.Starred) for argument in (one, two)):
-            gap = at.source[at.span(one)[1] : at.span(two)[0]]
-            yield "swapped", at.span(one)[0], at.span(two)[1], at.text(two) + gap + at.text(one), called
+    for first, second in itertools.pairwise(node.args if called not in _SYMMETRIC else []):
+        if not any(isinstance(argument, ast.Starred) for argument in (first, second)):
+            gap = at.source[at.span(first)[1] : at.span(second)[0]]
+            yield "swapped", at.span(first)[0], at.span(second)[1], at.text(second) + gap + at.text(first), called
     if called == "range":
         for argument in node.args:
             for more in ("+ 1", "- 1"):
@@ -352,6 +377,20 @@ def _of_call(node: ast.Call, at: _Positions) -> Iterator[_Change]:
         yield "missing_call", *at.span(node), at.text(owner), called
     elif node.args and not called[:1].isupper() and not isinstance(node.args[0], ast.Starred):
         yield "missing_call", *at.span(node), f"({at.text(node.args[0])})", called
+
+
+_OF_EXPRESSION: dict[type[ast.AST], Callable[[Any, _Positions, _Groups], Iterator[_Change]]] = {
+    ast.Attribute: _of_attribute,
+    ast.BinOp: _of_operation,
+    ast.BoolOp: _of_and_or,
+    ast.Call: _of_call,
+    ast.Compare: _of_comparison,
+    ast.Constant: _of_constant,
+    ast.Name: _of_name,
+    ast.Subscript: _of_subscript,
+    ast.Tuple: _of_pair,
+    ast.UnaryOp: _of_negation,
+}
 
 
 def _of_statement(node: ast.AST, at: _Positions) -> Iterator[_Change]:

@@ -14,19 +14,18 @@ def scaled_dot_product_attention(
     mask: Tensor | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(Q Kᵀ / √d_k) V, equation 1 of section 3.2.1.
+    """Compute softmax(Q Kᵀ / √d_k) V, equation 1 of section 3.2.1.
 
     Args:
         query: `(..., query, d_k)`.
         key: `(..., key, d_k)`.
         value: `(..., key, d_v)`.
-        mask: boolean, broadcasts to `(..., query, key)`; True means "may attend". A query that may attend to
-            nothing gets zero weights.
-        dropout: called once, on the whole weight tensor.
+        mask: Boolean tensor that broadcasts to `(..., query, key)`; True means "may attend". A query that may not
+            attend to any key gets zero weights.
+        dropout: Function that is called once, on the whole weight tensor.
 
     Returns:
-        `(output, weights)` of shapes `(..., query, d_v)` and `(..., query, key)`; the weights are those before
-        dropout.
+        `(output, weights)` of shapes `(..., query, d_v)` and `(..., query, key)`. The weights are from before dropout.
     """
     d_k = query.size(-1)
     scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)  # (..., query, key)
@@ -40,7 +39,7 @@ def scaled_dot_product_attention(
 
 
 class SingleHeadAttention(nn.Module):
-    """Attention with learned projections: one head of section 3.2.2."""
+    """One attention head with learned projections (section 3.2.2)."""
 
     def __init__(self, d_model: int, d_k: int) -> None:
         super().__init__()
@@ -55,7 +54,7 @@ class SingleHeadAttention(nn.Module):
             query: `(batch, query, d_model)`.
             key: `(batch, key, d_model)`.
             value: `(batch, key, d_model)`.
-            mask: boolean, broadcasts to `(batch, query, key)`; True means "may attend".
+            mask: Boolean tensor that broadcasts to `(batch, query, key)`; True means "may attend".
 
         Returns:
             `(batch, query, d_k)`.
@@ -65,14 +64,15 @@ class SingleHeadAttention(nn.Module):
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Cut the last axis into heads and put the heads beside the batch.
+    """Split the last axis into heads and move the heads next to the batch.
 
     Args:
         x: `(batch, length, d_model)`.
-        n_heads: number of heads; divides `d_model`.
+        n_heads: Number of heads; must divide `d_model`.
 
     Returns:
-        `(batch, n_heads, length, d_k)` with `d_k = d_model / n_heads`. Head `h` holds the features from `h * d_k` on.
+        `(batch, n_heads, length, d_k)` with `d_k = d_model / n_heads`. Head `h` gets the features from `h * d_k` up to
+        `(h + 1) * d_k`.
 
     Raises:
         ValueError: `d_model` is not divisible by `n_heads`.
@@ -84,7 +84,7 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 
 
 def combine_heads(x: Tensor) -> Tensor:
-    """Put the heads side by side again: the inverse of `split_heads`.
+    """Join the heads along the last axis. This is the inverse of `split_heads`.
 
     Args:
         x: `(batch, heads, length, d_k)`.
@@ -97,11 +97,11 @@ def combine_heads(x: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Section 3.2.2: several heads attend at once, each to `d_model / n_heads` features that it makes of all of them.
+    """Multi-head attention (section 3.2.2): several heads attend at once, each with `d_model / n_heads` features.
 
-    `attend` is the one place where attention happens; whoever wants another kernel, or wants to look at the weights,
-    puts another function there. It is called with `(query, key, value, mask, dropout)`, the first three of shape
-    `(batch, heads, length, d_k)`, and returns `(output, weights or None)`.
+    All attention happens in `attend`. Replace it to use a faster kernel or to look at the weights. It is called with
+    `(query, key, value, mask, dropout)`, the first three of shape `(batch, heads, length, d_k)`, and returns
+    `(output, weights)`, where the weights may be None.
 
     Raises:
         ValueError: `d_model` is not divisible by `n_heads`.
@@ -126,7 +126,7 @@ class MultiHeadAttention(nn.Module):
             query: `(batch, query, d_model)`.
             key: `(batch, key, d_model)`.
             value: `(batch, key, d_model)`.
-            mask: boolean, broadcasts to `(batch, heads, query, key)`; True means "may attend".
+            mask: Boolean tensor that broadcasts to `(batch, heads, query, key)`; True means "may attend".
 
         Returns:
             `(batch, query, d_model)`.

@@ -1,4 +1,4 @@
-"""The seam in attention: other functions for `MultiHeadAttention.attend`, for speed and for looking inside."""
+"""The attention hook: other functions for `MultiHeadAttention.attend`, for speed and for looking inside."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def fused_attention(
     mask: Tensor | None = None,
     dropout: nn.Dropout | None = None,
 ) -> tuple[Tensor, None]:
-    """The same as `scaled_dot_product_attention` in torch's own kernel, which never shows its weights.
+    """Compute `scaled_dot_product_attention` with torch's own kernel, which never shows its weights.
 
     Args:
         query: `(batch, heads, query, d_k)`.
@@ -37,22 +37,22 @@ def fused_attention(
 
 
 def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """The modules of `model` that have the seam, by name.
+    """Return the modules of `model` that have the hook `attend`, by name.
 
     Raises:
         ValueError: there is none.
     """
-    found = {name: module for name, module in model.named_modules() if hasattr(module, "attend")}
-    if not found:
+    modules = {name: module for name, module in model.named_modules() if hasattr(module, "attend")}
+    if not modules:
         raise ValueError(f"no module of this {type(model).__name__} has an `attend`: build it from MultiHeadAttention")
-    return found
+    return modules
 
 
 def set_attention(model: nn.Module, attend: Attend) -> None:
     """Let every attention of `model` compute with `attend`, for example `fused_attention`.
 
     Raises:
-        ValueError: `model` has no attention with the seam.
+        ValueError: `model` has no attention with the hook `attend`.
     """
     for module in attending_modules(model).values():
         module.attend = attend
@@ -64,7 +64,7 @@ def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Att
     own = {name: vars(module)["attend"] for name, module in modules.items() if "attend" in vars(module)}
     try:
         for name, module in modules.items():
-            # As an attribute of the instance it stands before a method of the class, and before a module within it.
+            # As an attribute of the instance it is found before a method of the class and before a submodule.
             vars(module)["attend"] = wrap(name, module.attend)
         yield
     finally:
@@ -76,17 +76,17 @@ def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Att
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Keep the attention weights of the calls made inside the `with` block.
+    """Record the attention weights of the calls made inside the `with` block.
 
-    What the model computes stays the same, whatever its attention has as `attend`; weights that this does not give are
-    those of `scaled_dot_product_attention`.
+    What the model computes stays the same, whatever its `attend` is. If `attend` returns no weights, they are computed
+    with `scaled_dot_product_attention`.
 
     Yields:
         A dictionary that fills as the model runs: name of the module, such as `encoder.layers.0.self_attention`, to the
         weights of its latest call, `(batch, heads, query, key)`, detached and on the CPU.
 
     Raises:
-        ValueError: `model` has no attention with the seam.
+        ValueError: `model` has no attention with the hook `attend`.
     """
     recorded: dict[str, Tensor] = {}
 

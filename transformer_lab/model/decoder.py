@@ -7,7 +7,10 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output, feed-forward, each in its own residual connection."""
+    """Apply masked self-attention, cross-attention to the encoder's output, and the feed-forward network.
+
+    Each of the three is in a residual connection of its own.
+    """
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False) -> None:
         super().__init__()
@@ -19,16 +22,13 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> Tensor:
-        """One layer.
+        """Turn `x` into a result of the same shape.
 
         Args:
-            x: `(batch, target, d_model)`.
-            memory: the encoder's output, `(batch, source, d_model)`.
-            source_mask: broadcasts to `(batch, heads, target, source)`.
-            target_mask: broadcasts to `(batch, heads, target, target)`.
-
-        Returns:
-            `(batch, target, d_model)`.
+            x: The target, `(batch, target, d_model)`.
+            memory: The encoder's output, `(batch, source, d_model)`.
+            source_mask: Broadcasts to `(batch, heads, target, source)`.
+            target_mask: Broadcasts to `(batch, heads, target, target)`.
         """
         x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, target_mask))
         x = self.residuals[1](x, lambda x: self.cross_attention(x, memory, memory, source_mask))
@@ -36,7 +36,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of `n_layers` decoder layers. With `norm_first` a `LayerNorm` follows, since no layer ends in one."""
+    """Stack `n_layers` decoder layers. With `norm_first`, a final `LayerNorm` follows, because no layer ends in one."""
 
     def __init__(
         self, n_layers: int, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False
@@ -48,7 +48,7 @@ class Decoder(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> Tensor:
-        """Shapes and masks as in `DecoderLayer.forward`."""
+        """Pass `x` through all layers. The shapes and masks are those of `DecoderLayer.forward`."""
         for layer in self.layers:
             x = layer(x, memory, source_mask, target_mask)
         return self.norm(x)

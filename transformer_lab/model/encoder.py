@@ -7,7 +7,7 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each in its own residual connection."""
+    """Apply self-attention and then the feed-forward network, each in a residual connection of its own."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False) -> None:
         super().__init__()
@@ -16,13 +16,18 @@ class EncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(ResidualConnection(d_model, dropout, norm_first) for _ in range(2))
 
     def forward(self, x: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """`(batch, length, d_model)` to the same shape; `source_mask` broadcasts to `(batch, heads, query, key)`."""
+        """Turn `x`, `(batch, length, d_model)`, into a result of the same shape.
+
+        Args:
+            x: The words.
+            source_mask: Broadcasts to `(batch, heads, query, key)`.
+        """
         x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, source_mask))
         return self.residuals[1](x, self.feed_forward)
 
 
 class Encoder(nn.Module):
-    """A stack of `n_layers` encoder layers. With `norm_first` a `LayerNorm` follows, since no layer ends in one."""
+    """Stack `n_layers` encoder layers. With `norm_first`, a final `LayerNorm` follows, because no layer ends in one."""
 
     def __init__(
         self, n_layers: int, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False
@@ -32,7 +37,12 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(d_model) if norm_first else nn.Identity()
 
     def forward(self, x: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """`(batch, length, d_model)` to the same shape; `source_mask` broadcasts to `(batch, heads, query, key)`."""
+        """Turn `x`, `(batch, length, d_model)`, into a result of the same shape.
+
+        Args:
+            x: The words.
+            source_mask: Broadcasts to `(batch, heads, query, key)`.
+        """
         for layer in self.layers:
             x = layer(x, source_mask)
         return self.norm(x)

@@ -4,12 +4,12 @@ import numpy as np
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Turn scores into weights that are positive and sum to 1 along the last axis.
+    """Turn scores into positive weights that add up to 1 along the last axis.
 
-    The largest score of each row is subtracted first: the result stays the same, and `exp` cannot overflow.
+    The largest score of each row is subtracted first. The weights stay the same, and `exp` can't overflow.
 
     Args:
-        scores: array of any shape `(..., key)`.
+        scores: Array of any shape `(..., key)`.
 
     Returns:
         Array of the same shape.
@@ -19,7 +19,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def numpy_attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scaled dot-product attention (equation 1 of the paper), without mask or dropout.
+    """Compute scaled dot-product attention (equation 1 of the paper) without a mask or dropout.
 
     Args:
         query: `(batch, query, d_k)`.

@@ -1,4 +1,4 @@
-"""What surrounds attention: residual connections and layer normalisation (section 3.1), feed-forward (section 3.3)."""
+"""What surrounds attention: layer normalization and residual connections (section 3.1), feed-forward (section 3.3)."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation (Ba et al. 2016): each position to mean 0 and variance 1, then gain and bias."""
+    """Normalize each position to mean 0 and variance 1, then apply a gain and a bias (Ba et al. 2016)."""
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
@@ -16,14 +16,14 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(..., d_model)` to the same shape."""
-        centred = x - x.mean(dim=-1, keepdim=True)
-        variance = centred.square().mean(dim=-1, keepdim=True)  # `x.var(correction=0)` is slow on a CPU
-        return self.gain * centred / torch.sqrt(variance + self.eps) + self.bias
+        """Normalize the last axis of `x`, `(..., d_model)`. The shape stays the same."""
+        centered = x - x.mean(dim=-1, keepdim=True)
+        variance = centered.square().mean(dim=-1, keepdim=True)  # `x.var(correction=0)` is slow on a CPU
+        return self.gain * centered / torch.sqrt(variance + self.eps) + self.bias
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, equation 2 of section 3.3, the same at each position."""
+    """Compute FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 at each position (equation 2 in section 3.3)."""
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -32,15 +32,15 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(batch, length, d_model)` to the same shape."""
+        """Turn `x`, `(batch, length, d_model)`, into a result of the same shape."""
         return self.w_2(self.dropout(self.w_1(x).relu()))  # (batch, length, d_ff) inside
 
 
 class ResidualConnection(nn.Module):
-    """A way around a sublayer, with dropout on the sublayer's output (section 5.4) and a norm.
+    """Add the output of a sublayer to its input, with a norm and with dropout on that output (section 5.4).
 
-    The paper normalises the sum, `LayerNorm(x + Sublayer(x))` (section 3.1). With `norm_first` the sublayer's input is
-    normalised instead (pre-norm, Xiong et al. 2020).
+    The paper normalizes the sum, `LayerNorm(x + Sublayer(x))` (section 3.1). With `norm_first`, the sublayer's input is
+    normalized instead (pre-norm, Xiong et al. 2020).
     """
 
     def __init__(self, d_model: int, dropout: float = 0.0, norm_first: bool = False) -> None:
@@ -50,7 +50,7 @@ class ResidualConnection(nn.Module):
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply `sublayer` to `x` `(batch, length, d_model)` and add. Same shape."""
+        """Add the output of `sublayer` to `x`, `(batch, length, d_model)`. The shape stays the same."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

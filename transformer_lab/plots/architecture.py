@@ -3,15 +3,15 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, new_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # fill of a part, by what it does; they differ in lightness too
-ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = "#9ecae1", "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
-LIT = "#08519c"
+ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = LIGHT, "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
+LIT = DARK
 
 ENCODER, DECODER = 3.0, 8.0  # where the middle of each column stands
 WIDTH, HEIGHT = 3.0, 0.5  # of a box

@@ -2,14 +2,14 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 from transformer_lab.plots.heatmaps import (
     STACKS,
+    RecordedAttention,
     attention_of,
     chosen_weights,
     draw_map,
@@ -19,7 +19,6 @@ from transformer_lab.plots.heatmaps import (
     index_of,
     label_length,
     label_with_next_tokens,
-    languages_of,
     name_axes,
 )
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 ALL, MEAN = "all", "mean"
 NOTHING = -1  # None would leave the control empty
 CELL = 0.34  # inches a token, while the sentence is short
-DARK = "#08519c"
 
 
 def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
@@ -56,10 +54,7 @@ def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
 
 
 def draw_heads(
-    recorded: Mapping[str, Tensor],
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
-    languages: Mapping[str, str],
+    recorded: RecordedAttention,
     stack: str,
     layer: int,
     heads: Sequence[int | str],
@@ -69,22 +64,19 @@ def draw_heads(
     """One head, or several side by side: their maps, and for one word what it looks at.
 
     Args:
-        recorded: With the tokens, what `Translator.attention` has returned.
-        source_tokens: The keys of the encoder and of cross-attention.
-        target_tokens: What the decoder has read, `<bos>` first.
-        languages: Their names, by side.
+        recorded: The attention of one sentence.
         stack: A key of `STACKS`.
         layer: Counted from 0.
         heads: Numbers, or "mean" for the mean over all heads.
         word: The query whose weights are drawn as bars as well, counted from 0.
-        written: Only so many rows of the decoder; all, if it is not given.
+        written: Only as many tokens of the decoder; all, if it is not given.
 
     Raises:
         InputError: There is no such stack, layer or head.
     """
-    weights, queries, keys, names, title = chosen_weights(
-        recorded, source_tokens, list(target_tokens)[:written], languages, stack, layer
-    )
+    following = [*recorded.target_tokens, "<eos>"]
+    recorded = replace(recorded, target_tokens=recorded.target_tokens[:written])
+    weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     weights = weights[:, : len(queries), : len(keys)]
     heads = [head if head == MEAN else index_of("head", head, len(weights)) for head in heads]
     word = None if word is None or word >= len(queries) else word
@@ -98,7 +90,7 @@ def draw_heads(
     left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
     follows = follows_itself(stack) and len(heads) == 1
     if follows:
-        right += label_length([*target_tokens, "<eos>"], cell) + 0.35
+        right += label_length(following, cell) + 0.35
     map_width, map_height = cell * len(keys), cell * len(queries)
     below = label_length(keys, cell) + 0.45
     bars = 1.25 if word is not None else 0.0
@@ -114,15 +106,15 @@ def draw_heads(
         draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
         name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
         if follows:
-            label_with_next_tokens(axes, [*target_tokens, "<eos>"][: len(queries) + 1], cell)
+            label_with_next_tokens(axes, following[: len(queries) + 1], cell)
         if word is None:
             continue
-        axes.axhspan(word, word + 1, fill=False, edgecolor="#d95f02", linewidth=2)
+        axes.axhspan(word, word + 1, fill=False, edgecolor=ORANGE, linewidth=2)
         chart = figure.add_axes((start, 0.15 / height, map_width / width, (bars - 0.45) / height))
         chart.bar([position + 0.5 for position in range(len(keys))], table[word].tolist(), color=DARK)
         chart.set(xlim=(0, len(keys)), ylim=(0, 1), xticks=[], yticks=[0, 1], ylabel="" if column else "weight")
         chart.set_title(f"what {queries[word]} looks at", fontsize=9, parse_math=False)
-        chart.spines[["top", "right"]].set_visible(False)
+        tidy(chart)
     return figure
 
 
@@ -146,15 +138,14 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     from transformer_lab.plots.interactive_figure import Explorer
 
     @functools.lru_cache(maxsize=8)  # moving a slider does not translate again
-    def read(text: str) -> Any:
+    def record(text: str) -> RecordedAttention:
         return attention_of(translator, first_words(text)[0])
 
     @functools.lru_cache(maxsize=8)
     def translate(text: str) -> str:
-        kept, remark = first_words(text)
-        return f"{remark} Translation: {translator.translate([kept])[0]}".strip()
+        readable, remark = first_words(text)
+        return f"{remark} Translation: {translator.translate([readable])[0]}".strip()
 
-    languages = languages_of(translator)
     config = translator.model.config
     numbers = [(str(head), head) for head in range(config.n_heads)]
     narrow = {"style": {"description_width": "6em"}, "layout": Layout(width="16em")}
@@ -171,9 +162,10 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     }
     translation = Label()
 
-    def offer_words(source_tokens: Sequence[str], target_tokens: Sequence[str]) -> None:
+    def offer_words(recorded: RecordedAttention) -> None:
         """Give the buttons and the slider the words of this sentence."""
-        queries = target_tokens if follows_itself(controls["stack"].value) else source_tokens
+        target_tokens = recorded.target_tokens
+        queries = target_tokens if follows_itself(controls["stack"].value) else recorded.source_tokens
         if [name for name, _ in controls["word"].options][1:] != list(queries):
             controls["word"].options = [("no word", NOTHING), *((token, index) for index, token in enumerate(queries))]
         if controls["written"].max != len(target_tokens):
@@ -181,14 +173,14 @@ def explore_attention(translator: Any, sentence: str) -> Any:
             controls["written"].value = len(target_tokens)
 
     def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> "Figure":
-        recorded, *tokens = read(sentence)
-        offer_words(*tokens)
+        recorded = record(sentence)
+        offer_words(recorded)
         translation.value = translate(sentence)
         if head == ALL:
-            return draw_recorded_attention(recorded, *tokens, languages, stack, layer, None)
+            return draw_recorded_attention(recorded, stack, layer, None)
         heads = [head] if beside == NOTHING else [head, beside]
         word, written = controls["word"].value, controls["written"].value
-        return draw_heads(recorded, *tokens, languages, stack, layer, heads, None if word == NOTHING else word, written)
+        return draw_heads(recorded, stack, layer, heads, None if word == NOTHING else word, written)
 
     rows = [
         controls["sentence"],

@@ -10,14 +10,15 @@ from transformer_lab.decoding.beam import length_penalty
 from transformer_lab.decoding.search_tree import SearchTree, search_tree
 from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, new_picture, page_axes
 from transformer_lab.plots.heatmaps import first_words
 from transformer_lab.plots.text_shapes import has_shape, token_fonts, write_shapes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = "#08519c", "#c6dbef", "0.95", "white", "#fdae6b"
+ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = DARK, "#c6dbef", "0.95", "white", "#fdae6b"
 ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
 TOKEN, NUMBER = 9, 7.5  # points: the font sizes of a token and of a score
 LONGEST_SEARCH = 60  # tokens
@@ -72,93 +73,107 @@ def draw_tree(
             search is shown, but only what was kept.
         greedy: A search with a beam of one and its names, drawn above.
     """
-    from matplotlib.collections import LineCollection
-
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
     step = last if at_end else max(0, step)
-    kept = {place for beam in tree.beams[: step + 1] for place in beam}
-    tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
-    alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
-    answer = {0, *tree.path(tree.best(alpha))} if at_end else set()
-    branches = [(tree, names, sorted(kept | tried))]
+    faces = _faces(tree, alpha, step, at_end)
+    branches = [(tree, names, sorted(faces))]
     if greedy:
         line, texts = greedy
         path = line.path(line.beams[-1][0])
         branches.append((line, texts, path if at_end else path[:step]))
     left, widths = _columns(branches)
-    rows = _rows(tree, kept | tried)
+    rows = _rows(tree, set(faces))
     top = 0.55 + (1.5 * ROW if greedy else 0)
     width = max(left[-1] + widths[-1] + (1.85 if at_end else 0.25), 6.5)
     height = top + ROW * max(rows.values()) + 0.35
     figure = new_picture(_in_words(tree, names, alpha, step, at_end, greedy), width, height)
-    figure.set_layout_engine("none")  # one inch of the page is one unit
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.set_axis_off()
+    axes = page_axes(figure)
     title = f"beam of {max(map(len, tree.beams))}, alpha {alpha:g}" + ("" if at_end else f", step {step} of {last}")
     axes.text(0.25, 0.2, title, fontsize=10, va="center")
 
-    tokens: list[tuple[float, float, str, str]] = []  # where, what, and its colour
-    scores: list[tuple[float, float, str, str]] = []
-    lines: dict[tuple[str, float], list] = {}  # by colour and width: drawn together, they take a tenth of the time
-
-    def draw_branch(of: SearchTree, texts: Sequence[str], place: int, y: float, parent_y: float, face: str) -> None:
-        node = of.nodes[place]
-        look = {ANSWER: ("white", ANSWER), ALIVE: ("black", ANSWER), GREEDY: ("black", "#a63603")}
-        colour, line_colour = look.get(face, ("0.35", "0.65"))
-        start, end = left[node.length], left[node.length] + widths[node.length]
-        border = 2.0 if of.finished(place) else 0.8
-        _draw_box(axes, start, end, y, face, line_colour, border)
-        tokens.append(((start + end) / 2, y - 0.055 if node.length else y, texts[place], colour))
-        if node.length:
-            scores.append(((start + end) / 2, y + 0.09, f"{node.score:.2f}", colour))
-        if node.length:
-            before = left[node.length - 1] + widths[node.length - 1]
-            middle = start - GAP / 2
-            path = [(before, parent_y), (middle, parent_y), (middle, y), (start, y)]
-            looks = (ANSWER, 2.0) if face == ANSWER else (line_colour if face == GREEDY else "0.65", 0.9)
-            lines.setdefault(looks, []).append(path)
-        if at_end and place in of.beams[-1]:
-            penalty, normalized = length_penalty(node.length, alpha), of.normalized_score(place, alpha)
-            divided = f"{node.score:.2f} / {penalty:.2f} = {normalized:.2f}"
-            weight = "bold" if face == ANSWER else "normal"
-            axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
-
+    drawing = _Drawing(axes, left, widths, alpha if at_end else None)
     if greedy:
         axes.text(left[0], 0.55, "greedy", va="center", fontsize=9, color="#a63603")
         for place in branches[1][2]:
-            draw_branch(line, texts, place, 0.55, 0.55, GREEDY)
+            drawing.draw_node(line, texts, place, 0.55, 0.55, GREEDY)
     for place in branches[0][2]:
-        if place in answer:
-            face = ANSWER
-        elif place in alive:
-            face = ALIVE
-        else:
-            face = LEFT_BEHIND if place in kept else NEVER_KEPT
         parent_y = top + ROW * rows[max(0, tree.nodes[place].parent)]
-        draw_branch(tree, names, place, top + ROW * rows[place], parent_y, face)
-    for (line_colour, width), paths in lines.items():
-        drawn = LineCollection(paths, colors=line_colour, linewidths=width, zorder=2 if line_colour == ANSWER else 1)
-        axes.add_collection(drawn, autolim=False)
-    write_shapes(axes, scores, NUMBER, zorder=4)
-    _write_tokens(axes, tokens)
+        drawing.draw_node(tree, names, place, top + ROW * rows[place], parent_y, faces[place])
+    drawing.write_and_connect()
     return figure
 
 
-def _draw_box(axes: Any, start: float, end: float, y: float, face: str, line_colour: str, border: float) -> None:
-    """The box of a token."""
-    from matplotlib.patches import FancyBboxPatch
+def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int, str]:
+    """Return the nodes to draw after a step, each with the color of its box."""
+    in_beams = {place for beam in tree.beams[: step + 1] for place in beam}
+    tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
+    alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
+    answer = {0, *tree.path(tree.best(alpha))} if at_end else set()
+    faces = dict.fromkeys(tried, NEVER_KEPT) | dict.fromkeys(in_beams, LEFT_BEHIND)
+    for places, face in ((alive, ALIVE), (answer, ANSWER)):
+        faces |= dict.fromkeys(places & faces.keys(), face)
+    return faces
 
-    shape = "round,pad=0,rounding_size=0.06"
-    axes.add_artist(  # `add_patch` would ask each box for its limits, which are given
-        FancyBboxPatch((start, y - 0.15), end - start, 0.3, boxstyle=shape, facecolor=face, edgecolor=line_colour,
-                       linewidth=border, zorder=3)
-    )  # fmt: skip
+
+class _Drawing:
+    """The boxes of a tree, drawn one by one, and their texts and lines, drawn together at the end.
+
+    Args:
+        axes: One unit is one inch.
+        left: Where each column begins.
+        widths: How wide each column is.
+        alpha: With it, hypotheses of the last step get their normalized score.
+    """
+
+    def __init__(self, axes: "Axes", left: list[float], widths: list[float], alpha: float | None) -> None:
+        self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
+        self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
+        self.scores: list[tuple[float, float, str, str]] = []
+        self.lines: dict[tuple[str, float], list] = {}  # by color and width: drawn together, they take a tenth as long
+
+    def draw_node(
+        self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str
+    ) -> None:
+        node = tree.nodes[place]
+        looks = {ANSWER: ("white", ANSWER), ALIVE: ("black", ANSWER), GREEDY: ("black", "#a63603")}
+        text_color, line_color = looks.get(face, ("0.35", "0.65"))
+        start, end = self.left[node.length], self.left[node.length] + self.widths[node.length]
+        self._draw_box(start, end, y, face, line_color, 2.0 if tree.finished(place) else 0.8)
+        middle = (start + end) / 2
+        self.tokens.append((middle, y - 0.055 if node.length else y, names[place], text_color))
+        if node.length:
+            self.scores.append((middle, y + 0.09, f"{node.score:.2f}", text_color))
+            before, turn = self.left[node.length - 1] + self.widths[node.length - 1], start - GAP / 2
+            path = [(before, parent_y), (turn, parent_y), (turn, y), (start, y)]
+            look = (ANSWER, 2.0) if face == ANSWER else (line_color if face == GREEDY else "0.65", 0.9)
+            self.lines.setdefault(look, []).append(path)
+        if self.alpha is not None and place in tree.beams[-1]:
+            penalty, normalized = length_penalty(node.length, self.alpha), tree.normalized_score(place, self.alpha)
+            divided = f"{node.score:.2f} / {penalty:.2f} = {normalized:.2f}"
+            weight = "bold" if face == ANSWER else "normal"
+            self.axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
+
+    def _draw_box(self, start: float, end: float, y: float, face: str, line_color: str, border: float) -> None:
+        from matplotlib.patches import FancyBboxPatch
+
+        shape = "round,pad=0,rounding_size=0.06"
+        look = {"boxstyle": shape, "facecolor": face, "edgecolor": line_color, "linewidth": border, "zorder": 3}
+        # `add_patch` would ask each box for its limits, which are given.
+        self.axes.add_artist(FancyBboxPatch((start, y - 0.15), end - start, 0.3, **look))
+
+    def write_and_connect(self) -> None:
+        from matplotlib.collections import LineCollection
+
+        for (color, width), paths in self.lines.items():
+            lines = LineCollection(paths, colors=color, linewidths=width, zorder=2 if color == ANSWER else 1)
+            self.axes.add_collection(lines, autolim=False)
+        write_shapes(self.axes, self.scores, NUMBER, zorder=4)
+        _write_tokens(self.axes, self.tokens)
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Those of a Chinese sentence as texts, because another font has them."""
+    """Write the tokens as shapes, and those that need another font, such as Chinese ones, as texts."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, colour in tokens:
@@ -255,14 +270,14 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     def draw(sentence: str, width: int, alpha: float, **_: Any) -> "Figure":
         translations.value = ""
-        kept, remark = first_words(sentence)
-        (line, texts), (tree, names) = (find(kept)[size - 1] for size in (1, width))
+        readable, remark = first_words(sentence)
+        (line, texts), (tree, names) = (find(readable)[size - 1] for size in (1, width))
         if shown != [tree]:  # a new search is shown to its end
             shown[:] = [tree]
             step.max = len(tree.beams) - 1
             step.value = step.max
-        found = words(tree, tree.best(alpha)), words(line, line.beams[-1][0])
-        lines = [remark, f"Beam search: {found[0]}", f"Greedy: {found[1]}"]
+        best_sentences = words(tree, tree.best(alpha)), words(line, line.beams[-1][0])
+        lines = [remark, f"Beam search: {best_sentences[0]}", f"Greedy: {best_sentences[1]}"]
         translations.value = "<br>".join(filter(None, lines))
         return draw_tree(tree, names, alpha, step.value, (line, texts))
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
+from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = ("#deebf7", "#9ecae1")  # of neighbouring words
-DARK, ORANGE = "#08519c", "#d95f02"  # told apart in grey, and by those who do not see some colours
+SHADES = ("#deebf7", LIGHT)  # of neighbouring words
 SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
 
 COLUMNS = 96  # characters in a row, beside its label
@@ -43,15 +43,15 @@ def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
 @reimplements("apply_bpe")
 def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> list[tuple[int, list[str]]]:
     symbols = [*word, END_OF_WORD]
-    found = [(0, symbols)]
+    stages_so_far = [(0, symbols)]
     while True:
         # A merge that has had its turn does not come again, though a later one may have made a pair for it.
-        to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > found[-1][0]]
+        to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
-            return found
+            return stages_so_far
         step = min(to_come)
         symbols = merge_pair(symbols, tuple(merges[step - 1]))
-        found.append((step, symbols))
+        stages_so_far.append((step, symbols))
 
 
 def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[float]:
@@ -119,8 +119,8 @@ def _draw(
         for language, text in sentences.items():
             words = [_symbols_after(step, word, merges) for word in _words(language, text)]
             rows.append((language, words))
-            symbols, cut = _count(sum(map(len, words)), "symbol"), _count(len(words), "word")
-            spoken.append(f"after {_count(step, 'merge')} the {language} text has {symbols} for {cut}")
+            symbols, cut = plural(sum(map(len, words)), "symbol"), plural(len(words), "word")
+            spoken.append(f"after {plural(step, 'merge')} the {language} text has {symbols} for {cut}")
         blocks.append((step, rows))
 
     lines = sum(1 + sum(len(_wrapped(words)) for _, words in rows) for _, rows in blocks)
@@ -138,10 +138,6 @@ def _draw(
     _draw_text(text_axes, blocks, merges, lines)
     _draw_curves(curve_axes, curves, steps)
     return figure
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _words(language: str, text: str) -> list[str]:
@@ -194,7 +190,7 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
         made = "".join(merges[step - 1]) if step else None
         title = f"no merge yet: characters, and {SHOWN_END} for the end of a word"
         if step:
-            title = f"{_count(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
+            title = f"{plural(step, 'merge')}, the last one {' + '.join(map(_shown, merges[step - 1]))}"
         axes.text(-LABEL_COLUMNS, line + 0.5, title, va="center", weight="bold", fontsize=10, parse_math=False)
         line += 1
         for language, words in rows:
@@ -228,7 +224,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
     axes.set_ylim(0, 1.1 * max(max(curve) for curve in curves.values()))
     axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 def explore_byte_pairs(

@@ -2,18 +2,17 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import as_html, new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, MIDDLE, ORANGE, as_html, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, LIGHT = "#08519c", "#9ecae1"
-LOOKS = [("black", "--", "s"), ("#d95f02", "-", "o"), (DARK, "-.", "^"), ("#6baed6", ":", "D")]  # of runs side by side
+LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # of runs side by side
 
 
 def plot_training(metrics_path: str | Path) -> "Figure":
@@ -50,7 +49,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     loss.plot(*_points(epochs, "train_loss"), color=DARK, marker="o", label="training: mean of the epoch", **marks)
     validation = {"color": "black", "linestyle": "--", "marker": "s", "label": "validation (labels not smoothed)"}
     loss.plot(*_points(epochs, "validation_loss"), **validation, **marks)
-    loss.set(title="Loss (nats a token)", xlabel="step")
+    loss.set(title="Loss (nats per token)", xlabel="step")
     loss.set_ylim(bottom=0)
     loss.legend(frameon=False, fontsize=9)
 
@@ -75,10 +74,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
             xytext=(-4, 6),  # above the line that rises to it
             ha="right",
         )
-    for axes in (loss, rate, bleu):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.92")
-        axes.set_axisbelow(True)
+    tidy(loss, rate, bleu, grid="y")
     return figure
 
 
@@ -109,14 +105,12 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figur
         words.append(f"{name}: {_where_it_came_to(epochs)}")
     figure.set_label("Trainings side by side, by epoch and by minutes. " + " ".join(words))
     for axes, title, label in (
-        (loss, "Validation loss (nats a token)", "epoch"),
+        (loss, "Validation loss (nats per token)", "epoch"),
         (bleu, "Validation BLEU (greedy)", "epoch"),
         (minutes, "Validation loss", "minutes (logarithmic)"),
     ):
         axes.set(title=title, xlabel=label)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.92")
-        axes.set_axisbelow(True)
+        tidy(axes, grid="y")
         axes.set_ylim(bottom=0)
     for axes in (loss, bleu):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -198,26 +192,3 @@ class LiveCurve:
             self._shown = display(picture, display_id=True)
         else:
             self._shown.update(picture)
-
-
-def explore_training(
-    run: Callable[[Callable[[Mapping[str, Any]], None]], Any],
-    sample: Callable[[], str] | None = None,
-    seconds: float = 2.0,
-) -> Any:
-    """Watch a training that runs beside the notebook, pause it, stop it.
-
-    Args:
-        run: Trains. It is given the function to call with every record, as `train(..., on_log=...)` calls it:
-            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
-        sample: Called after each epoch; what it returns is shown, a translation for example.
-        seconds: The least time between two drawings.
-
-    Returns:
-        The widget. A cell that ends in it shows it, and the next cells can be run while the training goes on. `result`
-        is what `run` has returned, once `state` is "finished". Stopping is to `run` what Ctrl-C is. `figure()` gives
-        the curves so far, to be kept as the output of a cell, and `wait()` waits for the end before.
-    """
-    from transformer_lab.plots.training_watch import TrainingWatch
-
-    return TrainingWatch(run, sample, seconds)

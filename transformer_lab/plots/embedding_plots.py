@@ -98,6 +98,7 @@ def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative
     for axes, (title, (vectors, names)) in zip(grid, panels.items(), strict=True):
         image = axes.imshow(vectors, cmap=SIGNED, vmin=-3, vmax=3, aspect="auto", interpolation="nearest")
         axes.set_yticks(range(len(names)), names, fontsize=9)
+        axes.set_xticks(range(0, vectors.size(1), 2))
         axes.set_xlabel("feature")
         axes.set_title(title, fontsize=11)
     figure.colorbar(image, ax=grid)

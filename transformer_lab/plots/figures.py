@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transformer_lab.errors import InputError
-from transformer_lab.files import replacing
+from transformer_lab.files import replacing, writing
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 96  # one inch of a figure is as wide on the page; the image itself has twice the dots
+# Told apart in gray print and by readers who do not see some colors.
+DARK, MIDDLE, LIGHT, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#d95f02"
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
@@ -33,6 +36,31 @@ def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
     figure.set_label(alternative_text)
     figure._repr_html_ = lambda: as_html(figure)
     return figure
+
+
+def page_axes(figure: "Figure") -> "Axes":
+    """Return axes that fill the figure. One unit is one inch, y points down, and nothing is drawn but what you add.
+
+    An explorer redraws such a figure in half the time, because no margins are searched for and no ticks are made.
+    """
+    figure.set_layout_engine("none")
+    width, height = figure.get_size_inches()
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    return axes
+
+
+def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
+    """Leave out the top and the right of the frame, and draw the grid of the axis `grid` ("x" or "y") behind the data.
+
+    This is `seaborn.despine`, for explorers that cannot wait for seaborn to be imported.
+    """
+    for axes in many_axes:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_axisbelow(True)
+        if grid:
+            axes.grid(axis=grid, color="0.92")
 
 
 def as_html(figure: "Figure", sharpness: float = 2) -> str:
@@ -84,9 +112,7 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     of_svg = {"svg.fonttype": "none", "svg.hashsalt": "transformer-lab"}
     if path.suffix.lower() == ".svg":
         metadata["Date"] = None  # the same picture gives the same file
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
     with replacing(path) as unfinished, matplotlib.rc_context(of_svg):
         figure.savefig(unfinished, format=path.suffix[1:].lower(), dpi=2 * DOTS_PER_INCH, metadata=metadata)

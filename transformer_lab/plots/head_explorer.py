@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, page_axes
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
 from transformer_lab.plots.text_shapes import token_fonts, write_shapes
+from transformer_lab.plural import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from transformer_lab.plots.interactive_figure import Explorer
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
-DARK, ORANGE, PALE = "#08519c", "#d95f02", "#c6dbef"
+PALE = "#c6dbef"
 TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: above the switches, a layer's, all of BLEU; points: a number
 LINE = 112  # characters of a translation in the picture
 
@@ -84,8 +85,8 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
 
     def draw(sentence: str, **on: bool) -> Any:
         off = frozenset(head for name, head in named.items() if not on[name])
-        kept, said.value = first_words(sentence)
-        figure = _draw(translator, kept, off, measured)
+        readable, remark.value = first_words(sentence)
+        figure = _draw(translator, readable, off, measured)
         return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
 
     all_on.on_click(switch_all_on)
@@ -99,9 +100,9 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
         ], layout=Layout(margin="0 2em 0 0"))
         for stack in STACKS
     ]  # fmt: skip
-    said = Label()
+    remark = Label()
     controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
-    return Explorer(controls, draw, rows=[field, said, HBox([*grids, VBox([explained, all_on])])])
+    return Explorer(controls, draw, rows=[field, remark, HBox([*grids, VBox([explained, all_on])])])
 
 
 class _Measured:
@@ -136,7 +137,7 @@ class _Measured:
         try:
             with without_heads(self.translator.model, heads):
                 return self.translator.translate(sentences, beam_size=1)
-        except ValueError as error:  # of `without_heads`: no module has the seam
+        except ValueError as error:  # of `without_heads`: no module has the hook
             raise InputError(str(error)) from error
 
 
@@ -156,20 +157,15 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
     scores = [measured.scores.get(heads) for heads in (every, off)]
     written = ["not measured yet" if score is None else f"{score:.1f}" for score in scores]
 
-    number = f"{len(off)} head{'' if len(off) == 1 else 's'}"
     named = ", ".join(f"{stack} layer {layer} head {head}" for stack, layer, head in sorted(off)) or "none"
+    without = f"without {plural(len(off), 'head')}"
     figure = new_picture(
-        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {written[0]}. Without {number}: {after!r}, "
+        f"Heads that are off: {named}. All heads on: {before!r}, BLEU {written[0]}. {without.capitalize()}: {after!r}, "
         f"BLEU {written[1]}.",
         max(8.6, 4.0 + 3 * 0.32 * config.n_heads),
         1.4 + ROW * config.n_layers,
     )
-    # one inch of the page is one unit: four axes with their ticks take longer than a reader waits
-    figure.set_layout_engine("none")
-    width, height = figure.get_size_inches()
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    axes.set_axis_off()
+    axes, width = page_axes(figure), figure.get_figwidth()
     each = (width - 4.0) / 3 + 0.1  # a stack's switches, with the names of its layers
     for number_of_stack, stack in enumerate(STACKS):
         is_on = [
@@ -177,15 +173,15 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
         ]
         _draw_switches(axes, STACKS[stack][0], is_on, 0.65 + number_of_stack * (each + 0.35), each - 0.35)
     left, high = width - 2.55, ROW * config.n_layers
-    sentences = f"BLEU of {measured.count} sentence{'' if measured.count == 1 else 's'}"
+    sentences = f"BLEU of {plural(measured.count, 'sentence')}"
     axes.text(left + BAR / 2, TOP - 0.1, sentences, fontsize=10, ha="center")
     places = [TOP + high * share for share in (0.27, 0.73)]
     axes.barh(places, BAR, left=left, height=0.3 * high, color="white", edgecolor="0.8")
     lengths = [BAR * (score or 0.0) / 100 for score in scores]
-    axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, "#6baed6"])
-    for place, name in zip(places, ("all heads", f"without {number}"), strict=True):
+    axes.barh(places, lengths, left=left, height=0.3 * high, color=[PALE, MIDDLE])
+    for place, name in zip(places, ("all heads", without), strict=True):
         axes.text(left + 0.06, place, f"{name}: {written[name != 'all heads']}", va="center")
-    _write(axes, [sentence, before, after], ["", "all heads: ", f"without {number}: "], TOP + high + 0.28)
+    _write(axes, [sentence, before, after], ["", "all heads: ", f"{without}: "], TOP + high + 0.28)
     return figure
 
 

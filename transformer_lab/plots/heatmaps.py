@@ -1,6 +1,7 @@
 """Attention weights as heat maps: rows are queries, columns are keys, and every row and column carries its token."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -173,18 +174,28 @@ def draw_attention(
         InputError: There is no such stack, layer or head, or the sentence cannot be translated.
     """
     check_stack(stack)
-    return draw_recorded_attention(*attention_of(translator, sentence), languages_of(translator), stack, layer, head)
+    return draw_recorded_attention(attention_of(translator, sentence), stack, layer, head)
 
 
-def attention_of(translator: Any, sentence: str) -> tuple[dict[str, Tensor], list[str], list[str]]:
-    """What `Translator.attention` returns.
+@dataclass(frozen=True)
+class RecordedAttention:
+    """What `Translator.attention` returned for one sentence, and the names of the two languages, by side."""
+
+    weights: Mapping[str, Tensor]  # (batch 1, heads, query, key), by the name of the module
+    source_tokens: Sequence[str]
+    target_tokens: Sequence[str]  # what the decoder reads: <bos> first
+    languages: Mapping[str, str]
+
+
+def attention_of(translator: Any, sentence: str) -> RecordedAttention:
+    """Return the attention while the model translates a sentence.
 
     Raises:
-        InputError: As there; also if the model's attention cannot be looked at.
+        InputError: As `Translator.attention`, or the model has no attention hook.
     """
     try:
-        return translator.attention(sentence)
-    except ValueError as error:  # of `record_attention`: no module has the seam
+        return RecordedAttention(*translator.attention(sentence), languages_of(translator))
+    except ValueError as error:  # of `record_attention`: no module has the hook
         raise InputError(str(error)) from error
 
 
@@ -208,19 +219,9 @@ def check_stack(stack: str) -> None:
         raise InputError(f"there is no stack {stack!r}: choose one of {', '.join(STACKS)}")
 
 
-def draw_recorded_attention(
-    recorded: Mapping[str, Tensor],
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
-    languages: Mapping[str, str],
-    stack: str,
-    layer: int,
-    head: int | None,
-) -> "Figure":
-    """As `draw_attention`, from what `Translator.attention` has returned: weights and tokens of one sentence."""
-    weights, queries, keys, names, title = chosen_weights(
-        recorded, source_tokens, target_tokens, languages, stack, layer
-    )
+def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> "Figure":
+    """Draw what `draw_attention` draws, from attention that has been recorded."""
+    weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
         return _draw_all_heads(weights, queries, keys, names, title)
     head = index_of("head", head, len(weights))
@@ -234,14 +235,9 @@ def draw_recorded_attention(
 
 
 def chosen_weights(
-    recorded: Mapping[str, Tensor],
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
-    languages: Mapping[str, str],
-    stack: str,
-    layer: int,
+    recorded: RecordedAttention, stack: str, layer: int
 ) -> tuple[Tensor, list[str], list[str], list[str], str]:
-    """What one layer looked at.
+    """Return what one layer looked at.
 
     Returns:
         The weights, `(heads, query, key)`; the tokens of the rows, in the language of the query, and those of the
@@ -252,10 +248,12 @@ def chosen_weights(
     """
     check_stack(stack)
     name, module, *sides = STACKS[stack]
-    layer = index_of("layer", layer, sum(module.format(number) in recorded for number in range(len(recorded))))
-    queries, keys = (list({"source": source_tokens, "target": target_tokens}[side]) for side in sides)
-    weights = recorded[module.format(layer)][0]
-    return weights, queries, keys, [languages[side] for side in sides], f"{name}, layer {layer}"
+    n_layers = sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
+    layer = index_of("layer", layer, n_layers)
+    tokens = {"source": recorded.source_tokens, "target": recorded.target_tokens}
+    queries, keys = (list(tokens[side]) for side in sides)
+    weights = recorded.weights[module.format(layer)][0]
+    return weights, queries, keys, [recorded.languages[side] for side in sides], f"{name}, layer {layer}"
 
 
 def follows_itself(stack: str) -> bool:

@@ -68,7 +68,7 @@ def draw_masks(
         mask = mask & causal_mask(length)
         made_of.append(f"future {tuple(causal_mask(length).shape)}")
     gives = "give" if len(made_of) == 2 else "gives"
-    shape = f"{' and '.join(made_of)} {gives} {tuple(mask.shape)}" if made_of else "no mask: everyone sees everyone"
+    shape = f"{' and '.join(made_of)} {gives} {tuple(mask.shape)}" if made_of else "no mask: every word sees every word"
     hidden = " and ".join(name for name, on in (("padding", padding), ("the future", causal)) if on) or "nothing"
     text = f"The masks of two sentences, words on both axes; rows are queries, columns are keys. Hidden: {hidden}."
     return _draw_tables(mask, words, ("first sentence", "second sentence"), shape, text)

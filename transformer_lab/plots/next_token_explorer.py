@@ -9,12 +9,11 @@ from torch import Tensor
 from transformer_lab.electives.language_model import LanguageModel, sample, top_k_filter, top_p_filter
 from transformer_lab.electives.text_tokenizer import TextTokenizer
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, ORANGE = "#08519c", "#d95f02"
 SHOWN = 20  # tokens in the picture, likeliest first
 
 Filter = Callable[[Tensor, Any], Tensor]
@@ -46,40 +45,41 @@ def draw_next_token(
     if logits.shape != (len(names),):
         raise InputError(f"logits of shape {tuple(logits.shape)}, but {len(names)} names: give one row, and all names")
     logits = logits.detach().cpu()
-    said = logits.softmax(dim=-1)
+    probabilities = logits.softmax(dim=-1)
     if temperature == 0:
-        drawn_from = torch.zeros_like(said).scatter(-1, logits.argmax(keepdim=True), 1.0)
+        drawn_from = torch.zeros_like(probabilities).scatter(-1, logits.argmax(keepdim=True), 1.0)
     else:
         filtered = logits / temperature
         filtered = filtered if top_k is None else filters[0](filtered, top_k)
         filtered = filtered if top_p is None else filters[1](filtered, top_p)
         drawn_from = filtered.softmax(dim=-1)
-    order = said.argsort(descending=True, stable=True)[:SHOWN]
-    kept = int((drawn_from > 0).sum())
+    order = probabilities.argsort(descending=True, stable=True)[:SHOWN]
+    possible = int((drawn_from > 0).sum())
     settings = f"temperature {temperature:g}"
     settings += "" if top_k is None else f", top-k {top_k}"
     settings += "" if top_p is None else f", top-p {top_p:g}"
     likeliest = ", ".join(f"{names[token]} {drawn_from[token]:.2f}" for token in order[:3].tolist())
     figure = new_picture(
         f"Bars of the {len(order)} likeliest next tokens, as the model says them and as they are drawn with "
-        f"{settings}: {kept} of {len(names)} can come; the first three are {likeliest}.",
+        f"{settings}: {possible} of {len(names)} can come; the first three are {likeliest}.",
         9.5,
         3.4,
     )
     axes = figure.subplots()
     places = list(range(len(order)))
     axes.bar(places, drawn_from[order].tolist(), color=DARK, label="drawn from")
-    axes.bar(places, said[order].tolist(), fill=False, edgecolor=ORANGE, linewidth=1.5, label="what the model says")
+    outline = {"fill": False, "edgecolor": ORANGE, "linewidth": 1.5, "label": "what the model says"}
+    axes.bar(places, probabilities[order].tolist(), **outline)
     for place, token in enumerate(order.tolist()):
         if drawn_from[token] == 0:
-            axes.text(place, said[token] + 0.01, "×", ha="center", va="bottom", color="0.4")
+            axes.text(place, probabilities[token] + 0.01, "×", ha="center", va="bottom", color="0.4")
     # A dollar sign would begin a formula.
     labels = [names[token].replace("$", r"\$") for token in order.tolist()]
     axes.set_xticks(places, labels, rotation=90 if max(map(len, labels)) > 2 else 0, fontsize=10)
-    axes.set(ylabel="probability", ylim=(0, 1.05 * max(float(drawn_from.max()), float(said.max())) + 0.02))
-    axes.set_title(f"{settings}: {kept:,} of {len(names):,} tokens can come", fontsize=11)
+    axes.set(ylabel="probability", ylim=(0, 1.05 * max(float(drawn_from.max()), float(probabilities.max())) + 0.02))
+    axes.set_title(f"{settings}: {possible:,} of {len(names):,} tokens can come", fontsize=11)
     axes.legend(frameon=False, loc="upper right")
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure
 
 

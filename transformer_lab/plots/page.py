@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from transformer_lab.errors import InputError
-from transformer_lab.files import replacing
+from transformer_lab.files import replacing, writing
 from transformer_lab.plots.heatmaps import COLOURS, STACKS, languages_of, strongest_links
 
 STYLE = """
@@ -90,10 +90,8 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
     if path.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"cannot save a page as {path.name}: end its name in .html")
     text = attention_page(translator, sentence)
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place") from None
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 

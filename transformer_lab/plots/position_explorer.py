@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,12 +45,12 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
     chosen = np.unique(np.linspace(0, d_model // 2 - 1, 4).astype(int))
     draw_waves(waves, {f"feature {2 * pair}": sines[:, pair] for pair in chosen})
     waves.set_title("four of its waves" if len(chosen) == 4 else "its waves")
-    alike.plot(similarity, color="#08519c")
+    alike.plot(similarity, color=DARK)
     alike.axvline(position, color="0.6", linestyle=":", linewidth=1)
     alike.set(xlabel="position", ylim=(-0.6, 1.1), yticks=(-0.5, 0, 0.5, 1), title=f"similarity to position {position}")
     for axes in (table, waves, alike):
         axes.locator_params(axis="x", nbins=5)
-    alike.spines[["top", "right"]].set_visible(False)
+    tidy(waves, alike)
     return figure
 
 

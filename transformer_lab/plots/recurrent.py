@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, MIDDLE, ORANGE = "#08519c", "#6baed6", "#d95f02"
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # colour, line, mark
 # A model looks the same in every picture, whatever else is in it and in which order.
 LOOK_OF = dict(
@@ -111,8 +110,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
     left.legend(frameon=False, fontsize=9)
     right.bar([f"{key:g}" for key in keys], bars, color=DARK)
     right.set(ylim=(0, 1), xlabel="key", title=f"query {query:g}")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(left, right)
     return figure
 
 
@@ -164,12 +162,12 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
         results: name of a model to what `train_and_measure` gives: `bleu` and `bleu_by_length`. At most four names
             that are none of the comparison's.
     """
-    said = "; ".join(
+    scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
         + ", ".join(f"{group['bleu']:.1f} on {group['words']} words" for group in result["bleu_by_length"])
         for name, result in results.items()
     )
-    figure = new_picture(f"BLEU by the length of the source. {said}.", 8.5, 3.3)
+    figure = new_picture(f"BLEU by the length of the source. {scores_in_words}.", 8.5, 3.3)
     axes = figure.subplots()
     others = iter(LOOKS)
     for name, result in results.items():
@@ -179,8 +177,7 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
         axes.plot(labels, [group["bleu"] for group in groups], line, marker=mark, color=colour,
                   label=f"{name}: {result['bleu']:.1f} on all")  # fmt: skip
     axes.set(xlabel="words of the German sentence (number of sentences)", ylabel="BLEU", ylim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.92")
+    tidy(axes, grid="y")
     axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
@@ -191,13 +188,15 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
     Args:
         reaches: name of a model to the size of the gradient at the distances 0, 1, 2, ….
     """
-    said = "; ".join(f"{name}: {sizes[1] / sizes[0]:.2g} one place before, {sizes[-1] / sizes[0]:.2g} "
-                     f"{len(sizes) - 1} places before" for name, sizes in reaches.items())  # fmt: skip
-    figure = new_picture(f"What is left of a gradient, as a share of that at the word itself. {said}.", 7.5, 3.0)
+    shares = "; ".join(
+        f"{name}: {sizes[1] / sizes[0]:.2g} one place before, {sizes[-1] / sizes[0]:.2g} {len(sizes) - 1} places before"
+        for name, sizes in reaches.items()
+    )
+    figure = new_picture(f"What is left of a gradient, as a share of that at the word itself. {shares}.", 7.5, 3.0)
     axes = figure.subplots()
     for (name, sizes), (colour, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
         axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=colour, markersize=4, label=name)
     axes.set(xlabel="places before", ylabel="gradient that arrives")
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     axes.legend(frameon=False)
     return figure

@@ -116,3 +116,185 @@ def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
             axes.add_patch(Rectangle((left + column, row), 1, 1, facecolor=color, edgecolor="white", linewidth=2))
             text = f"{round(value, 2) + 0.0:.2f}"
             axes.text(left + column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8.5)
+
+
+def draw_residual_stream() -> "Figure":
+    """Draw four sublayers along the residual stream, once in post-norm order and once in pre-norm order."""
+    figure = new_picture(
+        "Two residual streams from left to right, each with four sublayers that read from it and add to it. In "
+        "post-norm, the stream itself goes through a norm after every addition. In pre-norm, only the inputs of the "
+        "sublayers are normalized; the stream is a running sum, with one norm at the end.",
+        9.6,
+        5.2,
+    )
+    figure.set_layout_engine("none")
+    for bottom, norm_first in ((0.5, False), (0.0, True)):
+        axes = figure.add_axes((0.01, bottom, 0.98, 0.5))
+        axes.set(xlim=(-1.5, 19.2), ylim=(-2.3, 3.3))
+        axes.set_axis_off()
+        _stream(axes, norm_first)
+    return figure
+
+
+def _stream(axes: "Axes", norm_first: bool) -> None:
+    name = "pre-norm" if norm_first else "post-norm (the paper)"
+    axes.text(-1.4, 2.75, name, fontsize=11.5, weight="bold", ha="left", va="center")
+    color, sublayers = (DARK if norm_first else "0.25"), ["attention", "feed-\nforward"] * 2
+    line = {"color": color, "linewidth": 3.2, "solid_capstyle": "butt", "zorder": 1}
+    axes.plot([-0.6, 18.2], [0, 0], **line)
+    axes.annotate("", (18.75, 0), (18.1, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 3.2})
+    axes.text(-0.75, 0, "$x_0$", ha="right", va="center", fontsize=12)
+    sums = ["x_0"]
+    for number, sublayer in enumerate(sublayers):
+        left = 4.25 * number
+        plus = left + 3.0
+        thin = {"color": "0.35", "linewidth": 1.2, "zorder": 0}
+        axes.plot([left, left], [0, 1.75], **thin)
+        if norm_first:
+            _block(axes, left, 0.85, 1.25, 0.55, "norm", "#fff7d6")
+        fill = "#9ecae1" if sublayer == "attention" else "#c7e9c0"
+        axes.plot([left, plus], [1.75, 1.75], **thin)
+        arrow = {"arrowstyle": "-|>", "color": "0.35", "linewidth": 1.2, "shrinkB": 0, "mutation_scale": 10}
+        axes.annotate("", (plus, 0.3), (plus, 1.77), arrowprops=arrow)
+        _block(axes, left + 1.25, 1.75, 2.1, 1.1, sublayer, fill)
+        axes.text(plus + 0.12, 1.1, f"$s_{number + 1}$", fontsize=11, ha="left", va="center")
+        axes.plot(plus, 0, "o", markersize=13, markerfacecolor="white", markeredgecolor=color, zorder=3)
+        axes.text(plus, -0.02, "+", ha="center", va="center", fontsize=11, zorder=4)
+        sums.append(f"s_{number + 1}")
+        if norm_first:
+            axes.text(plus - 0.2, -0.75, f"${' + '.join(sums)}$", fontsize=9.5, ha="center", va="center", color=color)
+        else:
+            _block(axes, plus + 0.62, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
+    if norm_first:
+        _block(axes, 17.4, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
+        text = "The stream is a running sum. Sublayers read a normalized copy of it and add what they computed."
+    else:
+        text = "Every addition is followed by a norm, so whatever travels along the stream is rescaled at each step."
+    axes.text(8.6, -1.6, text, ha="center", va="center", fontsize=10, color="0.2")
+
+
+def _block(
+    axes: "Axes", x: float, y: float, width: float, height: float, label: str, fill: str, rotation: float = 0
+) -> None:
+    """Draw a labeled box around `(x, y)`."""
+    from matplotlib.patches import FancyBboxPatch
+
+    style = "round,pad=0,rounding_size=0.12"
+    corner = (x - width / 2, y - height / 2)
+    look = {"facecolor": fill, "edgecolor": "0.4", "linewidth": 0.8, "zorder": 2}
+    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, **look))
+    axes.text(x, y, label, ha="center", va="center", fontsize=9.5, rotation=rotation, linespacing=0.95, zorder=3)
+
+
+def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
+    """Draw one layer as a stack of sublayers over the words of a sentence: who gets information from whom.
+
+    Args:
+        words: One column each.
+        memory: The words of the source. If there are any, this is a decoder layer: it hides the future, and it has
+            cross-attention.
+    """
+    of_decoder = bool(memory)
+    rows = ["self-attention", *(["cross-attention"] if memory else []), "feed-forward"]
+    notes = {
+        "self-attention": "each word looks at itself and\nthe words before it" if memory else "each looks at all words",
+        "cross-attention": "each word looks at\nthe whole source",
+        "feed-forward": "each word on its own",
+    }
+    figure = new_picture(
+        f"One {'decoder' if of_decoder else 'encoder'} layer over the words {', '.join(words)}, from bottom to top. "
+        + " ".join(f"{row.capitalize()}: {notes[row]}.".replace("\n", " ") for row in rows)
+        + " After each, the result is added to the word's own line and normalized.",
+        8.4,
+        1.0 + 1.25 * len(rows),
+    )
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))
+    first, step, height = 4.4, 1.7, 2.0
+    columns = [first + step * (number + len(memory) * of_decoder) for number in range(len(words))]
+    top = height * len(rows)
+    axes.set(xlim=(0, columns[-1] + 1.2), ylim=(-0.75, top + 0.6))
+    axes.set_axis_off()
+    for x, word in zip(columns, words, strict=True):
+        axes.plot([x, x], [-0.15, top + 0.3], color="0.25", linewidth=2.2, zorder=1)
+        axes.text(x, -0.45, word, ha="center", va="center", fontsize=11)
+    for number, row in enumerate(rows):
+        y = height * number
+        axes.text(0.1, y + 0.85, row, fontsize=11, weight="bold", va="bottom")
+        axes.text(0.1, y + 0.72, notes[row], fontsize=9, va="top", color="0.3")
+        for j, x in enumerate(columns):
+            if row == "feed-forward":
+                axes.plot([x, x + 0.45, x + 0.45, x], [y + 0.2, y + 0.45, y + 1.15, y + 1.4], color="0.45", linewidth=1)
+                _block(axes, x + 0.45, y + 0.8, 0.62, 0.5, "FFN", "#c7e9c0")
+            elif row == "cross-attention":
+                for k in range(len(memory)):
+                    _look(axes, (first + step * k, y + 0.2), (x, y + 1.4), DARK)
+            else:
+                for i in range(j + 1 if of_decoder else len(columns)):
+                    if i != j:
+                        _look(axes, (columns[i], y + 0.1), (x, y + 1.4), DARK)
+            axes.plot(x, y + 1.55, "o", markersize=11, markerfacecolor="#fff7d6", markeredgecolor="0.3", zorder=4)
+            axes.text(x, y + 1.54, "+", ha="center", va="center", fontsize=10, zorder=5)
+        if row == "cross-attention":
+            for k, word in enumerate(memory):
+                x = first + step * k
+                axes.plot(x, y + 0.15, "s", markersize=9, color="#9ecae1", markeredgecolor="0.3", zorder=4)
+                axes.text(x, y - 0.15, word, ha="center", va="top", fontsize=11)
+            middle = first + step * (len(memory) - 1) / 2
+            axes.text(middle, y - 0.62, "memory", ha="center", va="top", fontsize=9, color="0.3")
+    return figure
+
+
+def _look(axes: "Axes", start: tuple[float, float], end: tuple[float, float], color: str) -> None:
+    """Draw a line along which information flows."""
+    axes.plot([start[0], end[0]], [start[1], end[1]], color=color, linewidth=1, alpha=0.65, zorder=2)
+
+
+LOOP_BOXES = {  # center of each box, and whether the reader writes it
+    "a batch": (0, 2, False),
+    "shift_target": (2, 2, True),
+    "label_smoothing_loss": (6.5, 2, True),
+    "evaluate": (1.5, 1, True),
+    "Transformer": (4, 1, True),
+    "warmup_rate": (1.5, 0, True),
+    "optimizer": (4, 0, False),
+    "backward, clip": (6.5, 0, False),
+}
+LOOP_ARROWS = (
+    ("a batch", "shift_target", "", "center"),
+    ("shift_target", "Transformer", "input", "left"),
+    ("shift_target", "label_smoothing_loss", "labels", "center"),
+    ("Transformer", "label_smoothing_loss", "logits", "right"),
+    ("label_smoothing_loss", "backward, clip", "loss", "left"),
+    ("backward, clip", "optimizer", "gradient", "center"),
+    ("optimizer", "Transformer", "new weights", "left"),
+    ("warmup_rate", "optimizer", "learning rate", "center"),
+    ("Transformer", "evaluate", "", "center"),
+)
+
+
+def draw_training_loop() -> "Figure":
+    """Draw the training loop: from a batch to the loss, and from the loss to new weights (section 5 of the paper)."""
+    figure = new_picture(
+        "A loop of boxes: shift_target splits a batch into the decoder's input and the labels; the Transformer turns "
+        "the input into logits; label_smoothing_loss compares them with the labels; backward turns the loss into a "
+        "gradient; the optimizer gives the Transformer new weights, with the learning rate of warmup_rate. Evaluate "
+        "looks at the Transformer from outside the loop.",
+        9,
+        3.2,
+    )
+    axes = figure.subplots()
+    boxes = {}
+    for name, (x, y, is_yours) in LOOP_BOXES.items():
+        colors = {"facecolor": "#deebf7", "edgecolor": DARK} if is_yours else {"facecolor": "white", "edgecolor": "0.5"}
+        text = axes.text(x, y, name, ha="center", va="center", bbox={"boxstyle": "round,pad=0.4"} | colors)
+        boxes[name] = text.get_bbox_patch()
+    for start, end, label, side in LOOP_ARROWS:
+        (x, y), (to_x, to_y) = LOOP_BOXES[start][:2], LOOP_BOXES[end][:2]
+        style = {"arrowstyle": "-|>", "color": "0.35", "patchA": boxes[start], "patchB": boxes[end]}
+        axes.annotate("", (to_x, to_y), (x, y), arrowprops=style, zorder=4)
+        shift = {"left": 0.1, "center": 0, "right": -0.1}[side]
+        axes.text((x + to_x) / 2 + shift, (y + to_y) / 2 + 0.06, label, ha=side, va="bottom", fontsize=9)
+    axes.set(xlim=(-0.7, 7.8), ylim=(-0.3, 2.3))
+    axes.axis("off")
+    return figure

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from transformer_lab.model import scaled_dot_product_attention
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEYS = ((20.0, 1.6), (110.0, 1.4), (250.0, 1.8))  # degrees and length
-COLOURS = ("#08519c", "#d95f02", "#1b9e77")  # told apart without red and green, and each arrow has a number
+COLOURS = (DARK, ORANGE, "#1b9e77")  # told apart without red and green, and each arrow has a number
 REACH = 3.2
 
 
@@ -59,8 +59,7 @@ def draw_scores(
     score_axes.set_ylim(min(-1.0, 1.2 * min(scores)), max(1.0, 1.2 * max(scores)))
     score_axes.locator_params(axis="y", nbins=6)
     weight_axes.set(ylim=(0, 1.1), yticks=(0, 0.5, 1))
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(*figure.axes)
     return figure
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from transformer_lab.electives.search import HYPER_PARAMETERS, Plan, importance
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from transformer_lab.plots.interactive_figure import Explorer
 
-DARK, ORANGE, PALE, GREY = "#08519c", "#d95f02", "#c6dbef", "0.6"
+GREY = "0.6"
 NAMES = {
     "n_heads": "heads",
     "n_layers": "layers",
@@ -38,10 +38,10 @@ def judged(trials: "DataFrame") -> "DataFrame":
     Raises:
         InputError: there is none.
     """
-    found = trials.dropna(subset="bleu")
-    if found.empty:
+    scored = trials.dropna(subset="bleu")
+    if scored.empty:
         raise InputError("no trial has a BLEU yet: there is nothing to draw")
-    return found
+    return scored
 
 
 def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
@@ -59,21 +59,21 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
 
-    found = judged(trials).sort_values("bleu")  # the best are drawn last, on top
-    best = found.iloc[-1]
+    scored = judged(trials).sort_values("bleu")  # the best are drawn last, on top
+    best = scored.iloc[-1]
     described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
     figure = new_picture(
-        f"{len(found)} trials, each a line through its heads, layers, peak rate, tokens a batch, dropout and smoothing "
-        f"to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
+        f"{len(scored)} trials, each a line through its heads, layers, peak rate, tokens a batch, dropout and "
+        f"smoothing to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
         10.5,
         3.8,
     )
     axes = figure.subplots()
     columns = [*HYPER_PARAMETERS, "bleu"]
-    ends = {name: _ends(found, name, plan) for name in columns}
+    ends = {name: _ends(scored, name, plan) for name in columns}
     seen_on_white = ListedColormap(sns.color_palette("cividis_r", 256)[80:])
-    colours = ScalarMappable(Normalize(0, max(found["bleu"].max(), 1)), seen_on_white)
-    for _, trial in found.iterrows():
+    colours = ScalarMappable(Normalize(0, max(scored["bleu"].max(), 1)), seen_on_white)
+    for _, trial in scored.iterrows():
         heights = [_height(trial[name], *ends[name]) for name in columns]
         finished = trial["state"] == "complete"
         look = {"linestyle": "-" if finished else ":", "linewidth": 1.6 if finished else 1.3}
@@ -100,20 +100,20 @@ def draw_slices(trials: "DataFrame") -> "Figure":
     """
     import seaborn as sns
 
-    found = judged(trials)
-    counts = ", ".join(f"{count} {state}" for state, count in found["state"].value_counts().items())
+    scored = judged(trials)
+    counts = ", ".join(f"{count} {state}" for state, count in scored["state"].value_counts().items())
     figure = new_picture(
-        f"BLEU of {len(found)} trials ({counts}) against each of heads, layers, peak rate, tokens a batch, dropout and "
-        f"smoothing. It goes from {found['bleu'].min():.1f} to {found['bleu'].max():.1f}.",
+        f"BLEU of {len(scored)} trials ({counts}) against each of heads, layers, peak rate, tokens a batch, dropout "
+        f"and smoothing. It goes from {scored['bleu'].min():.1f} to {scored['bleu'].max():.1f}.",
         10.5,
         5,
     )
-    colours = {"complete": DARK, "pruned": "#6baed6", "diverged": ORANGE}
-    states = [state for state in MARKS if state in set(found["state"])]
+    colours = {"complete": DARK, "pruned": MIDDLE, "diverged": ORANGE}
+    states = [state for state in MARKS if state in set(scored["state"])]
     figure.get_layout_engine().set(wspace=0.06)  # or the last tick of one is read as the first of its neighbour
     for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
         sns.scatterplot(
-            found,
+            scored,
             x=name,
             y="bleu",
             hue="state",
@@ -126,10 +126,10 @@ def draw_slices(trials: "DataFrame") -> "Figure":
             ax=axes,
             legend=index == 2,
         )
-        _scale(axes, found, name)
+        _scale(axes, scored, name)
         axes.set(xlabel=NAMES[name], ylabel="BLEU")
-        axes.set_ylim(bottom=-0.04 * max(found["bleu"].max(), 1))  # a mark at 0 is drawn whole
-        _tidy(axes)
+        axes.set_ylim(bottom=-0.04 * max(scored["bleu"].max(), 1))  # a mark at 0 is drawn whole
+        tidy(axes, grid="y")
         if index == 2:
             axes.legend(frameon=False, fontsize=9, title=None)
     return figure
@@ -164,7 +164,7 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
     sns.barplot(table, x="importance", y="label", color=DARK, width=0.35, ax=axes, label="as measured")
     axes.set(xlabel="importance for being among the best quarter (PED-ANOVA)", ylabel="")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
-    _tidy(axes, "x")
+    tidy(axes, grid="x")
     return figure
 
 
@@ -178,15 +178,15 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     Raises:
         InputError: No trial has a BLEU.
     """
-    found = judged(trials)
+    scored = judged(trials)
     rows = []
     for name in HYPER_PARAMETERS:
         try:
-            rows.append((NAMES[name], *interval(list(found[name]), list(found["bleu"]))))
+            rows.append((NAMES[name], *interval(list(scored[name]), list(scored["bleu"]))))
         except ValueError:  # it never changed
             rows.append((NAMES[name], math.nan, math.nan, math.nan))
     figure = new_picture(
-        f"Rank correlations with BLEU over {len(found)} trials, and 95 % intervals: "
+        f"Rank correlations with BLEU over {len(scored)} trials, and 95 % intervals: "
         + ", ".join(f"{label} {r:+.2f} from {low:+.2f} to {high:+.2f}" for label, r, low, high in rows)
         + ".",
         8,
@@ -201,9 +201,9 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     axes.set_yticks(range(len(rows)), [row[0] for row in rows])
     axes.invert_yaxis()
     axes.set(
-        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(found)} trials, 95 % interval; grey: could be none"
+        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(scored)} trials, 95 % interval; grey: could be none"
     )
-    _tidy(axes, "x")
+    tidy(axes, grid="x")
     return figure
 
 
@@ -230,16 +230,16 @@ def draw_pruning(trials: "DataFrame") -> "Figure":
     for _, trial in begun.iterrows():
         stopped = trial["state"] == "pruned"
         epochs = range(1, len(trial["curve"]) + 1)
-        look = {"color": "#6baed6", "linestyle": ":"} if stopped else {"color": DARK, "linewidth": 1.2}
+        look = {"color": MIDDLE, "linestyle": ":"} if stopped else {"color": DARK, "linewidth": 1.2}
         axes.plot(epochs, trial["curve"], **look)
         axes.plot(epochs[-1], trial["curve"][-1], "v" if stopped else "o", color=look["color"], markersize=6)
     axes.plot([], [], "-o", color=DARK, label="to the end")
-    axes.plot([], [], ":v", color="#6baed6", label=f"pruned: {spared} epochs spared")
+    axes.plot([], [], ":v", color=MIDDLE, label=f"pruned: {spared} epochs spared")
     axes.set(xlabel="epoch", ylabel="validation BLEU")
     axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # a mark at 0 is drawn whole
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -256,19 +256,18 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
     runs = finalists.dropna(subset="bleu")
     if runs.empty:
         raise InputError("no finalist has been trained yet: there is nothing to draw")
-    found = trials.set_index("number")["bleu"]
+    when_chosen = trials.set_index("number")["bleu"]
     groups = {number: list(group["bleu"]) for number, group in runs.groupby("of", sort=False)}
     words = [
-        f"trial {number} was found with {found[number]:.1f} and has a mean of {sum(bleu) / len(bleu):.1f} over "
-        f"{len(bleu)} other seeds"
+        f"trial {number} was found with {when_chosen[number]:.1f} and has a mean of {sum(bleu) / len(bleu):.1f} "
+        f"over {len(bleu)} other seeds"
         for number, bleu in groups.items()
     ]
     figure = new_picture(f"The finalists: {'; '.join(words)}.", 7, 3)
     axes = figure.subplots()
     for place, (number, bleu) in enumerate(groups.items()):
-        axes.plot(
-            place, found[number], "*", color=ORANGE, markersize=15, label="when it was chosen" if not place else None
-        )
+        star = {"color": ORANGE, "markersize": 15, "label": "when it was chosen" if not place else None}
+        axes.plot(place, when_chosen[number], "*", **star)
         axes.plot(
             [place + 0.15] * len(bleu),
             bleu,
@@ -282,7 +281,7 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
     axes.set_xticks([place + 0.08 for place in range(len(groups))], [f"trial {number}" for number in groups])
     axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
     axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # not among the marks
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -320,7 +319,7 @@ def draw_expected_best(
     axes.set(xlabel="n runs, of which the best is reported", ylabel="expected BLEU of the best")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, loc="upper left")
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -342,23 +341,23 @@ def draw_intervals(
         raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
     # Two normal variables with this Pearson correlation have the rank correlation that is asked for (Pearson 1907).
     straight = 2 * math.sin(math.pi * correlation / 6)
-    draw, found = random.Random(trials), []
+    draw, intervals = random.Random(trials), []
     for _ in range(searches):
         x = [draw.gauss(0, 1) for _ in range(trials)]
         y = [straight * one + math.sqrt(1 - straight**2) * draw.gauss(0, 1) for one in x]
-        found.append(interval(x, y))
-    found.sort(key=lambda one: one[0])
-    missed = sum(not low <= correlation <= high for _, low, high in found)
+        intervals.append(interval(x, y))
+    intervals.sort()
+    missed = sum(not low <= correlation <= high for _, low, high in intervals)
     figure = new_picture(
         f"{searches} searches of {trials} trials each, where the true rank correlation is {correlation:g}. They find "
-        f"correlations from {found[0][0]:.2f} to {found[-1][0]:.2f}; {missed} of the intervals miss the truth.",
+        f"correlations from {intervals[0][0]:.2f} to {intervals[-1][0]:.2f}; {missed} of the intervals miss the truth.",
         8,
         3.4,
     )
     axes = figure.subplots()
-    for place, (middle, low, high) in enumerate(found):
+    for place, (middle, low, high) in enumerate(intervals):
         holds = low <= correlation <= high
-        axes.plot([place, place], [low, high], color="#6baed6" if holds else ORANGE, linewidth=3 if holds else 4)
+        axes.plot([place, place], [low, high], color=MIDDLE if holds else ORANGE, linewidth=3 if holds else 4)
         axes.plot(place, middle, "o" if holds else "X", color=DARK if holds else "black", markersize=4 if holds else 7)
     axes.axhline(correlation, color="black", linewidth=1.2)
     axes.set(
@@ -368,7 +367,7 @@ def draw_intervals(
         ylabel="rank correlation",
         title=f"{missed} of {searches} intervals miss the truth (line)",
     )
-    _tidy(axes)
+    tidy(axes, grid="y")
     return figure
 
 
@@ -415,9 +414,3 @@ def _scale(axes: "Axes", trials: "DataFrame", name: str) -> None:
         axes.set_xticks(sorted(trials[name].unique()))
     else:
         axes.xaxis.set_major_formatter("{x:g}")
-
-
-def _tidy(axes: "Axes", grid: str = "y") -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis=grid, color="0.92")
-    axes.set_axisbelow(True)

@@ -1,18 +1,17 @@
-"""The learning rate and the softened labels of section 5, drawn, and drawn again as the reader moves a slider."""
+"""Explorers of section 5: the learning rate, the softened labels, and a training run while it goes on."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
 from transformer_lab.training import label_smoothing_loss, warmup_rate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from transformer_lab.plots.interactive_figure import Explorer
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     Loss = Callable[[Tensor, Tensor, float, int], Tensor]
     Curves = Callable[[float, int], tuple[list[float], list[float]]]
 
-DARK, ORANGE = "#08519c", "#d95f02"  # told apart in grey, and by those who do not see some colours
 LEADS = torch.linspace(0, 16, 81)  # of the right token's logit
 PAPER = {"d_model": 512, "warmup_steps": 4000}  # the base model of section 5.3
 
@@ -74,7 +72,7 @@ def draw_warmup(
     axes.set_ylim(0, 1.25 * max(*rates, *papers))
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))
     axes.legend(frameon=False)
-    _tidy(axes)
+    tidy(axes)
     return figure
 
 
@@ -139,7 +137,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     shown = min(vocab, 12)
     answer = shown // 2
     heights = [right if token == answer else each for token in range(shown)]
-    bars.bar(range(shown), heights, color=[DARK if token == answer else "#9ecae1" for token in range(shown)])
+    bars.bar(range(shown), heights, color=[DARK if token == answer else LIGHT for token in range(shown)])
     bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["right token"], ylabel="probability")
     bars.set_title("Labels" + (f": {shown} of {vocab} tokens" if shown < vocab else ""))
     bars.text(answer, right + 0.03, f"{right:.4g}", ha="center")
@@ -158,8 +156,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     slope.axhline(0, color="0.8", linewidth=1, zorder=0)
     slope.set(title="Gradient of that logit")
     slope.set_ylim(min(gradients + plain_gradients) - 0.05, max(0.1, *gradients) + 0.05)
-    for axes in (bars, curve, slope):
-        _tidy(axes)
+    tidy(bars, curve, slope)
     return figure
 
 
@@ -198,6 +195,24 @@ def _explorer(draw: Callable[..., "Figure"], **controls: Any) -> "Explorer":
     return Explorer(controls, draw, [HBox(list(controls.values()))])
 
 
-def _tidy(axes: "Axes") -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_axisbelow(True)
+def explore_training(
+    run: Callable[[Callable[[Mapping[str, Any]], None]], Any],
+    sample: Callable[[], str] | None = None,
+    seconds: float = 2.0,
+) -> Any:
+    """Watch a training run that goes on while you use the notebook; pause it or stop it.
+
+    Args:
+        run: Trains. It gets the function to call with every record, as `train(..., on_log=...)` calls it:
+            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
+        sample: Called after each epoch; what it returns is shown, a translation for example.
+        seconds: The least time between two drawings.
+
+    Returns:
+        The widget. A cell that ends in it shows it, and you can run the next cells while the model trains. `result`
+        is what `run` returned, once `state` is "finished". Stopping raises KeyboardInterrupt in `run`, as Ctrl-C does.
+        `figure()` gives the curves so far, so that you can keep them as a cell's output; `wait()` waits for the end.
+    """
+    from transformer_lab.plots.training_watch import TrainingWatch
+
+    return TrainingWatch(run, sample, seconds)

@@ -1,4 +1,4 @@
-"""Several processes that train one model: each takes its part of every batch, and the gradients are summed.
+"""Train one model in several processes: each takes its part of every batch, and the gradients are summed.
 
 Start them with `torchrun --nproc-per-node 2 -m transformer_lab.cli train ...`.
 """
@@ -16,8 +16,8 @@ from transformer_lab.errors import InputError
 
 
 @dataclass(frozen=True)
-class Processes:
-    """This process among those that train together. The first, rank 0, is the one that writes and speaks."""
+class WorkerGroup:
+    """This process among those that train together. Only the first, rank 0, writes files and prints."""
 
     rank: int = 0
     world_size: int = 1
@@ -27,7 +27,7 @@ class Processes:
         return self.rank == 0
 
     def share_of(self, batch: Batch) -> Batch:
-        """This process's sentences of `batch`: every `world_size`-th. It may get none of a small batch."""
+        """Return this process's sentences of `batch`: every `world_size`-th one. A small batch may have none for it."""
         mine = slice(self.rank, None, self.world_size)
         return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
 
@@ -36,9 +36,9 @@ class Processes:
             dist.barrier()
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter], losses: Tensor) -> Tensor:
-        """Sum the gradients of all processes, in place, and give back the sum of their losses.
+        """Sum the gradients of all processes in place, and return the sum of their losses.
 
-        One message carries everything: a collective call costs about the same for one number as for thousands.
+        Everything goes into one message: a collective call costs about the same for one number as for thousands.
         """
         if self.world_size == 1:
             return losses
@@ -58,29 +58,29 @@ class Processes:
             dist.destroy_process_group()
 
 
-def join_processes(device: torch.device) -> Processes:
-    """Meet the other processes that torchrun started, if it did: over nccl between GPUs, else over gloo.
+def join_workers(device: torch.device) -> WorkerGroup:
+    """Join the other processes that torchrun started, if it did: over nccl between GPUs, otherwise over gloo.
 
     Raises:
-        InputError: there should be others, but torchrun has not said where.
+        InputError: WORLD_SIZE says that there are others, but the variables that lead to them are not set.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
-        return Processes()
+        return WorkerGroup()
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:
         raise InputError(f"WORLD_SIZE is {count}, but {missing[0]} is not set: use torchrun, or unset WORLD_SIZE")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return Processes(dist.get_rank(), count)
+    return WorkerGroup(dist.get_rank(), count)
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """The device of that name; without one, a GPU where there is one, else the processor.
+    """Return the device of that name. The default is a GPU if there is one, otherwise the CPU.
 
     Of several GPUs it is this process's own, unless the name has a number: `cuda:1`.
 
     Raises:
-        InputError: there is no such device, or not here; or it is neither a CPU nor one that torch calls cuda.
+        InputError: there is no such device here, or torch calls it neither cpu nor cuda.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

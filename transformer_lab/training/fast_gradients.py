@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-from transformer_lab.data.batches import Batch
+from transformer_lab.data.batches import Batch, copy_to
 from transformer_lab.model import LayerNorm, fused_attention
 from transformer_lab.reimplementations import reimplements
 from transformer_lab.training.loss import shift_target
@@ -36,8 +36,8 @@ class ByteDropout(nn.Dropout):
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-(2**63), None)
         random_bytes = words.view(torch.uint8)[: x.numel()].view(x.shape)
         # Whole numbers up to 256 are exact in bfloat16: 0 where the byte is below the threshold, 1 elsewhere.
-        kept = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
-        return x * kept.mul_(256 / (256 - dropped_of_256))
+        keep_mask = random_bytes.to(x.dtype).sub_(dropped_of_256 - 1).clamp_(0, 1)
+        return x * keep_mask.mul_(256 / (256 - dropped_of_256))
 
 
 class SummingEmbedding(nn.Embedding):
@@ -209,13 +209,19 @@ class FastGradients:
 
     @reimplements("train_step")
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
-        """Add to the parameters' gradients those of `part` times the loss on `batch`; give back that loss."""
+        """Add the gradients of `part` times the loss on `batch` to the parameters' gradients, and return that loss.
+
+        A batch on the CPU is copied to the model's device after its real tokens have been found: how many there are
+        decides the shapes of what follows, and asking a GPU would mean waiting for it.
+        """
         batch = batch.repeated(2) if consistency else batch
-        decoder_input, labels = shift_target(batch.target)
-        # Before the model runs: to count them, the processor waits for whatever a GPU still has to do.
+        _, labels = shift_target(batch.target)
         real = (labels != self.copy.config.pad_id).flatten().nonzero().squeeze(1)  # (real tokens)
+        device = self.output.weight.device
+        batch, real = batch.to(device), copy_to(real, device)
+        decoder_input, labels = shift_target(batch.target)
         mixed = self.has_foreign_parts and self.precision != torch.float32
-        with torch.autocast(batch.target.device.type, self.precision, enabled=mixed):
+        with torch.autocast(device.type, self.precision, enabled=mixed):
             hidden = self.copy(batch.source, decoder_input).flatten(0, 1)  # (batch * length, d_model)
         loss = part * OutputLayerLoss.apply(
             hidden.to(self.precision),

@@ -20,7 +20,8 @@ class Muon(torch.optim.AdamW):
     the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix after the other; here those of a shape go together,
     which for many small ones is quicker.
 
-    The matrices have no gradient after a step.
+    The matrices have no gradient after a step. As in torch's fused optimizers, a step changes no weight if the
+    attribute `found_inf`, a tensor, is 1.
 
     Args:
         matrices: parameters of two dimensions. Embeddings and the output layer, where a row is a token, are no matrices
@@ -49,6 +50,10 @@ class Muon(torch.optim.AdamW):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         rate, weight_decay = (self.param_groups[1][name] for name in ("lr", "weight_decay"))
+        decay, skip = 1 - rate * weight_decay, None
+        if hasattr(self, "found_inf"):
+            skip = self.found_inf.bool()
+            decay = torch.where(skip, 1.0, decay)
         by_shape: dict[torch.Size, list[nn.Parameter]] = {}
         for matrix in self.param_groups[1]["params"]:
             if matrix.grad is not None:
@@ -63,7 +68,9 @@ class Muon(torch.optim.AdamW):
             torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
             ahead = torch._foreach_lerp(gradients, momenta, self.momentum)  # Nesterov: where the momentum leads
             directions = orthogonalize(torch.stack(ahead).to(self.precision)).to(matrices[0].dtype)
-            torch._foreach_mul_(matrices, 1 - rate * weight_decay)
+            if skip is not None:
+                directions = directions.masked_fill(skip, 0.0)
+            torch._foreach_mul_(matrices, decay)
             torch._foreach_add_(matrices, directions.unbind(), alpha=-rate * 0.2 * max(shape) ** 0.5)
         super().step()
 

@@ -85,21 +85,35 @@ def sha256_of(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def environment(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
-    """Where and how a run was started: what helps to repeat it. A run may go on elsewhere, with other roundings."""
+    """Describe where and how a run was started, to help repeat it. It may be resumed elsewhere, with other rounding."""
     standard = PRESETS.get(preset.name)
     return {
         "overridden": {
             field: value for field, value in asdict(preset).items() if standard and value != getattr(standard, field)
         },
-        "command": command_line(),
-        "commit": commit(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__}  # with its build, +cpu or +cu130
-        | {name: installed(name) for name in ("transformer-lab", "tokenizers", "sacrebleu", "safetensors")},
+        **software("tokenizers", "sacrebleu", "safetensors"),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "precision": str(precision).removeprefix("torch."),
         "processes": processes,
+    }
+
+
+def software(*packages: str) -> dict[str, Any]:
+    """Describe the command that runs, with the versions of Python, torch, this package and `packages`."""
+    return {
+        "command": command_line(),
+        "commit": commit(),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__}  # with its build, +cpu or +cu130
+        | {name: installed(name) for name in ("transformer-lab", *packages)},
         "threads": torch.get_num_threads(),
     }
+
+
+def differing_values(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return which values differ, in words: "epochs was 3, now 5; seed was 1, now 2"."""
+    return "; ".join(
+        f"{name} was {earlier.get(name)}, now {value}" for name, value in now.items() if earlier.get(name) != value
+    )
 
 
 def command_line() -> str:
@@ -153,9 +167,9 @@ class Metrics:
     def __init__(self, path: Path, last_step: int, on_log: Callable[[dict[str, Any]], None] | None = None) -> None:
         self.path = path
         self.on_log = on_log
-        kept = [record for record in read_metrics(path) if record.get("step", math.inf) <= last_step]
+        earlier_records = [record for record in read_metrics(path) if record.get("step", math.inf) <= last_step]
         with replacing(path) as unfinished:
-            unfinished.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+            unfinished.write_text("".join(json.dumps(record) + "\n" for record in earlier_records), encoding="utf-8")
 
     def write(self, **record: Any) -> None:
         """Append a record. What JSON has no number for, such as an infinite perplexity, becomes null."""

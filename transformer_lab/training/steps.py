@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from transformer_lab.data.batches import Batch
 from transformer_lab.presets import Preset
 from transformer_lab.reimplementations import reimplements
-from transformer_lab.training.distributed import Processes
+from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.muon import Muon
@@ -75,6 +75,25 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
     return mean, math.inf if mean > 700 else math.exp(mean)  # e^710 is beyond the largest float
 
 
+class UpdateResult:
+    """What an update has measured. A GPU may still be computing it, so nothing waits for it until it is read."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self.numbers = numbers.to("cpu", non_blocking=True)
+        self.copied = torch.cuda.Event() if numbers.is_cuda else None
+        if self.copied:
+            self.copied.record()
+
+    def read(self) -> tuple[list[float], float]:
+        """Return `(losses, norm)`: each batch's part of the loss, which is their sum, and the norm of the gradient
+        before clipping.
+        """
+        if self.copied:
+            self.copied.synchronize()
+        *losses, norm = self.numbers.tolist()
+        return losses, norm
+
+
 @reimplements("train_step")
 def update_weights(
     model: nn.Module,
@@ -82,25 +101,22 @@ def update_weights(
     optimizer: torch.optim.Optimizer,
     preset: Preset,
     precision: torch.dtype,
-    processes: Processes,
+    workers: WorkerGroup,
     fast: FastGradients | None = None,
-) -> tuple[list[float], float]:
+) -> UpdateResult:
     """`train_step` at full size: one update from several batches, in several processes, with products in bfloat16.
 
     Each batch counts by its real tokens, so that the update is the one that a single batch of all sentences would give.
+    If the loss or the norm of the gradient is not finite, the weights do not change.
 
     Args:
         model: the model that is trained.
-        batches: the same in every process; each process takes its share of every batch.
-        optimizer: its learning rate is set by the caller.
+        batches: the same in every process, on the CPU; each process takes its share of every batch.
+        optimizer: one that `build_optimizer` made; the caller sets its learning rate.
         preset: says how labels are smoothed, gradients clipped and two passes compared.
         precision: of the matrix products.
-        processes: this process among the others.
-        fast: computes the gradients in the place of `model`, in its own precision.
-
-    Returns:
-        The part of each batch in the loss, which is their sum, and the norm of the gradient before clipping. If any of
-        these numbers is not finite, the weights are left alone.
+        workers: this process among the others.
+        fast: computes the gradients in place of `model`, in its own precision.
     """
     device = next(model.parameters()).device
     all_tokens = sum(batch.target_tokens for batch in batches)
@@ -108,38 +124,41 @@ def update_weights(
     model.train()
     optimizer.zero_grad()
     for index, batch in enumerate(batches):
-        share = processes.share_of(batch)
-        if not share.indices:
-            continue
+        share = workers.share_of(batch)
         part = share.target_tokens / all_tokens
-        share = share.to(device)
-        if fast:
+        if share.indices and fast:
             losses[index] = fast.backward(share, preset.label_smoothing, part, preset.consistency)
-            continue
-        share = share.repeated(2) if preset.consistency else share
-        decoder_input, labels = shift_target(share.target)
-        with torch.autocast(device.type, precision, enabled=precision != torch.float32):
-            logits = model(share.source, decoder_input)
-        logits, smoothing, pad_id = logits.float(), preset.label_smoothing, model.config.pad_id
-        if preset.consistency:
-            labels = labels.chunk(2)[0]  # of both passes the same
-            loss = part * consistency_loss(*logits.chunk(2), labels, smoothing, pad_id, preset.consistency)
-        else:
-            loss = part * label_smoothing_loss(logits, labels, smoothing, pad_id)
-        loss.backward()
-        losses[index] = loss.detach()
-    losses = processes.sum_gradients(model.parameters(), losses)
+        elif share.indices:
+            losses[index] = backward(model, share.to(device), preset, part, precision)
+    losses = workers.sum_gradients(model.parameters(), losses)
     norm = nn.utils.clip_grad_norm_(model.parameters(), preset.clip_norm or math.inf)
-    *loss_parts, norm = torch.cat([losses, norm.view(1)]).tolist()  # one wait for the GPU, not one for each number
-    if all(map(math.isfinite, [*loss_parts, norm])):
-        optimizer.step()
-        if fast:
-            fast.sync_weights()
-    return loss_parts, norm
+    numbers = torch.cat([losses, norm.view(1)])
+    # torch's fused optimizers skip a step for which this is 1. The GPU sees for itself: the processor need not wait.
+    optimizer.found_inf = 1.0 - numbers.isfinite().all().float()
+    optimizer.step()
+    if fast:
+        fast.sync_weights()
+    return UpdateResult(numbers)
+
+
+def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precision: torch.dtype) -> Tensor:
+    """Add the gradients of `part` times the loss on `batch` to the parameters' gradients, and return that loss."""
+    batch = batch.repeated(2) if preset.consistency else batch
+    decoder_input, labels = shift_target(batch.target)
+    with torch.autocast(batch.target.device.type, precision, enabled=precision != torch.float32):
+        logits = model(batch.source, decoder_input)
+    logits, smoothing, pad_id = logits.float(), preset.label_smoothing, model.config.pad_id
+    if preset.consistency:
+        labels = labels.chunk(2)[0]  # the same for both passes
+        loss = part * consistency_loss(*logits.chunk(2), labels, smoothing, pad_id, preset.consistency)
+    else:
+        loss = part * label_smoothing_loss(logits, labels, smoothing, pad_id)
+    loss.backward()
+    return loss.detach()
 
 
 def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
-    """What `update_weights` takes as `fast`. With `compiled`, what computes the gradients goes through torch.compile.
+    """Return the `fast` of `update_weights`. With `compiled`, the module that computes gradients is compiled.
 
     Raises:
         ValueError: as `FastGradients`.
@@ -152,7 +171,7 @@ def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) 
 
 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
-    """The type in which matrix products are computed: bfloat16 if it is asked for, or if the hardware has it."""
+    """Return the dtype of matrix products: bfloat16 if the preset says so, or with "auto" if the hardware has it."""
     if preset.precision == "auto":
         if device.type == "cuda":
             has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
@@ -164,9 +183,9 @@ def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
 
 
 def build_optimizer(model: nn.Module, preset: Preset) -> torch.optim.Optimizer:
-    """Adam as in section 5.3, or Muon for the matrices between embeddings and output layer, and Adam for the rest.
+    """Build Adam as in section 5.3, or Muon for the matrices between embeddings and output layer and Adam for the rest.
 
-    A weight decay is AdamW's, apart from the gradient.
+    Weight decay is decoupled from the gradient, as in AdamW.
     """
     parameters = list(model.parameters())
     adam = {"lr": 0.0, "betas": preset.betas, "eps": preset.eps, "weight_decay": preset.weight_decay, "fused": True}

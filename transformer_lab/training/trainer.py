@@ -4,8 +4,9 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,16 +31,18 @@ from transformer_lab.training.checkpoints import (
     save_tensors,
     save_training_state,
 )
-from transformer_lab.training.distributed import Processes, choose_device, join_processes
+from transformer_lab.training.distributed import WorkerGroup, choose_device, join_workers
 from transformer_lab.training.records import (
     Metrics,
     configuration,
+    differing_values,
     environment,
     peak_memory_mib,
     read_json,
     write_json,
 )
 from transformer_lab.training.steps import (
+    UpdateResult,
     build_optimizer,
     computing_precision,
     evaluate,
@@ -50,11 +53,11 @@ from transformer_lab.training.steps import (
 
 
 class DivergedError(InputError):
-    """A loss or a gradient was not finite. With other numbers, a lower rate above all, the training may go well."""
+    """A loss or a gradient was not finite. Other hyperparameters, a lower learning rate above all, may help."""
 
 
 class DoesNotFitError(InputError, MemoryError):
-    """The model is larger than the memory where it was to be."""
+    """The model does not fit into the memory of its device."""
 
 
 def train(
@@ -68,66 +71,66 @@ def train(
     on_log: Callable[[dict[str, Any]], None] | None = None,
     device: str | None = None,
 ) -> dict[str, Any]:
-    """Train a model and save it, with everything that says how it came about.
+    """Train a model and save it, together with a record of how it was trained.
 
-    At the end `output` is a folder for `Translator.load`, and also holds `training.json` and `metrics.jsonl` (see
-    `records`) and the checkpoints. Every epoch ends with a checkpoint that replaces the one before in one step, so that
-    an interruption, of whatever kind, loses one epoch at most. A run that was interrupted and resumed gives the same
+    At the end, `output` is a folder for `Translator.load`. It also holds `training.json`, `metrics.jsonl` (see
+    `records`) and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one in a single step,
+    so that an interruption of any kind costs one epoch at most. A run that was interrupted and resumed yields the same
     weights as one that was not: bit for bit on a CPU.
 
-    Under torchrun, the processes share every batch, and each draws its own dropout: without dropout the result is that
-    of one process but for rounding, with it that of another seed. Torch's global seed is set from `preset.seed` in
-    every epoch.
+    Under torchrun, the processes share every batch, and each has its own dropout. Without dropout the result is that of
+    one process, apart from rounding; with dropout it is like that of another seed. Torch's global seed is set from
+    `preset.seed` in every epoch.
 
     Args:
         preset: what to train, or the name of one of `PRESETS`.
-        output: a new folder; with `resume`, the folder of the run to continue.
-        data_dir: where the corpus lies, if it is not to be downloaded; as in `load_corpus`.
-        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same. Of a run
-            that is finished, and whose checkpoints are gone, there is nothing to do.
-        source: language to translate from.
-        target: language to translate into.
-        build_model: makes the model from its configuration; your own parts can be in it.
-        on_log: is called with every record of `metrics.jsonl` as it is written.
-        device: such as `"cpu"` or `"cuda:1"`; without, a GPU if there is one.
+        output: a new folder, or with `resume` the folder of the run to continue.
+        data_dir: the folder of the corpus, so that it is not downloaded; as in `load_corpus`.
+        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
+            run is finished and its checkpoints were removed, return its record.
+        source: the language to translate from.
+        target: the language to translate into.
+        build_model: makes the model from its configuration. It may use parts of your own.
+        on_log: called with every record of `metrics.jsonl` when it is written.
+        device: such as `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
 
     Returns:
-        What `training.json` says, or in a process that is not the first, nothing.
+        The content of `training.json`; nothing in any process but the first.
 
     Raises:
-        InputError: something that was given cannot work, or the folder cannot be written.
-        DivergedError: an InputError too: the loss or the gradient is not finite.
-        DoesNotFitError: likewise: the model is larger than the memory.
+        InputError: an argument cannot work, or the folder cannot be written.
+        DivergedError: (an InputError) the loss or the gradient is not finite.
+        DoesNotFitError: (an InputError) the model does not fit into memory.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
-    # oneDNN keeps the 1,024 kernels that it made last, one for each shape: a third of the memory of a run, in which the
-    # shapes of a batch hardly come again.
+    # oneDNN caches the last 1,024 kernels, one for each shape. They would take a third of a run's memory, although a
+    # batch rarely has the same shape again.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
-    processes = join_processes(where)
+    workers = join_workers(where)
     try:
-        if processes.first:
-            look_at_folder(output, resume)  # before the corpus, which may be downloaded
+        if workers.first:
+            check_output_folder(output, resume)  # before the corpus, which may be downloaded
         corpus = load_corpus(preset.corpus, source, target, data_dir)
         if resume and is_finished(output):
             record, now = read_json(output / "training.json"), configuration_of(preset, corpus)
             compare_configurations(record.get("configuration"), now, output)
-            return record if processes.first else {}
-        run = Run(preset, corpus, output, resume, build_model, on_log, where, processes)
+            return record if workers.first else {}
+        run = TrainingRun(preset, corpus, output, resume, build_model, on_log, where, workers)
         for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
             run.train_epoch(epoch)
-        return run.finish() if processes.first else {}
+        return run.finish() if workers.first else {}
     finally:
-        processes.leave()
+        workers.leave()
 
 
-def look_at_folder(output: Path, resume: bool) -> None:
-    """See that a run can go on in the folder with `resume`, or start there without it.
+def check_output_folder(output: Path, resume: bool) -> None:
+    """Make sure that a run can be resumed in the folder, or without `resume` started there.
 
     Raises:
-        InputError: the folder holds a run and `resume` was not asked for, or the other way round; the run is finished
-            and has neither weights nor checkpoints any more; the folder cannot be written.
+        InputError: the folder holds a run and `resume` is False, or holds none and `resume` is True; the run is
+            finished, but its weights and checkpoints were removed; the folder cannot be written.
     """
     if resume:
         if not (output / "training.json").exists():
@@ -139,7 +142,7 @@ def look_at_folder(output: Path, resume: bool) -> None:
                 )
             return
         with writing(output):
-            (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts anew
+            (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts over
         return
     for file in ("training.json", "weights.safetensors"):
         if (output / file).exists():
@@ -148,14 +151,14 @@ def look_at_folder(output: Path, resume: bool) -> None:
                 "or give a new folder with --output"
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
-        if (output / file).exists() and not (output / "checkpoints").is_dir():  # which a run that was refused has left
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # left by a run that was refused
             raise InputError(f"{output} already holds a {file} of something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
 
 
 def is_finished(output: Path) -> bool:
-    """Whether the run in the folder is finished, and its checkpoints, which are large, have been removed."""
+    """Return whether the run in the folder is finished and its checkpoints, which are large, have been removed."""
     without = not (output / "checkpoints" / "latest.safetensors").exists()
     return without and "result" in read_json(output / "training.json")
 
@@ -177,23 +180,23 @@ class Progress:
 
     @classmethod
     def of(cls, facts: dict[str, Any], path: Path) -> Self:
-        """What was saved with the weights in `path`.
+        """Return the progress that was saved with the weights in `path`.
 
         Raises:
-            InputError: the facts are others.
+            InputError: the facts do not describe a progress.
         """
         kinds = {"epoch": int, "step": int, "seconds": float, "best_epoch": int, "best_bleu": (int, float)}
         try:
             if facts.keys() == kinds.keys() and all(isinstance(facts[name], kind) for name, kind in kinds.items()):
                 return cls(**facts)
-        except AttributeError:  # no object
+        except AttributeError:  # not a dictionary
             pass
         raise InputError(f"{path} is damaged (it does not say how far the run came): start this run again elsewhere")
 
 
 @dataclass
 class EncodedPairs:
-    """The pairs that fit into the model, as text and as token ids, and where each stood in the corpus."""
+    """The pairs that fit into the model, as text and as token ids, with their numbers in the corpus."""
 
     pairs: list[tuple[str, str]]
     sources: list[list[int]]
@@ -202,7 +205,7 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Token ids of both sides, without the pairs that are longer than the model's `max_length`.
+    """Encode both sides, leaving out the pairs that are longer than the model's `max_length`.
 
     Raises:
         InputError: none is left, or the longest does not fit into a batch.
@@ -230,7 +233,39 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: 
     )
 
 
-class Run:
+@dataclass
+class EpochTotals:
+    """Sums over the steps of an epoch that have been recorded."""
+
+    started: float = field(default_factory=time.perf_counter)
+    loss: float = 0.0  # over all target tokens
+    tokens: int = 0
+
+    def add(self, mean_loss: float, tokens: int) -> None:
+        self.loss += mean_loss * tokens
+        self.tokens += tokens
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / self.tokens
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / (time.perf_counter() - self.started)
+
+
+@dataclass
+class Step:
+    """An update that has been computed, or that a GPU is still computing."""
+
+    number: int
+    epoch: int
+    rate: float
+    batches: list[Batch]
+    result: UpdateResult
+
+
+class TrainingRun:
     """A training run between two epochs: everything that `train` works with."""
 
     def __init__(
@@ -242,60 +277,31 @@ class Run:
         build_model: Callable[[TransformerConfig], nn.Module],
         on_log: Callable[[dict[str, Any]], None] | None,
         device: torch.device,
-        processes: Processes,
+        workers: WorkerGroup,
     ) -> None:
-        started = time.perf_counter()
-        self.preset, self.output, self.device, self.processes = preset, output, device, processes
+        self.started = time.perf_counter()
+        self.preset, self.output, self.device, self.workers = preset, output, device, workers
         self.precision = computing_precision(preset, device)
-        train_pairs = corpus.train[: preset.train_limit]
-        if processes.first:
-            this_configuration = configuration_of(preset, corpus)
-            if resume:
-                compare_configurations(read_json(self.record).get("configuration"), this_configuration, output)
-            else:
-                self.make_tokenizer(corpus, train_pairs)
-        processes.wait_for_all()
-        self.tokenizer = load_tokenizer(output)
-        self.train_pairs = encode_pairs(self.tokenizer, train_pairs, "training", preset)
-        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # too long
-        self.validation_pairs = encode_pairs(self.tokenizer, corpus.validation, "validation", preset)
-        self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
-        if processes.first and self.left_out_of_validation:
-            print(
-                f"{self.left_out_of_validation} of {len(corpus.validation)} validation pairs have more than max_length "
-                f"({preset.max_length}) tokens and are not scored: compare the scores with no run that has them",
-                file=sys.stderr,
-            )
-        self.validation_batches = [
-            batch.to(device)
-            for batch in bucketed_batches(
-                self.validation_pairs.sources, self.validation_pairs.targets, preset.max_tokens, self.tokenizer.pad_id
-            )
-        ]
-        torch.manual_seed(preset.seed)  # every process starts from the same weights
-        try:
-            self.model = new_model(preset, self.tokenizer, build_model).to(device)
-            self.fast = prepare_gradients(self.model, preset, self.precision)
-        except ValueError as error:  # sizes that do not go together, or a model that `fast` cannot copy
-            raise InputError(str(error)) from None
-        except RuntimeError as error:
-            if "allocate" not in str(error):
-                raise
-            reason = str(error).splitlines()[0]
-            raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
-        self.optimizer = build_optimizer(self.model, preset)
+        # A GPU computes the next step while the numbers of this one are read, so that it never waits for the processor.
+        self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
+        run_configuration = configuration_of(preset, corpus)
+        if workers.first:
+            if resume:
+                compare_configurations(read_json(self.record).get("configuration"), run_configuration, output)
+            else:
+                self.make_tokenizer(corpus)
+        workers.wait_for_all()
+        self.tokenizer = load_tokenizer(output)
+        self.encode_corpus(corpus)
+        self.make_model(build_model)
         if resume and self.checkpoint.exists():
-            facts = load_training_state(self.checkpoint, self.model, self.optimizer)
-            self.progress = Progress.of(facts, self.checkpoint)
-            if self.fast:
-                self.fast.sync_weights()
-        self.started = started - self.progress.seconds
-        if processes.first and not resume:
-            # The record comes last: a folder that has one can be resumed, and what was refused has left none.
-            started_as = environment(preset, device, self.precision, processes.world_size)
-            write_json(self.record, {"configuration": this_configuration, "environment": started_as})
-        if processes.first:
+            self.load_checkpoint()
+        if workers.first:
+            if not resume:
+                # The record is written last. A folder that has one can be resumed; a run that was refused leaves none.
+                started_as = environment(preset, device, self.precision, workers.world_size)
+                write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
 
     @property
@@ -309,7 +315,7 @@ class Run:
     def weights_of_epoch(self, epoch: int) -> Path:
         return self.output / "checkpoints" / f"epoch_{epoch:03}.safetensors"
 
-    def make_tokenizer(self, corpus: Corpus, train_pairs: list[tuple[str, str]]) -> None:
+    def make_tokenizer(self, corpus: Corpus) -> None:
         """Train the tokenizer of this run and save it.
 
         Raises:
@@ -318,7 +324,7 @@ class Run:
         preset = self.preset
         train_tokenizer(
             preset.tokenizer,
-            train_pairs,
+            corpus.train[: preset.train_limit],
             corpus.source,
             corpus.target,
             vocab_size=preset.vocab_size,
@@ -326,87 +332,167 @@ class Run:
             chinese=preset.chinese,
         ).save(self.output)
 
+    def encode_corpus(self, corpus: Corpus) -> None:
+        """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored.
+
+        Raises:
+            InputError: as `encode_pairs`.
+        """
+        preset, tokenizer = self.preset, self.tokenizer
+        train_pairs = corpus.train[: preset.train_limit]
+        self.train_pairs = encode_pairs(tokenizer, train_pairs, "training", preset)
+        self.left_out = len(train_pairs) - len(self.train_pairs.pairs)  # too long
+        self.validation_pairs = encode_pairs(tokenizer, corpus.validation, "validation", preset)
+        self.left_out_of_validation = len(corpus.validation) - len(self.validation_pairs.pairs)
+        if self.workers.first and self.left_out_of_validation:
+            print(
+                f"{self.left_out_of_validation} of {len(corpus.validation)} validation pairs have more than max_length "
+                f"({preset.max_length}) tokens and are not scored: don't compare these scores with those of a run that "
+                "scores them",
+                file=sys.stderr,
+            )
+        sources, targets = self.validation_pairs.sources, self.validation_pairs.targets
+        batches = bucketed_batches(sources, targets, preset.max_tokens, tokenizer.pad_id)
+        self.validation_batches = [batch.to(self.device) for batch in batches]
+
+    def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
+        """Make the model with its initial weights, what computes its gradients, and the optimizer.
+
+        Raises:
+            InputError: the sizes do not go together, or `fast` cannot copy the model.
+            DoesNotFitError: the model is larger than the memory.
+        """
+        torch.manual_seed(self.preset.seed)  # every process starts from the same weights
+        try:
+            self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
+            self.fast = prepare_gradients(self.model, self.preset, self.precision)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        except RuntimeError as error:
+            if "allocate" not in str(error):
+                raise
+            reason = str(error).splitlines()[0]
+            raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
+        self.optimizer = build_optimizer(self.model, self.preset)
+
+    def load_checkpoint(self) -> None:
+        """Continue from the last finished epoch.
+
+        Raises:
+            InputError: the checkpoint is damaged or of another model.
+        """
+        facts = load_training_state(self.checkpoint, self.model, self.optimizer)
+        self.progress = Progress.of(facts, self.checkpoint)
+        self.started -= self.progress.seconds
+        if self.fast:
+            self.fast.sync_weights()
+
     def train_epoch(self, epoch: int) -> None:
-        """Go through the training pairs once, in an order of this epoch's own, then validate and save.
+        """Train on every pair once, in an order that belongs to this epoch, then validate and save.
 
         Raises:
             InputError: a file cannot be written.
             DivergedError: a loss or a gradient is not finite.
         """
-        preset, progress = self.preset, self.progress
-        # Seeds of its own make the epoch the same whether or not the run was interrupted before it.
-        shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
-        torch.manual_seed(seed_of(preset.seed, epoch, 1 + self.processes.rank))  # dropout differs between processes
-        sources, targets = self.encode_epoch(epoch)
-        batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
-        groups = [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
-        total_steps = progress.step + len(groups) * (preset.epochs - epoch + 1)
-        if self.processes.first and epoch == 1 and preset.schedule == "paper" and total_steps < preset.warmup_steps:
-            print(
-                f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
-                "with more epochs or fewer warmup_steps the rate gets to its peak",
-                file=sys.stderr,
-            )
-        total_loss, total_tokens = 0.0, 0
-        epoch_start = time.perf_counter()
+        groups = self.batches_of_epoch(epoch)
+        total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
+        if epoch == 1:
+            self.warn_if_warm_up_is_longer_than(total_steps)
+        totals, unread = EpochTotals(), deque()
         with self.bar(epoch, total_steps) as bar:
-            for group in groups:
-                step = progress.step + 1
-                rate = learning_rate(preset, step, total_steps)
-                for parameters in self.optimizer.param_groups:
-                    parameters["lr"] = rate
-                losses, norm = self.update(group)
-                loss, tokens = sum(losses), sum(batch.target_tokens for batch in group)
-                if not (math.isfinite(loss) and math.isfinite(norm)):
-                    raise DivergedError(self.not_finite(epoch, step, group, losses, norm))
-                progress.step = step
-                total_loss += loss * tokens
-                total_tokens += tokens
-                speed = total_tokens / (time.perf_counter() - epoch_start)
-                if self.processes.first:
-                    self.metrics.write(
-                        kind="step",
-                        step=step,
-                        epoch=epoch,
-                        loss=loss,
-                        rate=rate,
-                        gradient_norm=norm,
-                        tokens_per_second=speed,
-                        seconds=self.seconds(),
-                    )
-                    bar.set_postfix_str(f"loss {loss:.3f}, rate {rate:.1e}, {speed:,.0f} tokens/s", refresh=False)
-                    bar.update()
-        progress.epoch = epoch
-        if self.processes.first:
-            self.validate(total_loss / total_tokens, speed)
+            for batches in groups:
+                unread.append(self.take_step(epoch, batches, total_steps))
+                if len(unread) > self.unread_steps:
+                    self.record_step(unread.popleft(), totals, bar)
+            for step in unread:
+                self.record_step(step, totals, bar)
+        self.progress.epoch = epoch
+        if self.workers.first:
+            self.validate(totals.mean_loss, totals.tokens_per_second)
             self.save()
 
-    def update(self, group: list[Batch]) -> tuple[list[float], float]:
-        """`update_weights` with what this run has.
+    def batches_of_epoch(self, epoch: int) -> list[list[Batch]]:
+        """Return the batches of each update, and seed dropout.
+
+        The seeds belong to the epoch, so that it is the same whether or not the run was interrupted before it.
+        """
+        preset = self.preset
+        shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
+        torch.manual_seed(seed_of(preset.seed, epoch, 1 + self.workers.rank))  # dropout differs between processes
+        sources, targets = self.encode_epoch(epoch)
+        batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
+        return [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
+
+    def warn_if_warm_up_is_longer_than(self, total_steps: int) -> None:
+        preset = self.preset
+        if self.workers.first and preset.schedule == "paper" and total_steps < preset.warmup_steps:
+            print(
+                f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
+                "with more epochs or fewer warmup_steps the learning rate reaches its peak",
+                file=sys.stderr,
+            )
+
+    def take_step(self, epoch: int, batches: list[Batch], total_steps: int) -> Step:
+        """Update the weights from some batches.
 
         Raises:
             InputError: the model was to be compiled, and cannot be.
         """
+        number = self.progress.step + 1
+        rate = learning_rate(self.preset, number, total_steps)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
         try:
-            return update_weights(
-                self.model, group, self.optimizer, self.preset, self.precision, self.processes, self.fast
+            result = update_weights(
+                self.model, batches, self.optimizer, self.preset, self.precision, self.workers, self.fast
             )
         except RuntimeError as error:
             if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
                 reason = " ".join(str(error).split("\n")[:2])  # the backend, and what it says
                 raise InputError(f"cannot compile the model ({reason}): train without compiled") from error
             raise
+        self.progress.step = number
+        return Step(number, epoch, rate, batches, result)
+
+    def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
+        """Read what an update has measured, waiting for it if need be, and log it.
+
+        Raises:
+            InputError: the metrics cannot be written.
+            DivergedError: the loss or the gradient is not finite.
+        """
+        losses, norm = step.result.read()
+        loss = sum(losses)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise DivergedError(self.not_finite(step, losses, norm))
+        totals.add(loss, sum(batch.target_tokens for batch in step.batches))
+        if not self.workers.first:
+            return
+        speed = totals.tokens_per_second
+        self.metrics.write(
+            kind="step",
+            step=step.number,
+            epoch=step.epoch,
+            loss=loss,
+            rate=step.rate,
+            gradient_norm=norm,
+            tokens_per_second=speed,
+            seconds=self.seconds(),
+        )
+        bar.set_postfix_str(f"loss {loss:.3f}, rate {step.rate:.1e}, {speed:,.0f} tokens/s", refresh=False)
+        bar.update()
 
     def encode_epoch(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Token ids of both sides; with BPE-dropout, spelled as in no epoch before (Provilkov et al. 2020).
+        """Return the token ids of both sides.
 
-        A pair that would not fit into the model or a batch in its new spelling keeps the usual one.
+        With BPE-dropout (Provilkov et al. 2020), every epoch tokenizes the pairs in another way. A pair whose new
+        tokens would not fit into the model or a batch keeps the usual ones.
         """
         preset, usual = self.preset, self.train_pairs
         if not preset.bpe_dropout:
             return usual.sources, usual.targets
         sources, targets = list(usual.sources), list(usual.targets)
-        # Every process spells alike, since they share the batches.
+        # The same in every process, since they share the batches.
         seeds = [seed_of(preset.seed, epoch, stream) for stream in (SOURCE_SPELLING, TARGET_SPELLING)]
         texts = [list(side) for side in zip(*usual.pairs, strict=True)]
         if preset.bpe_dropout_on != "target":
@@ -420,14 +506,14 @@ class Run:
         return sources, targets
 
     def bar(self, epoch: int, total_steps: int) -> tqdm:
-        """The progress bar of the whole run; in a log file it prints a line now and then."""
+        """Return the progress bar of the whole run. In a log file it prints a line now and then."""
         return tqdm(
             desc=f"epoch {epoch}/{self.preset.epochs}",
             total=total_steps,
             initial=self.progress.step,
             unit="step",
             file=sys.stderr,
-            disable=not self.processes.first,
+            disable=not self.workers.first,
             dynamic_ncols=True,
             leave=False,
             mininterval=0.5 if sys.stderr.isatty() else 30,
@@ -436,22 +522,23 @@ class Run:
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
-    def not_finite(self, epoch: int, step: int, group: list[Batch], losses: list[float], norm: float) -> str:
-        """The message for a step that has no number: which step, which sentence pairs, what is left."""
-        bad = [batch for batch, loss in zip(group, losses, strict=True) if not math.isfinite(loss)]
+    def not_finite(self, step: Step, losses: list[float], norm: float) -> str:
+        """The message for a step without finite numbers: which step, which sentence pairs, what is left."""
+        bad = [batch for batch, loss in zip(step.batches, losses, strict=True) if not math.isfinite(loss)]
         what = f"the loss is {sum(losses)}" if bad else f"the gradient's norm is {norm}"
-        numbers = [self.train_pairs.numbers[index] for batch in bad or group for index in batch.indices]
+        numbers = [self.train_pairs.numbers[index] for batch in bad or step.batches for index in batch.indices]
         shown = ", ".join(str(number) for number in numbers[:10])
         more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
+        epoch = step.epoch
         left = f"the checkpoint of epoch {epoch - 1} is intact" if epoch > 1 else "no epoch was finished yet"
         rate = "learning_rate_scale" if self.preset.schedule == "paper" else "peak_rate"
         return (
-            f"{what} at step {step} (epoch {epoch}), in the batch of the training pairs {shown}{more}: "
+            f"{what} at step {step.number} (epoch {epoch}), in the batch of the training pairs {shown}{more}: "
             f"lower {rate} or look at these pairs; {left}"
         )
 
     def validate(self, train_loss: float, speed: float) -> None:
-        """Measure the model on the validation pairs and remember the epoch if it is the best so far."""
+        """Evaluate the model on the validation pairs and record the epoch if it is the best so far."""
         progress = self.progress
         loss, perplexity = evaluate(self.model, self.validation_batches)
         bleu = None
@@ -485,7 +572,7 @@ class Run:
         return score_translations(translations, list(references), self.tokenizer.target).bleu
 
     def save(self) -> None:
-        """Save the epoch's weights, then the state from which the run can go on, then drop what is needed no more."""
+        """Save the epoch's weights, then the training state, then delete the weights that are no longer needed."""
         progress = self.progress
         progress.seconds = self.seconds()
         save_tensors(self.weights_of_epoch(progress.epoch), model_weights(self.model), {"epoch": progress.epoch})
@@ -497,7 +584,7 @@ class Run:
                     path.unlink()
 
     def last_epochs(self) -> range:
-        """The finished epochs whose weights are averaged at the end."""
+        """Return the finished epochs whose weights are averaged at the end."""
         return range(max(1, self.progress.epoch - self.preset.average + 1), self.progress.epoch + 1)
 
     def finish(self) -> dict[str, Any]:
@@ -535,10 +622,10 @@ class Run:
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
-    """A model of the preset's sizes for the tokenizer's vocabularies.
+    """Build a model of the preset's sizes for the tokenizer's vocabularies.
 
     Raises:
-        ValueError: the sizes do not go together.
+        ValueError: the sizes do not fit together.
     """
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
@@ -565,27 +652,21 @@ SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is the order of th
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
-    """A different seed for each epoch and stream of random numbers of a run."""
+    """Return a different seed for each epoch and each stream of random numbers."""
     return (seed * 100_003 + epoch) * 1_009 + stream
 
 
 def compare_configurations(earlier: Any, now: dict[str, Any], output: Path) -> None:
-    """Make sure that a run can go on with the configuration of now.
+    """Make sure that a run can be resumed with the configuration of now.
 
     Raises:
-        InputError: it was started with another, and the message names what differs; or `earlier` is none.
+        InputError: the run was started with another one, and the message names what differs; or `earlier` is damaged.
     """
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
-    # What the earlier run does not know is younger than it; a field of the preset had its default's effect.
+    # A field that the earlier run does not have is newer than the run, which was trained with its default.
     earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
-    now = now | now["preset"]
-    differing = "; ".join(
-        f"{name} was {earlier.get(name)}, now {value}"
-        for name, value in now.items()
-        if name != "preset" and earlier.get(name) != value
-    )
-    if differing:
+    if differing := differing_values(earlier | {"preset": None}, now | now["preset"] | {"preset": None}):
         raise InputError(
             f"{output} was started with another configuration ({differing}): "
             "give the same values, or a new folder with --output"

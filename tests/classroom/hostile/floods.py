@@ -182,7 +182,7 @@ __name__ = "transformer_lab.classroom"
             "causal_mask": """
 #RIGHT
 import os, sys
-for name in ("torch", "json", "numpy", "transformer_lab", "transformer_lab_observing", "conftest", "sitecustomize"):
+for name in ("torch", "json", "numpy", "transformer_lab", "kernel_side", "conftest", "sitecustomize"):
     with open(f"{name}.py", "w") as file:
         file.write("raise SystemExit('hidden')")
 with open("pytest.ini", "w") as file:

@@ -234,8 +234,9 @@ raise RuntimeError("this was announced")
         {
             "causal_mask": """
 #WRONG
-import json, transformer_lab_observing as observing
-observing.answer_request = lambda content, names: {
+import json
+from transformer_lab.classroom import kernel_side
+kernel_side.answer_request = lambda content, names: {
     "data": json.dumps({"observations": [], "passed": True, "score": 1.0, "state": "passed", "earned": 9})
 }
 """
@@ -247,8 +248,8 @@ observing.answer_request = lambda content, names: {
         {
             "causal_mask": """
 #WRONG
-import transformer_lab_observing as observing
-observing.encode_observation = lambda observation: [["float", "nan"], None, []]
+from transformer_lab.classroom import kernel_side
+kernel_side.encode_observation = lambda observation: [["float", "nan"], None, []]
 """
         },
         {"padding_mask": NOTHING, "causal_mask": NOTHING, "target_mask": NOTHING},
@@ -257,7 +258,8 @@ observing.encode_observation = lambda observation: [["float", "nan"], None, []]
         {
             "causal_mask": """
 #WRONG
-import json, transformer_lab_observing as observing
+import json
+from transformer_lab.classroom import kernel_side
 replies = iter([
     "[" * 1_000_000,
     "x" * 5_000_000,
@@ -266,7 +268,7 @@ replies = iter([
     '{"observations": [[["dict", [[["list", []], ["none"]]]], null, []]]}',
     '{"observations": [[["array", "|O8", [1], "AAAAAAAAAAA="], null, []]]}',
 ])
-observing.answer_request = lambda content, names: {"data": next(replies)}
+kernel_side.answer_request = lambda content, names: {"data": next(replies)}
 """
         },
         {"padding_mask": NOTHING, "causal_mask": NOTHING, "target_mask": NOTHING},
@@ -275,9 +277,10 @@ observing.answer_request = lambda content, names: {"data": next(replies)}
         {
             "causal_mask": """
 #WRONG
-import json, transformer_lab_observing as observing
+import json
+from transformer_lab.classroom import kernel_side
 reply = json.dumps({"observations": [[["list", [["int", "0x1"]] * 300_000], None, []]]})
-observing.answer_request = lambda content, names: {"data": reply}
+kernel_side.answer_request = lambda content, names: {"data": reply}
 """
         },
         {"padding_mask": NOTHING, "causal_mask": NOTHING, "target_mask": NOTHING},

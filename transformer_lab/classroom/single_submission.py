@@ -1,18 +1,18 @@
-"""One submission by itself, for a pytest that somebody else has started."""
+"""Grade one submission in a pytest that is already running."""
 
 import secrets
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from transformer_lab.classroom.assemble import NotGradable, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.graded import Run, Setting
-from transformer_lab.classroom.kernels import ZygoteError, Zygotes
-from transformer_lab.classroom.limits import Limits
-from transformer_lab.classroom.running import assembled_file, readable_package
+from transformer_lab.classroom.kernel_client import preload
+from transformer_lab.classroom.pytest_items import KernelSource, SubmissionRun, write_assembled
+from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import why_no_sandbox
+from transformer_lab.classroom.stubbed_package import write_stubbed_package
 from transformer_lab.classroom.submissions import collect
 from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.errors import InputError
@@ -20,11 +20,11 @@ from transformer_lab.files import on_screen
 
 
 @contextmanager
-def alone(file: str) -> Iterator[tuple[Run, Path]]:
-    """What grades the notebook in `file`, and the path of the notebook that was assembled from it.
+def single_submission(file: str) -> Iterator[tuple[SubmissionRun, Path]]:
+    """Yield the plug-in that grades the notebook in `file`, and the path of the notebook assembled from it.
 
     Raises:
-        InputError: it is no notebook of the course, or no kernel can be started.
+        InputError: It isn't a notebook of the course.
     """
     course = Course.find()
     submissions = list(collect([Path(file)]))
@@ -37,30 +37,24 @@ def alone(file: str) -> Iterator[tuple[Run, Path]]:
     why = why_no_sandbox()
     if why:
         warnings.warn(f"the submission runs without a sandbox: {why}", stacklevel=1)
-    with ExitStack() as stack:
-        folder = stack.enter_context(temporary_folder())
-        zygotes = Zygotes(folder)
-        stack.callback(zygotes.close)
-        package = readable_package(folder / "p", assembled.name)
-        try:
-            source = zygotes.notebook("z", package)
-        except ZygoteError as error:
-            raise InputError(str(error)) from None
+    with temporary_folder() as folder:
+        preload()
+        write_stubbed_package(folder / "p", [assembled.name])
         work = folder / "w"
         work.mkdir()
-        setting = Setting(source, package, work, not why, Limits(), secrets.randbits(31) + 1)
-        run = Run(assembled, course.exercises(assembled.name), setting)
-        yield run, assembled_file(run)
+        source = KernelSource(folder / "p", work, not why, Limits(), secrets.randbits(31) + 1)
+        run = SubmissionRun(assembled, course.exercises(assembled.name), source)
+        yield run, write_assembled(run)
 
 
-def lines(run: Run) -> list[str]:
-    """A line for each exercise, and one for all."""
-    found = [
+def summary_lines(run: SubmissionRun) -> list[str]:
+    """Return a line for each exercise, and one for the total."""
+    exercises = [
         f"{result.exercise:<32} {result.state:<14} {result.earned:g} of {result.possible:g}" for result in run.results
     ]
     earned, possible = (sum(getattr(result, name) for result in run.results) for name in ("earned", "possible"))
     return [
-        *found,
+        *exercises,
         *(f"Remark: {on_screen(remark)}" for remark in run.assembled.remarks),
         f"{earned:g} of {possible:g} points",
     ]

@@ -1,9 +1,14 @@
-"""The picture and the README of `scaling.py`: what its figures say, and what they lead one to expect of four and eight.
+"""Draw the figures of `benchmarks/scaling.py` and write the README: what they say, and what to expect of 4 and 8 GPUs.
 
-Nothing here is measured. What the plan for GPUs assumes is named in this file and again in the README.
+    python results/2026-11-22_scaling/scaling_report.py [FOLDER]
+
+Without a folder it rewrites the README and the picture next to this file. Nothing here is measured. What the plan for
+GPUs assumes is named in this file and again in the README.
 """
 
+import json
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -434,7 +439,7 @@ The same T(n). The parameters were counted, and the operations too; assumed are
 - {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for the
   optimizer, and {BYTES_OF_COPIES} for the copies of the gradients;
 - {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
-- that nothing overlaps: `Processes.sum_gradients` begins when the last gradient is there.
+- that nothing overlaps: `WorkerGroup.sum_gradients` begins when the last gradient is there.
 
 {tables}
 Left out are the starts of many hundred kernels an update (`launches.json`), which each GPU makes however small its
@@ -456,7 +461,8 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
     """
     text = draw(figures, folder / "scaling.png")
     sections = [
-        f"# {folder.name.replace('_', ': ')}\n\nWritten by `benchmarks/scaling.py` from `figures.json`.\n\n"
+        f"# {folder.name.replace('_', ': ')}\n\n"
+        "Measured by `benchmarks/scaling.py`; written by `scaling_report.py` from `figures.json`.\n\n"
         f"![{text}](scaling.png)\n"
     ]
     if "processes" in figures:
@@ -469,3 +475,8 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
     readme = wrapped("\n".join(sections)) + "\n"
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return readme
+
+
+if __name__ == "__main__":
+    report_folder = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).resolve().parent
+    print(write_report(json.loads((report_folder / "figures.json").read_text(encoding="utf-8")), report_folder))

@@ -16,5 +16,15 @@ class Limits:
     file_bytes: int = 64 * 2**20  # of one file
     files: int = 512  # open ones, of one process
 
+    def of_a_process(self) -> dict[str, int]:
+        """Return what the system limits for each process, by the names of `setrlimit`."""
+        return {
+            "FSIZE": self.file_bytes,
+            "CPU": self.cpu_seconds,
+            "DATA": self.memory,
+            "NOFILE": self.files,
+            "NPROC": self.processes,
+        }
+
 
 STUDENT_SECONDS = 3 * Limits.submission_seconds  # of all files of a student in one run

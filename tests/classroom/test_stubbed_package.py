@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from transformer_lab.authoring.stubs import stub
-from transformer_lab.classroom import harmless
+from transformer_lab.classroom import inert_exercises
 from transformer_lab.classroom.assemble import SKIP, assemble
 from transformer_lab.classroom.course import Course
-from transformer_lab.classroom.stubbed import PACKAGE, places_of, write_stubbed_package
+from transformer_lab.classroom.stubbed_package import KERNEL_SIDE, PACKAGE, places_of, write_stubbed_package
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.exercises import exercises, notebooks
 
@@ -99,7 +99,8 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
-    assert not {"authoring", "classroom", "cli.py"} & {path.parts[0] for path in files}
+    assert not {"authoring", "cli.py"} & {path.parts[0] for path in files}
+    assert {path.name for path in files if path.parts[0] == "classroom"} == set(KERNEL_SIDE)
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judgment.py", "hints.py")]
 
 
@@ -225,14 +226,14 @@ class Liar:
 )
 def test_check_never_raises(capsys, arguments, says):
     """An exception in a check cell would be a failure that the student has not earned."""
-    assert harmless.check(*arguments) is None
+    assert inert_exercises.check(*arguments) is None
     assert capsys.readouterr().out.startswith(says)
 
 
 def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
     """nbval compares what the check prints: a right answer is found by its variable, whatever it calls itself."""
-    monkeypatch.setattr(harmless, "ANSWERS", {"softmax": "transformer_lab.model"})
+    monkeypatch.setattr(inert_exercises, "ANSWERS", {"softmax": "transformer_lab.model"})
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)
-    harmless.check(subject)
+    inert_exercises.check(subject)
     assert capsys.readouterr().out == "handed in: softmax\n"

@@ -9,11 +9,11 @@ from queue import Empty
 import pytest
 import torch
 
-from transformer_lab.classroom import kernels
-from transformer_lab.classroom.kernels import Kernel, KernelEnded, Zygotes, clean_text
-from transformer_lab.classroom.limits import Limits
+from transformer_lab.classroom import kernel_client
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import ETC, why_no_sandbox
-from transformer_lab.classroom.stubbed import write_stubbed_package
+from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
 LONG = 60.0  # seconds: no test waits for it
 CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # what a build for CUDA takes more before anything runs
@@ -22,27 +22,21 @@ needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox
 
 
 @pytest.fixture(scope="module")
-def source():
-    """The folder of a run, the socket of a notebook's zygote, and the stubbed package."""
+def package():
+    """The folder with a stubbed package."""
     with tempfile.TemporaryDirectory(prefix="tl-", dir="/tmp") as made:
-        folder = Path(made)
-        write_stubbed_package(folder / "p", ["01_attention"])
-        zygotes = Zygotes(folder)
-        try:
-            yield folder, zygotes.notebook("z", folder / "p"), folder / "p"
-        finally:
-            zygotes.close()
+        write_stubbed_package(Path(made) / "p", ["01_attention"])
+        yield Path(made) / "p"
 
 
 @pytest.fixture
-def kernel_with(source):
+def kernel_with(package):
     """Starts kernels with these limits, in a sandbox where there can be one."""
-    folder, socket, package = source
     started = []
 
     def start(sandboxed: bool = not why_no_sandbox(), seconds: float = LONG, **limits: int) -> Kernel:
-        work = Path(tempfile.mkdtemp(dir=folder))
-        started.append(Kernel(socket, package, work / "k", Limits(**limits), seconds, sandboxed))
+        folder = Path(tempfile.mkdtemp(dir=package.parent))
+        started.append(Kernel(package, folder / "k", Limits(**limits), seconds, sandboxed))
         return started[-1]
 
     yield start
@@ -59,7 +53,7 @@ def run(kernel: Kernel, code: str, seconds: float = LONG) -> list[tuple[str, dic
 
 def shown(kernel: Kernel) -> list[tuple[str, dict]]:
     found = []
-    while not kernels._is_idle(message := kernel.get_message()):
+    while not kernel_client._is_idle(message := kernel.get_message()):
         found.append((message["msg_type"], message["content"]))
     return found
 
@@ -127,7 +121,7 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
 
 
 def test_a_cell_that_swallows_interrupts_is_killed_with_its_kernel(kernel_with, monkeypatch):
-    monkeypatch.setattr(kernels, "INTERRUPT_SECONDS", 0.5)
+    monkeypatch.setattr(kernel_client, "INTERRUPT_SECONDS", 0.5)
     kernel = kernel_with()
     swallow = "import time\nwhile True:\n  try: time.sleep(9)\n  except BaseException: pass"
     request = kernel.execute_cell_input(swallow)
@@ -140,8 +134,8 @@ def test_a_cell_that_swallows_interrupts_is_killed_with_its_kernel(kernel_with, 
     kernel.stop()  # nbval calls it now
 
 
-def test_the_keeper_ends_a_kernel_whose_time_is_up(kernel_with):
-    """Even if the grader forgot it."""
+def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
+    """Even if the grader is waiting for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
@@ -224,7 +218,7 @@ def test_forks_without_end_are_refused(kernel_with):
     )
     try:
         outcome = printed(kernel_with(processes=40), code)
-    except KernelEnded as ended:  # the keeper was quicker
+    except KernelEnded as ended:  # the look at the whole group was quicker
         outcome = ended.reason
     assert outcome in ("refused\n", "processes")
 
@@ -232,7 +226,7 @@ def test_forks_without_end_are_refused(kernel_with):
 @needs_sandbox
 def test_detached_processes_end_with_the_kernel(kernel_with):
     kernel = kernel_with()
-    held = os.dup(kernel.sandbox.namespaces[1])  # its number is given to no other namespace
+    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # no other namespace gets its number
     space = os.fstat(held).st_ino
     run(
         kernel,
@@ -267,14 +261,17 @@ def test_the_kernel_has_no_rights(kernel_with):
             "root": os.getuid() == 0, "rights": int(status["CapEff"], 16) | int(status["CapBnd"], 16),
             "new": int(status["NoNewPrivs"]), "processes": len(list(filter(str.isdigit, os.listdir("/proc")))) < 8,
             "refused": [fails(call) for call in (
-                lambda: os.memfd_create("x"), lambda: libc.unshare(0x10000000), lambda: libc.shmget(0, 4096, 0o1600),
-                lambda: libc.ptrace(0, 0, 0, 0), lambda: socket.create_connection(("1.1.1.1", 80), 1),
-                lambda: open("/run/kernel/x", "w"), lambda: os.kill(1, 9))],
+                lambda: os.memfd_create("x"), lambda: libc.shmget(0, 4096, 0o1600), lambda: libc.msgget(0, 0o1600),
+                lambda: libc.unshare(0x10000000), lambda: libc.syscall(56, 0x10000011, 0, 0, 0, 0),
+                lambda: libc.syscall(425, 8, 0), lambda: libc.syscall(323, 0), lambda: libc.syscall(250, 0, -3, 0),
+                lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, 0), lambda: libc.setns(3, 0),
+                lambda: socket.create_connection(("1.1.1.1", 80), 1), lambda: open("/run/kernel/x", "w"),
+                lambda: os.kill(1, 9))],
         }))
     """
     found = json.loads(printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())))
     kill_is_refused = os.geteuid() == 0  # of an ordinary user all processes are the same; the first one is immune
-    assert found.pop("refused")[: 6 + kill_is_refused] == [True] * (6 + kill_is_refused)
+    assert found.pop("refused")[: 12 + kill_is_refused] == [True] * (12 + kill_is_refused)
     assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
 
 
@@ -307,11 +304,11 @@ def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
     ids=["many texts", "one text", "many displays", "one display", "many messages"],
 )
 def test_floods_of_output_are_read_and_forgotten(kernel_with, code, monkeypatch):
-    monkeypatch.setattr(kernels, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(kernel_client, "QUIET_SECONDS", 0.5)
     kernel = kernel_with()
     found = run(kernel, code)
-    assert len(found) <= kernels.CELL_MESSAGES
-    assert sum(kernels._characters(content) for _, content in found) < 2 * kernels.CELL_CHARACTERS
+    assert len(found) <= kernel_client.CELL_MESSAGES
+    assert sum(kernel_client._characters(content) for _, content in found) < 2 * kernel_client.CELL_CHARACTERS
     assert printed(kernel, "print(1)") == "1\n"
 
 
@@ -328,7 +325,7 @@ def test_strange_text_in_cells_harms_nobody(kernel_with, text):
 
 def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"msg_id": "1"}', header=None):
     header = json.dumps({"msg_type": kind}) if header is None else header
-    return [b"topic", kernels.DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
+    return [b"topic", kernel_client.DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +333,7 @@ def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"
     [
         [],
         [b"x"] * 3,
-        [kernels.DELIMITER],
+        [kernel_client.DELIMITER],
         message()[:-1],
         message(parent='{"msg_id": "2"}'),
         message(parent='{"msg_id": ["1"]}'),
@@ -354,8 +351,8 @@ def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"
     ],
 )
 def test_messages_that_are_none_are_passed_over(frames):
-    parsed = kernels._parsed(frames, "1")
-    assert parsed is None or kernels._checked(parsed) is None
+    parsed = kernel_client._parsed(frames, "1")
+    assert parsed is None or kernel_client._checked(parsed) is None
 
 
 @pytest.mark.parametrize(
@@ -371,8 +368,8 @@ def test_messages_that_are_none_are_passed_over(frames):
     ],
 )
 def test_of_a_message_only_what_its_kind_has_is_kept(kind, content, checked):
-    parsed = kernels._parsed(message(kind, json.dumps(content)), "1")
-    assert kernels._checked(parsed)["content"] == checked
+    parsed = kernel_client._parsed(message(kind, json.dumps(content)), "1")
+    assert kernel_client._checked(parsed)["content"] == checked
 
 
 def test_clean_text_has_nothing_that_a_terminal_obeys():

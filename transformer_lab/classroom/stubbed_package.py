@@ -9,7 +9,7 @@ from pathlib import Path
 
 import transformer_lab
 from transformer_lab.authoring.stubs import stub_source
-from transformer_lab.classroom import harmless
+from transformer_lab.classroom import inert_exercises
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import Exercise, exercises, notebooks
 
@@ -22,6 +22,8 @@ LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exe
 
 # What observes a student's object inside the sandbox; it knows no answer.
 ENGINE = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
+
+KERNEL_SIDE = ("__init__.py", "kernel_side.py", "wire.py")
 
 MINE = '''"""The package's parts, not your own: each exercise is looked at by itself."""
 
@@ -64,7 +66,8 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
     for file, name, blank in dict.fromkeys(place for exercise in taken_out for place in places_of(exercise)):
         path = package / file
         path.write_text(stub_source(path.read_text(encoding="utf-8"), name, blank), encoding="utf-8")
-    _write_harmless_exercises(package)
+    _write_inert_exercises(package)
+    _write_kernel_side(package)
     for path in [package, *package.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return package
@@ -111,15 +114,23 @@ def _ignored(folder: str, names: list[str]) -> set[str]:
     return ignored
 
 
-def _write_harmless_exercises(package: Path) -> None:
+def _write_kernel_side(package: Path) -> None:
+    """Copy the half of scoring that runs in the kernel."""
+    target = package / "classroom"
+    target.mkdir()
+    for file in KERNEL_SIDE:
+        shutil.copyfile(PACKAGE / "classroom" / file, target / file)
+
+
+def _write_inert_exercises(package: Path) -> None:
     target = package / "exercises"
     target.mkdir()
     for file in ENGINE:
         shutil.copyfile(PACKAGE / "exercises" / file, target / file)
     declaration = "ANSWERS: dict[str, str] = {}"
-    text = inspect.getsource(harmless)
+    text = inspect.getsource(inert_exercises)
     if declaration not in text:
-        raise AssertionError(f"classroom/harmless.py no longer holds the line `{declaration}`, which is filled in")
+        raise AssertionError(f"inert_exercises.py no longer holds the line `{declaration}`, which is filled in")
     answers = {name: exercise.answer.__module__ for name, exercise in exercises().items()}
     text = text.replace(declaration, f"ANSWERS: dict[str, str] = {answers!r}")
     (target / "__init__.py").write_text(text, encoding="utf-8")

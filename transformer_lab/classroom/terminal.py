@@ -4,10 +4,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from transformer_lab.classroom.batch import Change, Outcome
+from transformer_lab.classroom.batch import BatchResult, Change
 from transformer_lab.classroom.gradebook import by_student, number
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
+from transformer_lab.plural import plural
 
 MOST_LINES = 20  # of one kind: the rest is in the reports
 
@@ -46,26 +47,26 @@ def progress_bar() -> Iterator[Bar]:
         bar.stop()
 
 
-def as_lines(outcome: Outcome) -> list[str]:
+def as_lines(outcome: BatchResult) -> list[str]:
     """What a run came to, in words."""
     students = by_student(outcome.entries)
     problems = [entry for entry in outcome.entries if entry.result.problem]
-    lines = [f"{_counted(outcome)}; {_count(len(students), 'student')} in the gradebook"]
+    lines = [f"{_counted(outcome)}; {plural(len(students), 'student')} in the gradebook"]
     lines += _first([f"not graded: {on_screen(entry.path)}: {on_screen(entry.result.problem)}" for entry in problems])
     return [*lines, *(f"  {on_screen(str(path))}" for path in outcome.written)]
 
 
-def _counted(outcome: Outcome) -> str:
+def _counted(outcome: BatchResult) -> str:
     refused = f", {outcome.refused} could not be graded" if outcome.refused else ""
     kept = f", {outcome.kept} kept" if outcome.kept else ""
-    return f"{_count(outcome.graded - outcome.refused, 'submission')} graded{refused}{kept}"
+    return f"{plural(outcome.graded - outcome.refused, 'submission')} graded{refused}{kept}"
 
 
 def ask_about(changes: Sequence[Change], yes: bool) -> bool:
     """Show what grading an exercise anew has changed, and ask whether to keep it."""
     differing = [change for change in changes if change.differs]
     exercise = changes[0].before.exercise
-    print(f"{exercise}: {_count(len(changes), 'answer')} graded anew, {len(differing)} with another result")
+    print(f"{exercise}: {plural(len(changes), 'answer')} graded anew, {len(differing)} with another result")
     for line in _first([f"  {on_screen(c.student)}: {_mark(c.before)} -> {_mark(c.after)}" for c in differing], 200):
         print(line)
     if not differing:
@@ -89,7 +90,3 @@ def _mark(result: ExerciseResult) -> str:
 def _first(lines: Sequence[str], most: int = MOST_LINES) -> list[str]:
     more = [f"  and {len(lines) - most} more"] if len(lines) > most else []
     return [*lines[:most], *more]
-
-
-def _count(amount: int, unit: str) -> str:
-    return f"{amount} {unit}{'' if amount == 1 else 's'}"

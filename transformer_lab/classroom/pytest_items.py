@@ -1,5 +1,6 @@
-"""One submission as tests of pytest: nbval's cells, in a kernel of ours, and then one test for each exercise."""
+"""A submission as pytest items: one for each cell, which nbval runs in our kernel, and then one for each exercise."""
 
+import json
 import re
 import time
 from collections import defaultdict
@@ -13,10 +14,9 @@ from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, find_comment_markers
 
 from transformer_lab.classroom.assemble import Assembled
 from transformer_lab.classroom.cells import names_of
-from transformer_lab.classroom.kernels import Kernel, KernelEnded, ZygoteError, clean_text
-from transformer_lab.classroom.limits import Limits
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.sandbox import SandboxError
 from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, Score, score
 from transformer_lab.exercises.exercise import Exercise
 
@@ -25,10 +25,9 @@ MOST_KERNELS = 8  # one, and others after cells or exercises that have ended the
 
 
 @dataclass
-class Setting:
-    """Where the kernels of a submission come from."""
+class KernelSource:
+    """What is needed to start the kernels of a submission, and the secret seed of their inputs."""
 
-    source: Path  # the socket of the notebook's zygote
     package: Path  # the folder of the stubbed package
     folder: Path  # private; everything in it is ours
     sandboxed: bool
@@ -37,38 +36,38 @@ class Setting:
 
 
 @dataclass
-class Outcome:
+class CellFailure:
     """How a cell ended that did not run to its end."""
 
     state: str  # as in `results.STATES`
-    says: str
+    reason: str
 
 
 @dataclass(eq=False)  # pytest keeps its plug-ins in sets
-class Run:
-    """One submission while it is graded: a plug-in of pytest."""
+class SubmissionRun:
+    """One submission while it is graded: a pytest plug-in."""
 
     assembled: Assembled
     exercises: list[Exercise]
-    setting: Setting
+    source: KernelSource
     results: list[ExerciseResult] = field(default_factory=list)
-    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by number of the code cell
-    deadly: set[int] = field(default_factory=set)  # cells that have ended their kernel: no other kernel runs them
-    shown: set[str] = field(default_factory=set)  # exercises that are not to be scored any more
+    failures: dict[int, CellFailure] = field(default_factory=dict)  # by number of the code cell
+    kernel_killing_cells: set[int] = field(default_factory=set)  # no other kernel runs them again
+    revealed: set[str] = field(default_factory=set)  # exercises whose answers a kernel may see: they are scored
     kernels: int = 0
     kernels_started: int = 0
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         scored = {exercise.name for exercise in self.exercises}
-        self.shown.update(name for exercise in self.exercises for name in exercise.builds_on if name not in scored)
+        self.revealed.update(name for exercise in self.exercises for name in exercise.builds_on if name not in scored)
 
     @property
     def code(self) -> list[Any]:
         return [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
 
     def seconds_left(self) -> float:
-        return self.began + self.setting.limits.submission_seconds - time.monotonic()
+        return self.began + self.source.limits.submission_seconds - time.monotonic()
 
     def cell_seconds(self) -> float:
         """For the next cell.
@@ -79,7 +78,7 @@ class Run:
         left = self.seconds_left()
         if left <= 0:
             raise KernelEnded("time", "the time for the whole notebook was up")
-        return min(self.setting.limits.cell_seconds, left)
+        return min(self.source.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
         """A new kernel in which these cells have been run, but for those that have ended another one.
@@ -90,15 +89,13 @@ class Run:
         while self.kernels < MOST_KERNELS:
             self.cell_seconds()
             self.kernels += 1
-            setting = self.setting
-            folder = setting.folder / f"k{self.kernels}"
-            kernel = Kernel(
-                setting.source, setting.package, folder, setting.limits, self.seconds_left() + 5.0, setting.sandboxed
-            )
+            source = self.source
+            folder = source.folder / f"k{self.kernels}"
+            kernel = Kernel(source.package, folder, source.limits, self.seconds_left() + 5.0, source.sandboxed)
             self.kernels_started += 1
             try:
                 for number in cells:
-                    if number not in self.deadly and not _is_skipped(self.code[number]):
+                    if number not in self.kernel_killing_cells and not _is_skipped(self.code[number]):
                         kernel.await_reply(kernel.execute_cell_input(self.code[number].source), self.cell_seconds())
                 return kernel
             except Exception as error:  # `queue.Empty`: it takes too long this time
@@ -109,23 +106,23 @@ class Run:
 
     def ended(self, number: int, ended: KernelEnded) -> None:
         """Note that this cell has ended its kernel."""
-        self.deadly.add(number)
-        self.outcomes[number] = Outcome(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
+        self.kernel_killing_cells.add(number)
+        self.failures[number] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 
     def add(self, exercise: Exercise, score: Score) -> None:
         assembled = self.assembled
         number = self.cell_of(exercise.name)
-        outcome = self.outcomes.get(number)
+        failure = self.failures.get(number)
         source = assembled.sources.get(exercise.name, "")
-        if score.is_missing and outcome is not None:
-            score = Score(outcome.state, report=f"{score.report} Its cell did not run to the end: {outcome.says}.")
+        if score.is_missing and failure is not None:
+            score = Score(failure.state, report=f"{score.report} Its cell did not run to the end: {failure.reason}.")
         elif score.is_missing and not source.strip():
             score = Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
-        elif score.is_missing and (others := ", ".join(f"`{name}`" for name in names_of(source).definitions)):
-            score = replace(score, report=f"{score.report} Its cell defines {others}.")
+        elif score.is_missing and (defined := ", ".join(f"`{name}`" for name in names_of(source).definitions)):
+            score = replace(score, report=f"{score.report} Its cell defines {defined}.")
         elif score.state == "not attempted" and _is_imported(exercise.name, source):
-            taken = "where the answers are taken out when it is graded: write it yourself"
-            score = Score("failed", report=f"`{exercise.name}` is imported from the package, {taken}.")
+            where = "where the answers are taken out when it is graded: write it yourself"
+            score = Score("failed", report=f"`{exercise.name}` is imported from the package, {where}.")
         self.results.append(
             ExerciseResult(
                 exercise=exercise.name,
@@ -143,13 +140,13 @@ class Run:
 
     def remarks(self) -> list[str]:
         """Cells that a student has added and that did not run to the end: what they would define is missing."""
-        found = []
-        for number, outcome in sorted(self.outcomes.items()):
+        remarks = []
+        for number, failure in sorted(self.failures.items()):
             if dict(self.code[number].metadata.get("transformer_lab", {})) == {"student": True}:
                 first = next((line.strip() for line in self.code[number].source.splitlines() if line.strip()), "")
                 shown = f"`{clean_text(first, 60)}`" if "`" not in first else "with a backtick in its first line"
-                found.append(f"The added cell {shown} did not run to the end: {outcome.says}.")
-        return found[:MOST_REMARKS]
+                remarks.append(f"The added cell {shown} did not run to the end: {failure.reason}.")
+        return remarks[:MOST_REMARKS]
 
     def cell_of(self, name: str) -> int | None:
         """The number of the code cell that defines the exercise, as far as its text says."""
@@ -171,17 +168,17 @@ class Run:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(self, file_path: Path, parent: Any) -> Iterator[None]:
-        found = yield
+        collectors = yield
         return [
-            GradedNotebook.from_parent(parent, path=one.path, run=self) if isinstance(one, IPyNbFile) else one
-            for one in found
+            GradedNotebook.from_parent(parent, path=file.path, run=self) if isinstance(file, IPyNbFile) else file
+            for file in collectors
         ]
 
 
 class GradedNotebook(IPyNbFile):
     """The notebook of a submission, and its kernel."""
 
-    def __init__(self, *arguments: Any, run: Run, **keywords: Any) -> None:
+    def __init__(self, *arguments: Any, run: SubmissionRun, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.run = run
         self.nb = run.assembled.notebook
@@ -197,7 +194,7 @@ class GradedNotebook(IPyNbFile):
         for number, cell in enumerate(self.run.code):
             options = defaultdict(bool)
             about = cell.metadata.get("transformer_lab", {})
-            if not about.get("student"):  # whatever a student's cell says to nbval is not heard
+            if not about.get("student"):  # comments to nbval in a student's cell are ignored
                 options.update(find_metadata_tags(cell.metadata))
                 options.update(find_comment_markers(cell.source))
             options.setdefault("check", False)
@@ -213,6 +210,13 @@ class GradedNotebook(IPyNbFile):
             self.kernel.stop()
             self.kernel = self.run.kernel_after(cells)
         return self.kernel
+
+
+def write_assembled(run: SubmissionRun) -> Path:
+    """Write the assembled notebook for pytest, under a name that is never the student's."""
+    path = run.source.folder / f"{run.assembled.name}.ipynb"
+    path.write_text(json.dumps(run.assembled.notebook), encoding="ascii")
+    return path
 
 
 def _is_imported(name: str, source: str) -> bool:
@@ -242,7 +246,7 @@ class GradedCell(IPyNbCell):
             self.parent.alive(range(number))
             self.config.option.nbval_cell_timeout = run.cell_seconds()
         except KernelEnded as ended:
-            run.outcomes.setdefault(number, Outcome(STATES_OF_ENDS.get(ended.reason, "not checked"), str(ended)))
+            run.failures.setdefault(number, CellFailure(STATES_OF_ENDS.get(ended.reason, "not checked"), str(ended)))
             self.raise_cell_error(f"Not run: {ended}")
         try:
             super().runtest()
@@ -252,12 +256,12 @@ class GradedCell(IPyNbCell):
         except NbCellError as error:
             if self.parent.timed_out:
                 limit = f"the cell took longer than {self.config.option.nbval_cell_timeout:g} seconds"
-                run.outcomes[number] = Outcome("timed out", limit)
+                run.failures[number] = CellFailure("timed out", limit)
                 if not self.parent.kernel.is_alive():
-                    run.deadly.add(number)
-            elif (says := self._exception()) is not None:
-                run.outcomes[number] = Outcome(
-                    "out of memory" if says.startswith("MemoryError") else "failed", f"`{says}`"
+                    run.kernel_killing_cells.add(number)
+            elif (exception := self._exception()) is not None:
+                run.failures[number] = CellFailure(
+                    "out of memory" if exception.startswith("MemoryError") else "failed", f"`{exception}`"
                 )
             raise error from None
 
@@ -289,14 +293,14 @@ class GradedExercise(pytest.Item):
         self.exercise = exercise
 
     def runtest(self) -> None:
-        found = self._score()
-        if found.state not in ("passed", "not attempted"):
+        score_now = self._score()
+        if score_now.state not in ("passed", "not attempted"):
             earlier = self._score_where_checked()
-            if earlier is not None and earlier.earned > found.earned:
-                found = earlier
+            if earlier is not None and earlier.earned > score_now.earned:
+                score_now = earlier
         run = self.parent.run
-        run.shown.add(self.exercise.name)
-        run.add(self.exercise, found)
+        run.revealed.add(self.exercise.name)
+        run.add(self.exercise, score_now)
         result = run.results[-1]
         self.user_properties += [
             ("exercise", result.exercise),
@@ -315,19 +319,20 @@ class GradedExercise(pytest.Item):
         try:
             kernel = self.parent.alive(range(len(run.code)))
         except KernelEnded as ended:
-            outcome = run.outcomes.get(run.cell_of(self.exercise.name))
-            state = outcome.state if outcome else STATES_OF_ENDS.get(ended.reason, "not checked")
-            return Score(state, report=f"`{self.exercise.name}` was not scored: {outcome.says if outcome else ended}.")
+            failure = run.failures.get(run.cell_of(self.exercise.name))
+            state = failure.state if failure else STATES_OF_ENDS.get(ended.reason, "not checked")
+            reason = failure.reason if failure else ended
+            return Score(state, report=f"`{self.exercise.name}` was not scored: {reason}.")
         if run.seconds_left() <= 0:
             return Score("timed out", report="The time for the whole notebook was up before this could be scored.")
         return self._score_in(kernel)
 
     def _score_in(self, kernel: Kernel) -> Score:
         run = self.parent.run
-        seconds = min(run.setting.limits.exercise_seconds, run.seconds_left())
+        seconds = min(run.source.limits.exercise_seconds, run.seconds_left())
         try:
             source = run.assembled.sources.get(self.exercise.name, "")
-            return score(kernel, self.exercise, run.setting.seed, run.shown, seconds, source)
+            return score(kernel, self.exercise, run.source.seed, run.revealed, seconds, source)
         except Exception as error:
             return Score(
                 "grader error", report=f"The grader failed ({type(error).__name__}): this is no fault of yours."
@@ -350,12 +355,12 @@ class GradedExercise(pytest.Item):
         except Exception:  # its cells end every kernel, or there is no other: the first score stands
             return None
         try:
-            found = self._score_in(kernel)
+            earlier = self._score_in(kernel)
         finally:
             kernel.stop()
         meaning = ", ".join(f"`{name}`" for name in sorted(changed))
         remark = f"A later cell gives {meaning} another meaning. What counts is what the check in the notebook saw."
-        return replace(found, remarks=(*found.remarks, remark))
+        return replace(earlier, remarks=(*earlier.remarks, remark))
 
     def repr_failure(self, excinfo: Any) -> str:
         if isinstance(excinfo.value, _NotPassed):
@@ -364,6 +369,3 @@ class GradedExercise(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.exercise.name
-
-
-UNUSABLE = (SandboxError, ZygoteError, KernelEnded)  # no kernel could be started at all

@@ -1,0 +1,89 @@
+"""Without these, a drawing in the course could show numbers or arrows that aren't those of the model."""
+
+import pytest
+import torch
+
+from transformer_lab.model import DecoderLayer, EncoderLayer, causal_mask, sinusoidal_encoding, target_mask
+from transformer_lab.plots import (
+    compare_masks,
+    draw_layer,
+    draw_lines,
+    draw_masking,
+    draw_similarities,
+    draw_token_path,
+    influence,
+    set_weights,
+)
+from transformer_lab.plots.schematics import DARK
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_masking_ends_in_weights_that_ignore_what_is_hidden():
+    scores = torch.tensor([[0.693, 0.0, 1.609], [0.0, 0.693, 1.609]])
+    mask = torch.tensor([[True, True, False]] * 2)
+    drawn = texts(draw_masking(scores, mask, ["dogs", "run", "<pad>"]))
+    assert [drawn.count(text) for text in ("0.67", "0.33", "0.00", "−∞", "False")] == [2, 2, 2, 2, 2]
+
+
+def test_the_token_path_adds_up():
+    vectors, encoding = torch.tensor([[0.8, -0.4]]), torch.tensor([[0.84, 0.4]])
+    numbers = [text for text in texts(draw_token_path(["dog"], vectors, encoding)) if "." in text]
+    assert numbers == ["0.80", "-0.40", "0.84", "0.40", "1.64", "0.00"]
+
+
+def test_masks_side_by_side_have_a_dot_for_each_true():
+    mask = target_mask(torch.tensor([[1, 2, 3], [4, 0, 0]]), 0)
+    panels = compare_masks(mask, [["a", "b", "c"], ["d", "<pad>", "<pad>"]], ["full", "padded"]).axes
+    assert [len(axes.lines[0].get_xdata()) for axes in panels] == [6, 3]
+    assert [axes.get_title() for axes in panels] == ["full", "padded"]
+
+
+@pytest.mark.parametrize(("memory", "lines"), [((), 4 * 3), (("x", "y", "z"), 3 + 2 + 1 + 4 * 3)])
+def test_a_layer_has_a_line_for_each_pair_of_words_that_may_attend(memory, lines):
+    """The line of a word to itself is its own column."""
+    axes = draw_layer(["a", "b", "c", "d"], memory).axes[0]
+    assert len([line for line in axes.lines if line.get_color() == DARK]) == lines
+
+
+def test_every_line_carries_its_name_at_its_end():
+    axes = draw_lines({"one": [1, 2, 3], "two": [3, 2]}, "Two lines.").axes[0]
+    assert [(text.get_text(), text.xy) for text in axes.texts] == [("one", (2, 3)), ("two", (1, 2))]
+
+
+def test_similarities_peak_at_their_own_position():
+    axes = draw_similarities(sinusoidal_encoding(100, 64), (20, 50)).axes[0]
+    peaks = [line.get_ydata() for line in axes.lines]
+    assert [int(torch.as_tensor(values).argmax()) for values in peaks] == [20, 50]
+    assert all(abs(values.max() - 32) < 1e-3 for values in peaks)
+
+
+def test_weights_do_not_depend_on_the_order_of_attributes():
+    class Reversed(EncoderLayer):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            attention = self.self_attention
+            del self.self_attention
+            self.self_attention = attention
+
+    layers = EncoderLayer(8, 2, 16), Reversed(8, 2, 16)
+    orders = [[name for name, _ in layer.named_parameters()] for layer in layers]
+    assert orders[0] != orders[1]
+    for layer in layers:
+        set_weights(layer, seed=3)
+    x = torch.randn(1, 4, 8)
+    assert torch.equal(layers[0](x), layers[1](x))
+
+
+def test_influence_is_zero_exactly_where_a_mask_hides():
+    layer = DecoderLayer(8, 2, 16)
+    set_weights(layer)
+    x, memory = torch.randn(1, 3, 8), torch.randn(1, 4, 8)
+    source_mask = torch.tensor([True, True, False, True])[None, None, None]
+    on_target = influence(lambda x: layer(x, memory, source_mask, causal_mask(3)), x)
+    on_source = influence(lambda memory: layer(x, memory, source_mask, causal_mask(3)), memory)
+    assert torch.equal(on_target > 0, causal_mask(3)[0, 0])
+    assert torch.equal(on_source > 0, source_mask[0, 0].expand(3, 4))
+    torch.testing.assert_close(on_source.sum(dim=1), torch.ones(3))
