@@ -192,6 +192,7 @@ def test_the_drawing_shows_what_the_model_does(pages):
         ("[the answer](../solutions/03_masks.ipynb)", "[the answer](../notebooks/03_masks.ipynb)"),
         ("[the readme](../README.md)", "the readme"),
         ("`[the readme](../README.md)`", "`[the readme](../README.md)`"),
+        ("```mermaid\na --> b\n```", "````{dropdown} Diagram, as Mermaid text\n```text\na --> b\n```\n````"),
         ("[a site](https://example.org/README.md)", "[a site](https://example.org/README.md)"),
     ],
 )

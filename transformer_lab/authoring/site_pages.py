@@ -21,6 +21,8 @@ STATIC = Path("static")  # in the sources; `_static/` in the finished site
 LIVE = {"explore_scores": "plane", "explore_positions": "positions", "explore_masks": "masks"}  # see site.js
 PLOTTING = re.compile(r"\bnew_picture\(|\.subplots\(|\baxes\.\w+\(|\bplt\.")
 NOTE = "This page shows the finished notebook, with every answer folded. In JupyterLab, you write the answers yourself."
+_CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_DIAGRAM = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)  # GitHub draws it; here it would take megabytes of JavaScript
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s#]*)(?:#[^()\s]*)?\)")
 _CALL_OUT = re.compile(r"<div[^>]*>\n\n\*\*Exercise: [^\n]*\n\n(?P<task>.*?)\s*\*\*Stuck\?.*?</div>", re.DOTALL)
 _IMAGE = re.compile(r'<img\b(?P<before>[^>]*)\bsrc="data:image/png;base64,(?P<data>[^"]+)"(?P<after>[^>]*)>')
@@ -200,8 +202,8 @@ def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> 
             return f"[{found['text']}](https://github.com/{repository}/blob/main/{path.as_posix()})"
         return found["text"]
 
-    code = r"^```.*?^```|`[^`\n]+`"
-    pieces = re.findall(code, text, flags=re.DOTALL | re.MULTILINE)
-    masked = re.sub(code, "\0", text, flags=re.DOTALL | re.MULTILINE)  # a link's text may hold code, so no split
-    unmasked = iter(pieces)
+    pieces = _CODE.findall(text)
+    masked = _CODE.sub("\0", text)  # a link's text may hold code, so no split
+    folded = r"````{dropdown} Diagram, as Mermaid text\n```text\n\1```\n````"
+    unmasked = (_DIAGRAM.sub(folded, piece) for piece in pieces)
     return re.sub("\0", lambda _: next(unmasked), _LINK.sub(link, masked))
