@@ -1,5 +1,6 @@
 """On a GPU other kernels compute, in other batches: the same must come out. Skipped where there is none."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,23 +11,28 @@ from transformer_lab.data.batches import bucketed_batches
 from transformer_lab.decoding import DEFAULT_ALPHA, beam_search, load_pretrained
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.training import PRESETS, read_metrics, train
+from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.fast_gradients import FastGradients
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
+from transformer_lab.training.steps import build_optimizer, update_weights
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def test_the_fast_path_has_the_gradients_of_the_plain_step():
+@pytest.mark.parametrize("device_of_batch", ["cpu", "cuda"])
+def test_the_fast_path_has_the_gradients_of_the_plain_step(device_of_batch):
+    """A batch on the CPU is copied without waiting: a copy that came too late would be another batch."""
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.0))
     set_attention(model, fused_attention)
     model = model.double().to("cuda")
     sources = [[*range(4, 4 + length), 2] for length in (3, 9, 6)]
-    batch = bucketed_batches(sources, [[1, *source] for source in sources], 1000, 0)[0].to("cuda")
+    batch_on_cpu = bucketed_batches(sources, [[1, *source] for source in sources], 1000, 0)[0]
+    batch = batch_on_cpu.to("cuda")
     decoder_input, labels = shift_target(batch.target)
     loss = label_smoothing_loss(model(batch.source, decoder_input), labels, 0.1, 0)
     expected = torch.autograd.grad(loss, list(model.parameters()))
-    fast_loss = FastGradients(model, torch.float64).backward(batch, smoothing=0.1, part=1.0)
+    fast_loss = FastGradients(model, torch.float64).backward(batch_on_cpu.to(device_of_batch), smoothing=0.1, part=1.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)  # as in test_fast_gradients.py
@@ -42,6 +48,25 @@ def test_translations_are_those_of_the_plain_search():
         source = pad_batch([ids], 0).to("cuda")
         expected = beam_search(translator.model, source, 4, DEFAULT_ALPHA, len(ids) + 50)[0]
         assert translation == translator.tokenizer.decode(expected)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_weights_are_left_alone_if_the_loss_is_not_finite(optimizer):
+    """Nobody waits for the loss before the step, so the optimizer's own kernels have to see that it is not finite."""
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=1, d_ff=32, dropout=0.0)).to("cuda")
+    preset = replace(PRESETS["tour"], optimizer=optimizer, weight_decay=0.1)
+    built = build_optimizer(model, preset)
+    for group in built.param_groups:
+        group["lr"] = 0.05
+    batch = bucketed_batches([[5, 6, 2]], [[1, 5, 6, 2]], 100, 0)[0]
+    with torch.no_grad():
+        model.output.bias[7] = torch.nan
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    losses, _ = update_weights(model, [batch], built, preset, torch.float32, WorkerGroup()).read()
+    assert not math.isfinite(losses[0])
+    for parameter, same in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), same, atol=0, rtol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -4,7 +4,7 @@ import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from transformer_lab.errors import InputError
-from transformer_lab.evaluation import score_translations
+from transformer_lab.evaluation import bleu_difference, score_translations
 
 HYPOTHESES = ["A man, who rides a Horse.", "Two dogs are running in the snow.", "The boy doesn't play football !"]
 REFERENCES = ["A man who rides a horse.", "Two dogs run through the snow.", "The boy isn't playing football!"]
@@ -70,3 +70,16 @@ def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
     message = str(caught.value)
     assert "\n" not in message
     assert all(name in message for name in named)
+
+
+def test_a_difference_comes_with_an_interval():
+    """The difference is that of the corpus scores; one sentence in three can't prove it, but thirty copies can."""
+    worse = [*HYPOTHESES[:2], "Nobody is here."]
+    expected = score_translations(HYPOTHESES, REFERENCES).bleu - score_translations(worse, REFERENCES).bleu
+    difference, low, high = bleu_difference(HYPOTHESES, worse, REFERENCES)
+    assert difference == pytest.approx(expected)
+    assert low == 0.0 < high  # some samples leave the sentence out, so that both sides are equal
+    many = bleu_difference(30 * HYPOTHESES, 30 * worse, 30 * REFERENCES)
+    assert 0 < many[1] < many[0] < many[2]
+    assert many[2] - many[1] < high - low
+    assert bleu_difference(worse, worse, REFERENCES) == (0.0, 0.0, 0.0)

@@ -29,6 +29,7 @@ def test_a_training_is_drawn_to_its_end():
         for number in (1, 2, 3):
             on_log(step(number))
         on_log(EPOCH)
+        on_log({"kind": "end", "chosen": "epoch 1"})  # the last record of `train`, which belongs to no step
         return "the model"
 
     watch = ended(explore_training(run, sample=lambda: "a <b>dog</b>"))

@@ -1,4 +1,4 @@
-"""Beam search: keep several hypotheses, because the likeliest first word need not begin the likeliest sentence."""
+"""Beam search: keep several hypotheses, since the best sentence may not start with the most probable word."""
 
 import torch
 from torch import Tensor
@@ -8,10 +8,10 @@ from transformer_lab.model import Transformer
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """((5 + length) / 6)^alpha, equation 14 of Wu et al. (2016).
+    """Return ((5 + length) / 6)^alpha, equation 14 of Wu et al. (2016).
 
-    Each further token makes a sentence less probable. Dividing the log-probability by this keeps long translations in
-    the race: the more so, the greater `alpha` is. With `alpha` 0 it is 1 for every length.
+    Every additional token makes a sentence less probable. Dividing the log-probability by this penalty gives long
+    translations a fair chance: the larger `alpha`, the more it favors them. With `alpha` 0, it is 1 for every length.
     """
     return ((5 + length) / 6) ** alpha
 
@@ -19,19 +19,19 @@ def length_penalty(length: int, alpha: float) -> float:
 def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int) -> list[list[int]]:
     """Translate a batch by beam search (section 6.1), one sentence after the other.
 
-    The beam holds the `beam_size` hypotheses of greatest log-probability, finished or not. At each step every
-    unfinished one is extended by every token, and a finished one stays as it is. The search ends when all have
-    finished; the answer is the hypothesis with the greatest log-probability divided by `length_penalty`.
+    The beam holds the `beam_size` hypotheses with the highest log-probability, finished or not. In each step, every
+    unfinished hypothesis is extended by every token, and a finished one stays as it is. The search ends when all of
+    them are finished; the answer is the hypothesis with the highest log-probability divided by `length_penalty`.
 
     Args:
-        model: a `Transformer`, in any mode; it is left in that mode.
+        model: A `Transformer` in training or evaluation mode, which is restored afterwards.
         source: `(batch, source)`, integers, padded on the right.
-        beam_size: how many hypotheses a sentence keeps, perhaps more than there are words. 1 is greedy decoding.
-        alpha: exponent of the length penalty; the paper has 0.6.
-        max_length: generate at most so many tokens a sentence. Bos does not count, eos does.
+        beam_size: Number of hypotheses kept per sentence; may exceed the vocabulary size. 1 is greedy decoding.
+        alpha: Exponent of the length penalty. The paper uses 0.6.
+        max_length: Maximum number of generated tokens per sentence. Bos does not count; eos does.
 
     Returns:
-        One list of tokens a sentence, without bos, eos and pad.
+        One list of tokens per sentence, without bos, eos, and pad.
     """
     bos, eos = model.config.bos_id, model.config.eos_id
     translations = []
@@ -47,7 +47,7 @@ def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float
                 n = len(unfinished)
                 target = torch.tensor([[bos, *tokens] for tokens, _ in unfinished], device=source.device)  # (n, length)
                 logits = model.decode(target, memory.expand(n, -1, -1), source_mask.expand(n, -1, -1, -1))[:, -1]
-                # In double precision, or many small errors would add up to a different choice.
+                # In double precision, because many small rounding errors could add up to a different choice.
                 log_probabilities = logits.double().log_softmax(dim=-1)  # (n, vocab)
                 best = log_probabilities.topk(min(beam_size, logits.size(-1)))  # (n, children): no more can enter
                 beam = finished + [

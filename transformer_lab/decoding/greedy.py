@@ -1,4 +1,4 @@
-"""The plainest decoder: take the likeliest token, every time."""
+"""Greedy decoding: always take the most probable next token."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from transformer_lab.model import Transformer, TransformerConfig
 
 @contextmanager
 def evaluation_mode(model: Transformer) -> Iterator[None]:
-    """Switch dropout off inside the `with` block, build no graph, and leave the whole model in the mode it was in."""
+    """Inside the `with` block, switch off dropout and gradients; afterwards, restore the mode the model was in."""
     was_training = model.training
     model.eval()
     try:
@@ -22,22 +22,22 @@ def evaluation_mode(model: Transformer) -> Iterator[None]:
 
 
 def translated_tokens(generated: list[int], config: TransformerConfig) -> list[int]:
-    """The tokens up to the first eos, without it and without any bos or pad that the model may have predicted."""
+    """Return the tokens before the first eos, without any bos or pad that the model may have predicted."""
     if config.eos_id in generated:
         generated = generated[: generated.index(config.eos_id)]
     return [token for token in generated if token not in (config.bos_id, config.pad_id)]
 
 
 def greedy_decode(model: Transformer, source: Tensor, max_length: int) -> list[list[int]]:
-    """Translate a batch, one token at a time, each the likeliest after those before it, until every sentence has ended.
+    """Translate a batch greedily: append the most probable next token until every sentence has ended.
 
     Args:
-        model: a `Transformer`, in any mode; it is left in that mode.
+        model: A `Transformer` in training or evaluation mode, which is restored afterwards.
         source: `(batch, source)`, integers, padded on the right.
-        max_length: generate at most so many tokens a sentence. Bos does not count, eos does.
+        max_length: Maximum number of generated tokens per sentence. Bos does not count; eos does.
 
     Returns:
-        One list of tokens a sentence, without bos, eos and pad.
+        One list of tokens per sentence, without bos, eos, and pad.
     """
     config = model.config
     with evaluation_mode(model):

@@ -1,8 +1,8 @@
-"""Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, many times faster.
+"""Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, several times faster.
 
-The plain decoders feed the whole prefix through the decoder for each new token. But the keys and values of the tokens
-before it cannot change any more, since no position sees a later one: here they are kept. The model's own code stays the
-paper's; this file reads its parts from outside, by their names.
+The plain decoders feed the whole prefix through the decoder for every new token. But no position sees a later one, so
+the keys and values of earlier tokens never change, and they can be kept. The model's own code stays as in the paper;
+this file reads its parts from outside, by name.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,14 @@ from transformer_lab.reimplementations import reimplements
 
 
 class Cache:
-    """The keys, or the values, of all steps so far, with room for later ones: few steps copy more than their own."""
+    """The keys or the values of all steps so far, with spare room so that most steps copy only their own entries."""
 
     def __init__(self) -> None:
         self.buffer: Tensor | None = None  # (batch, heads, room, d_k)
         self.length = 0  # how much of the room is used
 
     def append(self, new: Tensor) -> Tensor:
-        """Add what a step brings, `(batch, heads, new, d_k)`, and give all there is: `(batch, heads, length, d_k)`."""
+        """Append the entries of a step, `(batch, heads, new, d_k)`, and return all: `(batch, heads, length, d_k)`."""
         before, self.length = self.length, self.length + new.size(2)
         if self.buffer is None or self.length > self.buffer.size(2):
             batch, heads, _, d_k = new.shape
@@ -47,19 +47,19 @@ class Cache:
         return self.buffer[:, :, : self.length]
 
     def reorder(self, indices: Tensor) -> None:
-        """Row i becomes what row `indices[i]` was."""
+        """Replace row i by the former row `indices[i]`."""
         self.buffer = self.buffer.index_select(0, indices)  # several times faster than `buffer[indices]`
 
 
 class CachedAttention:
-    """Self-attention one step at a time: the newest token goes in and its output comes out, all earlier ones in sight.
+    """Self-attention one step at a time: takes the newest token and returns its output, given all the earlier ones.
 
-    After `t` steps the output equals the last row of `attention` under a causal mask over all `t` vectors, but a step
-    projects one vector instead of `t`.
+    After `t` steps, the output equals the last row of `attention` with a causal mask over all `t` vectors, but each
+    step projects one vector instead of `t`.
 
     Args:
-        attention: a `MultiHeadAttention`. Its weights are read, never changed; it is used without dropout.
-        n_heads: its number of heads.
+        attention: A `MultiHeadAttention`. Its weights are only read, and it is used without dropout.
+        n_heads: Its number of heads.
     """
 
     def __init__(self, attention: MultiHeadAttention, n_heads: int) -> None:
@@ -69,14 +69,14 @@ class CachedAttention:
         self.keys, self.values = Cache(), Cache()
 
     def step(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Append the key and the value of `x` to the cache, and let `x` attend to all that is in it.
+        """Append the key and the value of `x` to the cache, and let `x` attend to everything in it.
 
         Args:
-            x: the newest token of each sentence, `(batch, 1, d_model)`. Several at once stand side by side,
-                `(batch, new, d_model)`, with a mask: a prefix, or, as the package's own beam search has them, the
+            x: The newest token of each sentence, `(batch, 1, d_model)`. Several new tokens at once,
+                `(batch, new, d_model)`, come with a mask: a whole prefix or, in the package's own beam search, the
                 hypotheses of a sentence.
-            mask: boolean, broadcasts to `(batch, heads, new, length)`, length with the new ones; True means
-                "may attend". Without it everything in the cache is seen.
+            mask: Boolean, broadcasts to `(batch, heads, new, length)`, where length includes the new tokens; True
+                means "may attend". Without a mask, everything in the cache is visible.
 
         Returns:
             The same shape as `x`.
@@ -88,10 +88,10 @@ class CachedAttention:
         return self.attention.w_o(combine_heads(output))  # (batch, new, d_model)
 
     def reorder(self, indices: Tensor) -> None:
-        """Let row i go on from where row `indices[i]` stands: rows may move, be repeated and be left out.
+        """Let row i continue from the history of row `indices[i]`. Rows may move, be repeated, or be dropped.
 
         Args:
-            indices: integers, `(rows,)`; from now on the batch has so many rows.
+            indices: Integers, `(rows,)`. From now on, the batch has this many rows.
         """
         self.keys.reorder(indices)
         self.values.reorder(indices)

@@ -4,13 +4,14 @@ from transformer_lab.evaluation.ablation import without_heads
 from transformer_lab.evaluation.alignment import alignment_error_rate
 from transformer_lab.evaluation.bleu import bleu, brevity_penalty, ngram_precision
 from transformer_lab.evaluation.rollout import attention_rollout
-from transformer_lab.evaluation.scores import Scores, score_translations
+from transformer_lab.evaluation.scores import Scores, bleu_difference, score_translations
 
 __all__ = [
     "Scores",
     "alignment_error_rate",
     "attention_rollout",
     "bleu",
+    "bleu_difference",
     "brevity_penalty",
     "ngram_precision",
     "score_translations",

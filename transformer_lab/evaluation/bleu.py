@@ -1,4 +1,4 @@
-"""BLEU (Papineni et al. 2002), written out. Scores that are published come from sacreBLEU: `score_translations`."""
+"""BLEU (Papineni et al. 2002), written out. For scores to report, `score_translations` uses sacreBLEU."""
 
 import math
 from collections import Counter
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 
 def ngram_precision(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]], n: int) -> float:
-    """The share of the hypotheses' n-grams that their references hold too (Papineni et al. 2002, section 2.1).
+    """Return the fraction of the hypotheses' n-grams that are also in their references (Papineni et al., section 2.1).
 
     Args:
-        hypotheses: the translations, each a list of tokens.
-        references: one for each hypothesis, in the same order.
-        n: length of the n-grams, from 1.
+        hypotheses: The translations, each a list of tokens.
+        references: One for each hypothesis, in the same order.
+        n: Length of the n-grams, at least 1.
 
     Returns:
-        A fraction over the whole corpus. Within a sentence an n-gram counts at most as often as its reference has it.
-        0.0 where the hypotheses have no n-gram.
+        A fraction over the whole corpus. Within a sentence, an n-gram counts at most as often as it occurs in the
+        reference. 0.0 if the hypotheses have no n-gram at all.
 
     Raises:
-        ValueError: not as many references as hypotheses.
+        ValueError: The numbers of hypotheses and references differ.
     """
     matches = total = 0
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -30,15 +30,15 @@ def ngram_precision(hypotheses: Sequence[Sequence[str]], references: Sequence[Se
 
 
 def brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
-    """Short translations have high precision; this factor makes up for it (Papineni et al. 2002, section 2.2.2).
+    """Return the factor that penalizes translations for being too short (Papineni et al. 2002, section 2.2.2).
 
     Args:
-        hypothesis_length: tokens in all hypotheses together.
-        reference_length: tokens in all references together.
+        hypothesis_length: Number of tokens in all hypotheses together.
+        reference_length: Number of tokens in all references together.
 
     Returns:
-        1.0 for hypotheses at least as long as the references, else exp(1 - reference_length / hypothesis_length);
-        0.0 for hypotheses without a token, whatever the references are.
+        1.0 if the hypotheses are at least as long as the references, and exp(1 - reference_length / hypothesis_length)
+        if they are shorter. 0.0 if the hypotheses have no token at all, whatever the references are.
     """
     if hypothesis_length == 0:
         return 0.0
@@ -46,18 +46,18 @@ def brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
 
 
 def bleu(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
-    """Corpus BLEU from 0 to 100: the geometric mean of the precisions of 1- to 4-grams times the brevity penalty.
+    """Return corpus BLEU, from 0 to 100: the geometric mean of the 1- to 4-gram precisions times the brevity penalty.
 
     Args:
-        hypotheses: the translations, each a list of tokens.
-        references: one for each hypothesis, in the same order.
+        hypotheses: The translations, each a list of tokens.
+        references: One for each hypothesis, in the same order.
 
     Returns:
-        What sacreBLEU gives for the same tokens with `tokenize="none"` and `smooth_method="none"`: 0.0 as soon as one
-        of the four precisions is 0.
+        The same score as sacreBLEU for the same tokens with `tokenize="none"` and `smooth_method="none"`. It is 0.0 if
+        any of the four precisions is 0.
 
     Raises:
-        ValueError: not as many references as hypotheses.
+        ValueError: The numbers of hypotheses and references differ.
     """
     precisions = [ngram_precision(hypotheses, references, n) for n in range(1, 5)]
     if min(precisions) == 0.0:

@@ -23,8 +23,10 @@ from transformer_lab.plots.model_plots import draw_embedding_scale, draw_paramet
 from transformer_lab.plots.next_token_explorer import draw_next_token, explore_next_token
 from transformer_lab.plots.position_explorer import draw_positions, explore_positions
 from transformer_lab.plots.schematics import (
+    draw_cache,
     draw_layer,
     draw_masking,
+    draw_ngrams,
     draw_residual_stream,
     draw_token_path,
     draw_training_loop,
@@ -53,6 +55,7 @@ __all__ = [
     "draw_beam",
     "draw_bends",
     "draw_byte_pairs",
+    "draw_cache",
     "draw_embedding_scale",
     "draw_encoding",
     "draw_growth",
@@ -65,6 +68,7 @@ __all__ = [
     "draw_masks",
     "draw_multi_head_steps",
     "draw_next_token",
+    "draw_ngrams",
     "draw_norm_runs",
     "draw_padding",
     "draw_padding_shares",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import new_picture, tidy
 from transformer_lab.plots.lines import COLORS, STYLES, name_line
 from transformer_lab.plots.position_explorer import draw_waves
 
@@ -64,7 +64,7 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> "Figure":
         name_line(axes, position, peak, f"position {position}", color, ha="center", va="bottom", xytext=(0, 4))
     axes.set(xlabel="position", ylabel="dot product", ylim=(0, 1.15 * similarity.max().item()))
     axes.set_title("Nearby positions are similar, wherever they are", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure
 
 

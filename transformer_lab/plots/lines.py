@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,5 +35,5 @@ def draw_lines(
         axes.plot(values, style, color=color, linewidth=1.4)
         name_line(axes, len(values) - 1, values[-1], name, color)
     axes.set(**labels)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure

@@ -50,7 +50,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
     alike.set(xlabel="position", ylim=(-0.6, 1.1), yticks=(-0.5, 0, 0.5, 1), title=f"similarity to position {position}")
     for axes in (table, waves, alike):
         axes.locator_params(axis="x", nbins=5)
-    tidy(waves, alike)
+    tidy(alike)
     return figure
 
 
@@ -59,7 +59,7 @@ def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
     heights = [-2.6 * row for row in range(len(waves))]
     for height, wave in zip(heights, waves.values(), strict=True):
         axes.axhline(height, color="0.85", linewidth=0.8)
-        axes.plot(np.asarray(wave) + height, color="#08519c", linewidth=1.4)
+        axes.plot(np.asarray(wave) + height, color=DARK, linewidth=1.4)
     axes.set_yticks(heights, list(waves))
     axes.set(xlabel="position", ylim=(heights[-1] - 1.3, 1.3))
     axes.tick_params(axis="y", length=0)

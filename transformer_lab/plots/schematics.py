@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, new_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DARK = "#08519c"
 ORANGE = "#b84300"
 
 
@@ -116,6 +115,79 @@ def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
             axes.add_patch(Rectangle((left + column, row), 1, 1, facecolor=color, edgecolor="white", linewidth=2))
             text = f"{round(value, 2) + 0.0:.2f}"
             axes.text(left + column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8.5)
+
+
+def draw_cache(words: Sequence[str]) -> "Figure":
+    """Draw which keys and values each decoding step computes, without a cache and with one.
+
+    Args:
+        words: The tokens that the decoder reads, one more in each step.
+    """
+    from matplotlib.patches import Rectangle
+
+    n = len(words)
+    counts = {"without a cache": n * (n + 1) // 2, "with a cache": n}
+    figure = new_picture(
+        f"Two staircases of squares, a row for each of {n} decoding steps and a column for each token read so far. "
+        f"Without a cache, all {counts['without a cache']} squares are computed. With a cache, only the last square of "
+        f"each row is computed, {n} in all, and the others are read from the cache.",
+        8.4,
+        0.42 * n + 1.0,
+    )
+    for axes, (title, count) in zip(figure.subplots(1, 2, sharey=True), counts.items(), strict=True):
+        for step in range(n):
+            for position in range(step + 1):
+                computed = title == "without a cache" or position == step
+                axes.add_patch(
+                    Rectangle((position, step), 1, 1, facecolor=DARK if computed else "#deebf7", edgecolor="white")
+                )
+                axes.text(position + 0.5, step + 0.5, "new" if computed else "kept", ha="center", va="center",
+                          fontsize=8.5, color="white" if computed else "black")  # fmt: skip
+        axes.set(xlim=(0, n), ylim=(n, 0), title=f"{title}: {count} computed")
+        axes.set_xticks([position + 0.5 for position in range(n)], words)
+        axes.set_yticks([step + 0.5 for step in range(n)], [f"step {step + 1}" for step in range(n)])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+    return figure
+
+
+def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> "Figure":
+    """Draw the n-grams of a sentence as rows of boxes, one row for each n, and how many of them match.
+
+    Args:
+        words: The tokens of a translation.
+        matched: For n = 1, 2, …, whether each of its n-grams counts as a match.
+    """
+    from matplotlib.patches import FancyBboxPatch
+
+    text = "; ".join(f"{sum(row)} of {len(row)} {n}-grams" for n, row in enumerate(matched, 1))
+    figure = new_picture(
+        f"The n-grams of “{' '.join(words)}” as boxes, one row for each n. In the reference: {text}.",
+        1.2 * len(words) + 2.6,
+        0.62 * len(matched) + 0.2,
+    )
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-1.0, len(words) + 1.1), ylim=(len(matched), 0))
+    axes.set_axis_off()
+    for n, row in enumerate(matched, 1):
+        axes.text(-0.1, n - 0.5, f"n = {n}", ha="right", va="center", fontsize=10)
+        shift = (n - 1) / 2  # keeps the rows of a pyramid centered
+        for start, match in enumerate(row):
+            box = FancyBboxPatch((start + shift + 0.07, n - 0.87), 0.86, 0.74, "round,pad=0,rounding_size=0.08",
+                                 facecolor="#deebf7" if match else "#fdebdc",
+                                 edgecolor=DARK if match else ORANGE, linestyle="-" if match else "--")  # fmt: skip
+            axes.add_patch(box)
+            axes.text(start + shift + 0.5, n - 0.5, "\n".join(_two_lines(words[start : start + n])), ha="center",
+                      va="center", fontsize=8.5, color=DARK if match else ORANGE)  # fmt: skip
+        axes.text(len(words) + 0.1, n - 0.5, f"{sum(row)} of {len(row)}", va="center", fontsize=11)
+    return figure
+
+
+def _two_lines(words: Sequence[str]) -> list[str]:
+    """Return the words on one line, or on two if there are more than two of them."""
+    half = (len(words) + 1) // 2
+    return [" ".join(words)] if len(words) < 3 else [" ".join(words[:half]), " ".join(words[half:])]
 
 
 def draw_residual_stream() -> "Figure":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") 
         axes.loglog(range(1, len(occurrences) + 1), occurrences, line, color=color, linewidth=2, label=label)
     axes.set(xlabel="rank of the word", ylabel="occurrences", title=title)
     axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure
 
 
@@ -100,5 +100,5 @@ def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[floa
     axes.set_xticks(sizes, sizes)
     axes.set(xlabel="max_tokens", ylabel="padding (% of all cells)", ylim=(-2, 65))
     axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure

@@ -90,7 +90,7 @@ class TrainingWatch(WithPicture):
             raise KeyboardInterrupt
 
     def _where(self) -> str:
-        last = self.records[-1]
+        last = next(record for record in reversed(self.records) if "step" in record)  # the one at the end has none
         numbers = [f"step {last['step']}"]
         for name, field in (("loss", "loss"), ("rate", "rate"), ("gradient norm", "gradient_norm")):
             if field in last:

@@ -4,6 +4,7 @@ from transformer_lab.presets import PRESETS, Preset, find_preset, override
 from transformer_lab.training.checkpoints import average_checkpoints
 from transformer_lab.training.loss import consistency_loss, label_smoothing_loss, shift_target
 from transformer_lab.training.muon import orthogonalize
+from transformer_lab.training.own_process import train_in_own_process
 from transformer_lab.training.records import read_metrics
 from transformer_lab.training.schedule import linear_rate, warmup_rate
 from transformer_lab.training.steps import evaluate, train_step
@@ -24,6 +25,7 @@ __all__ = [
     "read_metrics",
     "shift_target",
     "train",
+    "train_in_own_process",
     "train_step",
     "warmup_rate",
 ]

@@ -241,14 +241,6 @@ class EpochTotals:
     loss: float = 0.0  # over all target tokens
     tokens: int = 0
 
-    def add(self, mean_loss: float, tokens: int) -> None:
-        self.loss += mean_loss * tokens
-        self.tokens += tokens
-
-    @property
-    def mean_loss(self) -> float:
-        return self.loss / self.tokens
-
     @property
     def tokens_per_second(self) -> float:
         return self.tokens / (time.perf_counter() - self.started)
@@ -408,7 +400,7 @@ class TrainingRun:
                 self.record_step(step, totals, bar)
         self.progress.epoch = epoch
         if self.workers.first:
-            self.validate(totals.mean_loss, totals.tokens_per_second)
+            self.validate(totals.loss / totals.tokens, totals.tokens_per_second)
             self.save()
 
     def batches_of_epoch(self, epoch: int) -> list[list[Batch]]:
@@ -465,7 +457,9 @@ class TrainingRun:
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise DivergedError(self.not_finite(step, losses, norm))
-        totals.add(loss, sum(batch.target_tokens for batch in step.batches))
+        tokens = sum(batch.target_tokens for batch in step.batches)
+        totals.loss += loss * tokens
+        totals.tokens += tokens
         if not self.workers.first:
             return
         speed = totals.tokens_per_second

@@ -1,0 +1,91 @@
+"""A training run in a process of its own, so that a notebook can go on meanwhile."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from transformer_lab.errors import InputError
+from transformer_lab.presets import Preset
+from transformer_lab.training.records import read_metrics
+
+CHILD = """
+import json, sys
+from pathlib import Path
+
+channel, sys.stdout = sys.stdout, sys.stderr  # nothing but records may go through the channel
+from transformer_lab.errors import InputError
+from transformer_lab.mine import Transformer
+from transformer_lab.presets import Preset
+from transformer_lab.training import train
+
+def send(record):
+    print(json.dumps(record), file=channel, flush=True)
+    if not sys.stdin.readline():  # the notebook has stopped this run, or is gone
+        raise KeyboardInterrupt
+
+fields, folder, resume = json.loads(sys.stdin.readline())
+fields["betas"] = tuple(fields["betas"])  # JSON has only lists
+try:
+    result = train(Preset(**fields), Path(folder), resume=resume, build_model=Transformer, on_log=send)
+except InputError as error:
+    result = {"input_error": str(error)}
+print(json.dumps({"kind": "result", "result": result}), file=channel, flush=True)
+"""
+
+
+def train_in_own_process(
+    preset: Preset, output: str | Path, on_log: Callable[[dict[str, Any]], None], resume: bool = False
+) -> dict[str, Any]:
+    """Train with the parts you have built, as `train` does, in a process of its own.
+
+    The process waits after each record until `on_log` has returned, so a watch can pause it.
+
+    Args:
+        preset: What to train.
+        output: As in `train`.
+        on_log: Called with every record. With `resume`, those of the earlier part of the run come first.
+        resume: As in `train`.
+
+    Returns:
+        What `train` returns.
+
+    Raises:
+        InputError: As in `train`, or the process failed: its last lines are in the message.
+    """
+    if resume:
+        records = read_metrics(Path(output) / "metrics.jsonl")
+        finished = max((record["epoch"] for record in records if record["kind"] == "epoch"), default=0)
+        for record in records:  # the steps of an epoch that was interrupted come again
+            if record.get("epoch", finished + 1) <= finished:
+                on_log(record)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            text=True,
+            encoding="utf-8",
+        )
+        with process:  # leaving it closes the channel, at which the process ends, and waits
+            process.stdin.write(json.dumps([asdict(preset), str(output), resume]) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                record = json.loads(line)
+                if record["kind"] == "result":
+                    if "input_error" in record["result"]:
+                        raise InputError(record["result"]["input_error"])
+                    return record["result"]
+                on_log(record)
+                process.stdin.write("\n")
+                process.stdin.flush()
+        errors.seek(0)
+        raise InputError("the training process has ended early:\n" + "".join(errors.readlines()[-8:]))
