@@ -11,7 +11,6 @@
 """
 
 import html
-import importlib.util
 import json
 import os
 import re
@@ -27,6 +26,8 @@ from nbformat import NotebookNode
 
 from transformer_lab.authoring.field_guide import field_guide, number_of_mistakes
 from transformer_lab.authoring.site_pages import STATIC, Sources, notebook_page, relinked, without_headings
+from transformer_lab.decoding import load_pretrained
+from transformer_lab.decoding.page_export import write_translator
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import notebooks
 from transformer_lab.plural import plural
@@ -103,8 +104,6 @@ def prepare_site(root: Path, out: Path) -> None:
     }
     for name in ("index.md", "field_guide.md", "_config.yml"):
         text = (root / "site" / name).read_text(encoding="utf-8")
-        if not (out / STATIC / "translator").is_dir():
-            text = re.sub(r"<!-- translator -->.*?<!-- end of translator -->\n", "", text, flags=re.DOTALL)
         sources.write(name, re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], text))
     sources.write("_toc.yml", _table_of_contents(titles, records))
     sources.remove_the_rest()
@@ -116,12 +115,9 @@ def _write_static_files(root: Path, names: Iterable[str], sources: Sources) -> N
         sources.write(STATIC / path.relative_to(folder), path.read_bytes())
     for name in names:
         sources.write(STATIC / "notebooks" / f"{name}.ipynb", (root / "notebooks" / f"{name}.ipynb").read_bytes())
-    if importlib.util.find_spec("transformer_lab.decoding.page_export"):
-        from transformer_lab.decoding.page_export import write_translator
-
-        translator = sources.out / STATIC / "translator"
-        write_translator(translator)
-        sources.written.update(translator.rglob("*"))
+    translator = sources.out / STATIC / "translator"
+    write_translator(translator)
+    sources.written.update(translator.rglob("*"))
 
 
 def _title(notebook: NotebookNode) -> str:
@@ -156,8 +152,6 @@ def _report_about(mistake: str, solutions: Mapping[str, NotebookNode]) -> str:
 
 def cross_attention() -> list[dict[str, Any]]:
     """Return the words and the weights of `HERO_SENTENCES`, as the included model translates them."""
-    from transformer_lab.decoding import load_pretrained
-
     translator = load_pretrained()
     drawn = []
     for sentence in HERO_SENTENCES:

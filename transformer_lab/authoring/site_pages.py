@@ -87,7 +87,8 @@ def notebook_page(
         else:
             imports = cell.source.startswith(("import ", "from "))
             is_setup = imports and not any(above.cell_type == "code" for above in page.cells)
-            new = nbformat.v4.new_code_cell(cell.source, id=cell.id, execution_count=cell.execution_count)
+            source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # the other spelling of nbval's tag
+            new = nbformat.v4.new_code_cell(source, id=cell.id, execution_count=cell.execution_count)
             new.metadata.tags = ["hide-input"] if is_setup or _is_folded(cell) else []
             if not is_setup:  # its output says which parts are the reader's own
                 new.outputs = [_output(output, cell.source, sources) for output in cell.outputs]
