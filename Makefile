@@ -1,5 +1,6 @@
 # make course   set up, then open JupyterLab on the tour      (on a server: make course ARGS=--no-browser)
 # make test     set up, then lint, import rules and all tests
+# make site     set up, then build the website in build/site/_build/html
 #
 # The set-up makes .venv from the exact versions in requirements.txt, and runs again only when they change.
 # A Python of your choice: make course PYTHON=/path/to/python3.12
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 
-.PHONY: course test lint notebooks notebooks-check clean
+.PHONY: course test site lint notebooks notebooks-check clean
 
 course: $(READY)
 	@$(BIN)/transformer-lab open $(ARGS)
@@ -21,6 +22,9 @@ test: lint
 lint: $(READY)
 	@$(BIN)/ruff check
 	@$(BIN)/lint-imports --no-logo
+
+site: $(READY)
+	@$(BIN)/python -m transformer_lab.authoring site
 
 notebooks: $(READY)
 	@$(BIN)/python -m transformer_lab.authoring build $(ARGS)

@@ -1,0 +1,61 @@
+"""The catalogue of mistakes as a page to read: each entry with its text and with the change that makes it."""
+
+import difflib
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transformer_lab.exercises.catalogue import Mistake, mistakes_of
+from transformer_lab.exercises.edits import bare_source
+from transformer_lab.exercises.registry import exercises
+from transformer_lab.exercises.report import prose
+
+
+def number_of_mistakes() -> int:
+    """Count the entries of the catalogue."""
+    return sum(len(mistakes_of(exercise)) for exercise in exercises().values())
+
+
+def field_guide(notebooks: Mapping[str, list[Any]], titles: Mapping[str, str]) -> str:
+    """Return all entries, by notebook and exercise, as Markdown with folded HTML.
+
+    Args:
+        notebooks: The exercises of each notebook, by its file's stem.
+        titles: The title of each notebook, by the same names.
+    """
+    return "\n\n".join(line for name in notebooks for line in _of_notebook(name, notebooks[name], titles[name]))
+
+
+def _of_notebook(name: str, found: list[Any], title: str) -> Iterator[str]:
+    if not any(map(mistakes_of, found)):
+        return
+    yield f"## {name[:2]} {title}"
+    for exercise in found:
+        if entries := mistakes_of(exercise):
+            yield f"### `{exercise.name}`"
+            yield "\n".join(_entry(exercise, mistake) for mistake in entries)
+
+
+def _entry(exercise: Any, mistake: Mistake) -> str:
+    """Return one mistake, folded: no empty line in it, because that would end the HTML block."""
+    name = mistake.slug.replace("_", " ").capitalize()
+    gist = mistake.says.split(". ")[0].removesuffix(".")
+    return (
+        f'<details class="lab-bug" id="{exercise.name}-{mistake.slug}">'
+        f"<summary><b>{html.escape(name)}</b> <span>{prose(gist)}</span></summary>"
+        f"<p>{prose(mistake.says)}</p>"
+        f'<pre class="lab-diff">{_diff(bare_source(exercise.answer), mistake.ways[0].source)}</pre></details>'
+    )
+
+
+def _diff(right: str, wrong: str) -> str:
+    """Return the lines that differ, each with its sign, between two lines of context."""
+    marked = []
+    for line in list(difflib.unified_diff(right.splitlines(), wrong.splitlines(), n=2, lineterm=""))[2:]:
+        if line.startswith("@@"):
+            marked.append("<i>…</i>" if marked else "")
+            continue
+        tag = {"-": "del", "+": "ins"}.get(line[0])
+        text = html.escape(line) or " "
+        marked.append(f"<{tag}>{text}</{tag}>" if tag else f"<span>{text}</span>")
+    return "\n".join(marked).strip("\n")
