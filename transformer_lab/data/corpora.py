@@ -79,9 +79,9 @@ def load_corpus(
     """Read a corpus for translation from `source` to `target`.
 
     - `captions`: German and English picture captions that come with the package; nothing is downloaded.
-    - `multi30k`: German, English, and French picture captions. They are read from `data_dir`, if given, or from the folder
-      that `TRANSFORMER_LAB_DATA` names, if set (either is the `multi30k` folder or its parent); otherwise from the
-      user's cache, where they are downloaded once.
+    - `multi30k`: German, English, and French picture captions. They are read from `data_dir`, if given, or from the
+      folder that `TRANSFORMER_LAB_DATA` names, if set (either is the `multi30k` folder or its parent); otherwise from
+      the user's cache, where they are downloaded once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
       Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, of whose metadata only titles and
       descriptions are read, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set is used for
