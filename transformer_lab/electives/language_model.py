@@ -272,25 +272,25 @@ def train_language_model(
 
 @dataclass(frozen=True)
 class LanguageModelScore:
-    """How well a text was predicted. What is counted is the text, whatever the tokens are."""
+    """The score of a language model on a text."""
 
-    nats: float  # of the whole text: the sum of minus the logarithms of all probabilities
+    nats: float  # total for the text: the sum of the negative log-probabilities
     tokens: int
     characters: int
 
     @property
     def loss(self) -> float:
-        """Nats a token."""
+        """Mean loss, in nats per token."""
         return self.nats / self.tokens
 
     @property
     def perplexity(self) -> float:
-        """e to the loss: between so many tokens the model wavers. Comparable only where the tokens are the same."""
+        """Exponential of the loss. Comparable only between models with the same tokens."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_character(self) -> float:
-        """The length of the text, if the model compressed it: comparable between all models of the same text."""
+        """Compressed size of the text under the model. Comparable between all models, whatever their tokens."""
         return self.nats / math.log(2) / self.characters
 
 

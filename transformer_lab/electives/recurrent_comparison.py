@@ -1,4 +1,4 @@
-"""A recurrent translator and a Transformer side by side: the same tokens, the same updates, the same scores."""
+"""Compare recurrent translators with a Transformer on the same tokens, updates, and scores."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ LENGTHS = (8, 11, 14, 18)  # words of the source: up to 8, 9 to 11, and so on
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the models that are compared: how it is built, and how it is trained."""
+    """A model in the comparison: how to build it and how to train it."""
 
     name: str
     preset: Preset
