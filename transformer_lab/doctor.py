@@ -35,11 +35,11 @@ ROOM_FOR_RUNS = 3.0  # GiB, with checkpoints: one run of the paper preset takes 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. What is essential is needed to train and to translate at all."""
+    """The result of one check. Essential means that training and translating need it."""
 
     name: str
     found: str
-    advice: str = ""  # what to do; nothing if all is well
+    advice: str = ""  # what to do; empty if the check passed
     essential: bool = False
 
     @property
@@ -48,7 +48,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at everything, in the order in which a reader would mend it."""
+    """Run all checks, in the order in which a user would fix them."""
     findings = [find_python()]
     findings += [find_package(name, essential=True) for name in TRAINING_PACKAGES]
     findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
@@ -63,13 +63,13 @@ def find_python() -> Finding:
 
 
 def find_package(name: str, essential: bool) -> Finding:
-    """Import it: a package that is there may still not load, after another one was changed."""
+    """Import a package: even an installed one may fail to load after another was updated."""
     try:
         import_module(name)
         return Finding(name, version(name), essential=essential)
     except (ModuleNotFoundError, PackageNotFoundError) as error:
         state = "not installed" if getattr(error, "name", name) in (name, None) else str(error)
-    except Exception as error:  # whatever happens while a package loads is a finding
+    except Exception as error:  # any error while a package loads is a finding
         state = f"does not load: {type(error).__name__}: {error}".partition("\n")[0]
     return Finding(name, state, INSTALL if essential else f"{INSTALL} (only the notebooks need it)", essential)
 
@@ -159,7 +159,7 @@ def find_notebook() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """Whether bubblewrap is here. Whether it may make namespaces, the grader finds out when it starts."""
+    """Look for bubblewrap. The grader checks at startup whether it may create namespaces."""
     if sys.platform != "linux":
         return Finding("sandbox", "none: there are sandboxes on Linux only, and only teachers who grade need one")
     bubblewrap = shutil.which("bwrap")

@@ -1,8 +1,8 @@
-"""The one kind of error that the reader can mend."""
+"""The error for input that the user can correct."""
 
 
 class InputError(ValueError):
-    """Something the reader gave cannot be used. The message is one line: what was given, what to do.
+    """Invalid input from the user. The message is one line that says what was given and what to do.
 
     The command prints it without a traceback and exits with status 1; in a notebook it is an ordinary exception.
     """

@@ -1,4 +1,4 @@
-"""Files that are replaced in one step, whole or not at all, and text of strangers that is safe in files and names."""
+"""Atomic replacement of files, and sanitizing of untrusted text for files and file names."""
 
 import errno
 import hashlib
@@ -23,7 +23,7 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows keeps 
 
 
 def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
-    """The line that says what keeps `path` from being written."""
+    """Return an error that says in one line why `path` cannot be written."""
     reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
     full = isinstance(error, SafetensorError) or error.errno in (errno.ENOSPC, errno.EDQUOT)
     advice = "make room there or choose another folder" if full else "choose another folder"
@@ -32,10 +32,10 @@ def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say in one line what keeps `path` from being written.
+    """Turn errors that occur while `path` is written into a one-line `InputError`.
 
     Raises:
-        InputError: the folder cannot be written, or the disk is full.
+        InputError: The folder cannot be written, or the disk is full.
     """
     try:
         yield
@@ -56,14 +56,14 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
     """
     unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.unlink(missing_ok=True)  # of a process that was killed, with rights of its own
+        unfinished.unlink(missing_ok=True)  # left by a killed process, perhaps with other permissions
         unfinished.touch()
         rights = unfinished.stat().st_mode
         yield unfinished
         if sync:
             with open(unfinished, "rb+") as file:
                 os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-        os.chmod(unfinished, rights)  # safetensors lets nobody but the owner read
+        os.chmod(unfinished, rights)  # safetensors makes files readable for the owner only
         os.replace(unfinished, path)
     except (OSError, SafetensorError) as error:
         raise cannot_write(path, error) from None
@@ -95,21 +95,21 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
 
 @contextmanager
 def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """A folder inside `folder` to write files of these names to. They take the places of the old ones all, or none.
+    """Yield a folder inside `folder` to write files with these names to. They replace the old files all together.
 
-    No file system replaces several files in one step. So all are written whole first; the old ones are put back if one
-    cannot be replaced. Only a machine that stops between the first and the last of the renamings, some microseconds,
-    leaves files of two kinds.
+    No file system can replace several files in one step, so all files are written completely first, and the old ones
+    are restored if one cannot be replaced. Only a crash within the few microseconds between the first and the last
+    renaming can leave a mixture of old and new files.
 
     Raises:
-        InputError: the folder cannot be written, or the disk is full; the old files are as they were.
+        InputError: The folder cannot be written, or the disk is full; the old files are unchanged.
     """
     scratch = folder / ".unfinished"
     kept = scratch / "old"
     moved: list[str] = []
     path = folder
     try:
-        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(scratch, ignore_errors=True)  # left by a killed run
         kept.mkdir(parents=True)
         rights = scratch.stat().st_mode & 0o666
         yield scratch
@@ -117,7 +117,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
             path = folder / name
             with open(scratch / name, "rb+") as file:
                 os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-            os.chmod(scratch / name, rights)  # safetensors lets nobody but the owner read
+            os.chmod(scratch / name, rights)  # safetensors makes files readable for the owner only
             if path.exists():
                 keep_aside(path, kept / name)
         for name in names:
@@ -136,7 +136,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def keep_aside(path: Path, copy: Path) -> None:
-    """A second name for the same file, or a copy of it where the file system has no such thing."""
+    """Create a hard link to the file, or a copy if the file system does not support links."""
     try:
         os.link(path, copy)
     except OSError:
@@ -144,7 +144,7 @@ def keep_aside(path: Path, copy: Path) -> None:
 
 
 def clean(text: str) -> str:
-    """Replace controls, lone surrogates, and characters that change the direction of text by �."""
+    """Replace control characters, lone surrogates, and characters that change the text direction with �."""
     return UNSAFE.sub("\ufffd", text)
 
 

@@ -1,6 +1,6 @@
 """The parts you have built: `from transformer_lab.mine import MultiHeadAttention`.
 
-Gives your own version if its check has passed, else the package's, and prints a line that says which.
+An import returns your own version if it has passed its check, otherwise the package's, and prints which one it is.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
         part, which = saved_parts.part(name)
     except InputError as error:
         raise ImportError(str(error)) from None
-    if outermost:  # a part of yours brings its own parts without a word
+    if outermost:  # no message for the parts that your own parts import
         print(f"{name}: {which}")
     return part
 

@@ -1,4 +1,4 @@
-"""How many of what, in words."""
+"""Numbers with nouns, for messages."""
 
 
 def plural(number: float, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The mark on code that gives the answer of an exercise a second time."""
+"""A decorator for code that repeats the answer to an exercise."""
 
 from collections.abc import Callable
 from typing import TypeVar

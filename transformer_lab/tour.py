@@ -1,4 +1,4 @@
-"""What the course leads to, in two minutes: a model is trained, translates, is scored, and shows what it looks at."""
+"""A two-minute preview of the course: train a model, translate, score the translations, and plot attention."""
 
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ HEAT_MAP_SENTENCE = "Auf der Straße spielt ein kleiner Junge mit einem roten Ba
 
 @dataclass(frozen=True)
 class Tour:
-    """What there is to see at the end of a tour."""
+    """The results of a tour."""
 
-    examples: list[tuple[str, str, str]]  # of the test set: German, the model's English, the reference
-    scores: Scores  # of the whole test set
+    examples: list[tuple[str, str, str]]  # from the test set: German, the model's English, the reference
+    scores: Scores  # for the whole test set
     heat_map: Path
 
 
@@ -29,11 +29,11 @@ def tour(output: Path) -> Tour:
     """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
 
     Args:
-        output: a folder for the model and for `attention.png`. A tour that was interrupted there goes on; one that was
-            finished is shown again without training.
+        output: Folder for the model and `attention.png`. If it holds an interrupted tour, training resumes; if the tour
+            was finished, its results are shown again without training.
 
     Raises:
-        InputError: the folder cannot be written, or holds another training run.
+        InputError: The folder cannot be written or holds another training run.
     """
     preset = find_preset("tour")
     train(preset, output, resume=(output / "training.json").exists())

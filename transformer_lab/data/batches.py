@@ -1,4 +1,4 @@
-"""From token ids to padded batches (section 5.1: sentences are batched together by approximate length)."""
+"""Padded batches of token IDs, grouped by approximate length (section 5.1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,29 +38,32 @@ def token_batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
 @dataclass
 class Batch:
-    """Sentence pairs, padded: `source` and `target` are int64 `(batch, length)`, each of its own length."""
+    """A batch of padded sentence pairs.
+
+    `source` and `target` are int64, `(batch, length)`; the two lengths may differ.
+    """
 
     source: Tensor
     target: Tensor  # with bos and eos
     pad_id: int
-    indices: list[int]  # where each pair stands in the corpus
+    indices: list[int]  # of each pair in the corpus
 
     @property
     def target_tokens(self) -> int:
-        """How many tokens the loss is taken over: every real token after bos."""
+        """Number of tokens that count toward the loss: all real tokens after bos."""
         return int((self.target[:, 1:] != self.pad_id).sum())
 
     def to(self, device: torch.device | str) -> "Batch":
         return replace(self, source=copy_to(self.source, device), target=copy_to(self.target, device))
 
     def repeated(self, times: int) -> "Batch":
-        """All pairs, then all again, and so on: with dropout, a model sees each of them differently."""
+        """Return a batch that holds all pairs `times` times. With dropout, the model sees each copy differently."""
         source, target = self.source.repeat(times, 1), self.target.repeat(times, 1)  # (times * batch, length)
         return replace(self, source=source, target=target, indices=self.indices * times)
 
 
 def copy_to(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return the tensor on `device`. A GPU fetches it from pinned memory, so the processor does not wait for it."""
+    """Return the tensor on `device`. Copies to a GPU use pinned memory, so that the CPU does not wait for them."""
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
@@ -73,20 +76,20 @@ def bucketed_batches(
     pad_id: int,
     generator: torch.Generator | None = None,
 ) -> list[Batch]:
-    """All pairs in padded batches of like length, `max_tokens` cells at most on either side of each.
+    """Return all pairs in padded batches of similar length, with at most `max_tokens` cells on each side of a batch.
 
-    With a generator, pairs of the same length are mixed and the batches come in random order, so every epoch differs;
-    without, the order is by length and always the same. A pair counts as long as its longer side.
+    The length of a pair is that of its longer side. With a generator, pairs of the same length are shuffled and the
+    batches come in random order, so that every epoch differs. Without one, the order is by length and always the same.
 
     Raises:
-        ValueError: the two sides differ in number, or a sentence alone is longer than `max_tokens`.
+        ValueError: The numbers of sources and targets differ, or a sentence is longer than `max_tokens`.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources but {len(targets)} targets: each source needs its target")
     pairs = list(range(len(sources)))
     if generator is not None:
         pairs = torch.randperm(len(sources), generator=generator).tolist()
-    # Of the pairs of one length, those with the longer target come first: that saves a sixth of the padding.
+    # Among pairs of the same length, put those with the longer target first: this saves a sixth of the padding.
     pairs.sort(key=lambda pair: len(sources[pair]) >= len(targets[pair]))
     longer_side = [max(len(sources[pair]), len(targets[pair])) for pair in pairs]
     groups = [[pairs[position] for position in group] for group in token_batches(longer_side, max_tokens)]

@@ -1,4 +1,4 @@
-"""Byte-pair encoding (Sennrich et al. 2016), the algorithm by which section 5.1 cuts words into pieces."""
+"""Byte-pair encoding (Sennrich et al. 2016), which section 5.1 uses to split words into subwords."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

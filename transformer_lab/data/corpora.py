@@ -1,4 +1,4 @@
-"""Sentence pairs for training, validation and test: embedded, downloaded, or the reader's own."""
+"""Sentence pairs for training, validation, and testing: bundled, downloaded, or the user's own."""
 
 import csv
 import gzip
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """A running text in one language, in two parts. Lines end in one line break; Unicode is NFC."""
+    """Running text in one language, split into two parts. Lines end in `\\n`, and Unicode is normalized to NFC."""
 
     name: str
     train: str
@@ -58,14 +58,14 @@ class TextCorpus:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentence pairs `(source, target)`. White space is one plain space everywhere, and Unicode is NFC."""
+    """Sentence pairs `(source, target)`, with whitespace collapsed to single spaces and Unicode normalized to NFC."""
 
     name: str
     source: str  # language codes
     target: str
     train: Pairs
     validation: Pairs
-    tests: dict[str, Pairs]  # by name, for instance "test_2016_flickr"
+    tests: dict[str, Pairs]  # by name, such as "test_2016_flickr"
 
     @property
     def test(self) -> Pairs:
@@ -76,27 +76,28 @@ class Corpus:
 def load_corpus(
     name_or_folder: str | Path, source: str = "de", target: str = "en", data_dir: str | Path | None = None
 ) -> Corpus:
-    """Reads a corpus in the direction `source` to `target`.
+    """Read a corpus for translation from `source` to `target`.
 
     - `captions`: German and English picture captions that come with the package; nothing is downloaded.
-    - `multi30k`: German, English and French. Looked for in `data_dir`, else in the folder that `TRANSFORMER_LAB_DATA`
-      names (either is the `multi30k` folder or its parent), else in the user's cache, where it is downloaded to once.
+    - `multi30k`: German, English, and French picture captions. They are read from `data_dir`, if given, or from the
+      folder that `TRANSFORMER_LAB_DATA` names, if set (either is the `multi30k` folder or its parent); otherwise from
+      the user's cache, where they are downloaded once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
-      The files may be those of an IWSLT campaign of TED talks: `train.tags.de-en.*`, whose lines about the talk are
-      left out but for its title and description, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. Their first
-      `dev` set is for validation, all others are test sets. A training file may have more to its name (`train_small`).
+      Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, of whose metadata only titles and
+      descriptions are read, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set is used for
+      validation and all others for testing. The name of a training file may have a suffix (`train_small`).
     - a table with a sentence pair on each line: `.csv`, or any other file with tabs. The first column is the source,
-      unless the first line holds the two languages (`de` and `en`, or `German words` and `English words`) and says
-      otherwise, or the attributions of ManyThings.org in the third column say that English comes first. Other columns
-      are left aside. The validation set and the test set are 1,000 pairs each, or 5 % of a small table, and no
-      sentence is in two sets, not even with other punctuation or capitals.
+      unless a header line names the languages in another order (`de` and `en`, or `German words` and `English words`)
+      or ManyThings.org attributions in the third column show that English comes first. Other columns are ignored. The
+      validation and test sets have 1,000 pairs each, or 5 % of a small table. No sentence is in two sets, even with
+      different punctuation or capitalization.
 
     A folder or table that is not found is also looked for in `data_dir` or `TRANSFORMER_LAB_DATA`.
 
-    Pairs with a blank side are left out, and a warning says how many.
+    Pairs with an empty side are skipped, and a warning gives their number.
 
     Raises:
-        InputError: there is no such corpus, or it cannot be read: which file, which line, and what to do.
+        InputError: The corpus does not exist or cannot be read. The message names the file, the line, and a remedy.
     """
     if source == target:
         raise InputError(f"source and target language are both {source!r}: choose two languages")
@@ -121,7 +122,7 @@ def _load_captions(source: str, target: str) -> Corpus:
 
     from transformer_lab.data.captions import caption_lines
 
-    # The same sets as `caption_splits`, without 50,000 Captions, which would take as long as reading the file.
+    # The same sets as `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file.
     rows = (line.split("\t") for line in caption_lines())
     pairs = [(german, english) if source == "de" else (english, german) for german, english, _ in rows]
     return Corpus(
@@ -134,21 +135,21 @@ def _load_captions(source: str, target: str) -> Corpus:
     )
 
 
-# --- a running text, for a language model ---
+# --- running text for a language model ---
 
 SHORTEST_TEXT = 2000  # characters
 
 
 def load_text(name_or_file: str | Path) -> TextCorpus:
-    """Reads a text to learn from and a text to be measured on.
+    """Read a text and split it into a training part and a validation part.
 
-    - `captions`: the English sentences of `load_corpus("captions")`, one a line. No sentence is in both parts.
-    - a text file in UTF-8, plain or `.gz`: the last tenth, from the beginning of a line on if there is one, is the
-      validation part.
+    - `captions`: the English sentences of `load_corpus("captions")`, one per line. No sentence is in both parts.
+    - a text file in UTF-8, plain or `.gz`: the last tenth is the validation part. It starts at the beginning of
+      a line if there is one nearby.
 
     Raises:
-        InputError: there is no such file, or it cannot be read, is empty, is not UTF-8, or has fewer than 2,000
-            characters: which file, and what to do.
+        InputError: The file does not exist, cannot be read, is empty, is not UTF-8, or has fewer than 2,000
+            characters. The message names the file and a remedy.
     """
     if name_or_file == "captions":
         corpus = _load_captions("en", "de")
@@ -166,12 +167,12 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
     if not text.strip():
         raise InputError(f"{path} is empty: give a file with some text in it")
     if len(text) < SHORTEST_TEXT:
-        count = len(text) - (not read.endswith("\n"))  # the last line break may be ours
+        count = len(text) - (not read.endswith("\n"))  # the last line break may have been added above
         raise InputError(
             f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, better 100,000"
         )
     cut = len(text) * 9 // 10
-    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # one endless line is cut where the tenth begins
+    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # split a very long line at exactly nine tenths
     return TextCorpus(path.name.split(".")[0], text[:cut], text[cut:])
 
 
@@ -190,8 +191,8 @@ def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
         validation_pairs = _read_parallel(folder, validation or "val", source, target)
     plain_tests = sorted(file.removesuffix(f".{source}") for file in present if _is_test(file, source))
     if not (plain_tests or splits):
-        plain_tests = ["test"]  # is missed by its name
-    # Test sets proper come first, then what else a campaign has for development.
+        plain_tests = ["test"]  # so that the error names the missing file
+    # Test sets come first, then the remaining development sets.
     of_campaign = sorted(splits.items(), key=lambda split: (split[0].startswith("dev"), split[0]))
     return Corpus(
         name,
@@ -244,7 +245,7 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
 
 
 def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tuple[str, str]]:
-    """The XML files of each set, source and target, by the name of the set, such as `tst2010`."""
+    """Return the source and target XML files of each set, by the name of the set, such as `tst2010`."""
     files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # by set and direction, then language
     for file in sorted(present):
         if (match := CAMPAIGN_SET.fullmatch(file)) and match[3] in (source, target):
@@ -252,7 +253,7 @@ def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tup
     sets = {}
     for (split, direction), of_language in files.items():
         for language in (source, target):
-            # Both directions of a set may be there: the one that was asked for goes before the other.
+            # If a set exists in both directions, prefer the requested one.
             if language not in of_language and (split, "-".join(reversed(direction.split("-")))) not in files:
                 missing = f"{Path(next(iter(of_language.values()))).with_suffix('').stem}.{language}.xml"
                 raise InputError(f"there is no {missing} beside {next(iter(of_language.values()))}: add it")
@@ -277,7 +278,10 @@ def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pair
 
 
 def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
-    """Line and text of each `<seg>`, by document and number. These files need not be XML: "&" stands bare in some."""
+    """Return line and text of each `<seg>`, by document and number.
+
+    The files may not be well-formed XML: some contain unescaped ampersands.
+    """
     text = _read_text(path)
     segments: dict[str, tuple[int, str]] = {}
     document = ""
@@ -301,7 +305,7 @@ def _attribute(attributes: str, name: str) -> str:
 
 
 def _read_tagged_lines(path: Path) -> list[str]:
-    """The lines of a campaign's training file: of those about a talk, the title and the description alone."""
+    """Return the sentences of a campaign's training file, including each talk's title and description."""
     sentences = []
     for line in _read_lines(path):
         tag = re.match(r"<(/?\w+)[^>]*>", line)
@@ -398,7 +402,7 @@ def _is_a_language(cell: str) -> bool:
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Line number and cells of every line that is not blank."""
+    """Return line number and cells of every line that is not empty."""
     text = _read_text(path)
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         separator = "comma"

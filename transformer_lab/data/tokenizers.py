@@ -174,13 +174,13 @@ class BpeTokenizer(PairTokenizer):
         return [[*ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
 
     def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Ids of many target sentences; `dropout` and `seed` as in `encode_sources`."""
+        """Return the IDs of target sentences; `dropout` and `seed` as in `encode_sources`."""
         return [[BOS_ID, *ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
 
     def _encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         spaced = [self._with_first_space(normalize(sentence), self.chinese).rstrip() for sentence in sentences]
         if dropout:
-            # The library has a dropout of its own, but no seed for it, and a run must be repeatable.
+            # The library's own dropout cannot be seeded, but a run must be reproducible.
             draw, known = Random(seed).random, {}
             pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str
             return [
@@ -192,10 +192,10 @@ class BpeTokenizer(PairTokenizer):
     def _spell(
         self, piece: str, dropout: float, draw: Callable[[], float], known: dict[tuple[int, ...], list[tuple[int, int]]]
     ) -> tuple[int, ...]:
-        """Ids of a piece: at every step each possible merge is skipped with probability `dropout`, and of those that
-        are left the one that was learnt first is carried out, until none is left (Provilkov et al., algorithm 1).
+        """Encode a piece with BPE dropout (Provilkov et al., algorithm 1).
 
-        `known` remembers which merges are possible where: most words come again and again.
+        Every step skips each possible merge with probability `dropout` and applies the remaining merge that was learned
+        first, until none remains. `known` caches the possible merges, because most words occur many times.
         """
         ids = self._smallest(piece)
         while True:
@@ -204,14 +204,14 @@ class BpeTokenizer(PairTokenizer):
                     (self._rank[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in self._rank
                 )
             for rank, place in known[ids]:
-                if draw() >= dropout:  # the merges after it need not be drawn for
+                if draw() >= dropout:  # later merges need no random number
                     ids = (*ids[:place], self._joined[rank], *ids[place + 2 :])
                     break
             else:
                 return ids
 
     def _smallest(self, piece: str) -> tuple[int, ...]:
-        """Ids of the characters of a piece, those outside the alphabet in bytes."""
+        """Return the IDs of the characters of a piece, with characters outside the alphabet as bytes."""
         ids: list[int] = []
         for character in piece:
             if character in self._ids:
@@ -221,17 +221,17 @@ class BpeTokenizer(PairTokenizer):
         return tuple(ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The sentence that the ids spell; special tokens are left out."""
+        """Return the sentence for these IDs, without special tokens."""
         return self._tokenizer.decode([index for index in ids if index > UNK_ID]).strip()
 
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable string for each id; `▁` marks the start of a word."""
+        """Return one readable string per ID; `▁` marks the start of a word."""
         return [self.tokens[index].replace(" ", "▁") for index in ids]
 
     target_tokens = source_tokens  # one vocabulary for both
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json` into the folder."""
+        """Write `tokenizer.json` into the folder."""
         _write(Path(folder) / FILE, self._state())
 
     def _state(self) -> dict:
@@ -254,10 +254,10 @@ class BpeTokenizer(PairTokenizer):
 
 
 class SeparateBpeTokenizer(PairTokenizer):
-    """Byte-pair encoding with a vocabulary for each language: two `BpeTokenizer`s that have not seen each other's text.
+    """Byte-pair encoding with a separate vocabulary for each language.
 
-    Spelling is as there. No token serves both languages, so that names and figures have a vector in each, and the
-    embeddings of the two cannot be tied.
+    It consists of two `BpeTokenizer`s, each trained on one side of the pairs. The languages share no tokens, so names
+    and numbers have a vector in each language, and the embeddings cannot be tied.
     """
 
     kind = "separate_bpe"
@@ -276,7 +276,7 @@ class SeparateBpeTokenizer(PairTokenizer):
         vocab_size: int = 8000,
         chinese: ChineseTokens = "byte_pairs",
     ) -> Self:
-        """Learns a vocabulary from each side: each of at most `vocab_size` tokens, specials and bytes included."""
+        """Learn a vocabulary of at most `vocab_size` tokens from each side, including special tokens and bytes."""
         sides = zip(*pairs, strict=True)
         return cls(*(BpeTokenizer._learn(sentences, source, target, vocab_size, chinese) for sentences in sides))
 
@@ -289,27 +289,27 @@ class SeparateBpeTokenizer(PairTokenizer):
         return len(self.target_side.tokens)
 
     def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Ids of many source sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
+        """Return the IDs of source sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
         return self.source_side.encode_sources(sentences, dropout, seed)
 
     def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Ids of many target sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
+        """Return the IDs of target sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
         return self.target_side.encode_targets(sentences, dropout, seed)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The sentence that the ids of the target language spell; special tokens are left out."""
+        """Return the sentence for these target IDs, without special tokens."""
         return self.target_side.decode(ids)
 
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable string for each id; `▁` marks the start of a word."""
+        """Return one readable string per ID; `▁` marks the start of a word."""
         return self.source_side.source_tokens(ids)
 
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable string for each id; `▁` marks the start of a word."""
+        """Return one readable string per ID; `▁` marks the start of a word."""
         return self.target_side.target_tokens(ids)
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json` into the folder."""
+        """Write `tokenizer.json` into the folder."""
         state = {
             "kind": self.kind,
             "source_side": self.source_side._state(),
@@ -323,11 +323,11 @@ class SeparateBpeTokenizer(PairTokenizer):
 
 
 class SpacyTokenizer(PairTokenizer):
-    """Whole words and signs, cut by spaCy's rules for each language, each language with a vocabulary of its own.
+    """Word-level tokenizer with spaCy's rules and a separate vocabulary for each language.
 
-    A word outside the vocabulary is `<unk>`, and lost. Where the spaces go when a sentence is put together again is
-    learnt from the training sentences: `spacing` holds, for each target token, how likely it is to be written without
-    a space before it and without one after it.
+    Words outside the vocabulary become `<unk>` and cannot be restored. Decoding learns from the training sentences
+    where the spaces go: for each target token, `spacing` holds the probabilities that there is no space before it and
+    no space after it.
     """
 
     kind = "spacy"
@@ -351,7 +351,7 @@ class SpacyTokenizer(PairTokenizer):
     def train(
         cls, pairs: Iterable[tuple[str, str]], source: str = "de", target: str = "en", min_frequency: int = 2
     ) -> Self:
-        """Numbers the words that occur at least `min_frequency` times on their side of `pairs`."""
+        """Build the vocabularies from the words that occur at least `min_frequency` times on their side of `pairs`."""
         pairs = list(pairs)
         sources = [[word.text for word in doc] for doc in _cut(_spacy_rules(source), [pair[0] for pair in pairs])]
         targets = list(_cut(_spacy_rules(target), [pair[1] for pair in pairs]))
@@ -365,7 +365,7 @@ class SpacyTokenizer(PairTokenizer):
                 seen_before[right.text] += 1
                 joined_after[left.text] += not left.whitespace_
                 joined_before[right.text] += not left.whitespace_
-        # Two imagined occurrences, mostly with a space, keep a rare word from being glued to its neighbours.
+        # Smoothing: two extra occurrences, mostly with a space, keep a rare word separate from its neighbors.
         spacing = [
             (
                 round((joined_before[token] + 0.5) / (seen_before[token] + 2), 3),
@@ -384,18 +384,18 @@ class SpacyTokenizer(PairTokenizer):
         return len(self.target_vocabulary)
 
     def encode_sources(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids of many source sentences."""
+        """Return the IDs of source sentences, with eos."""
         return [[*_number(doc, self.source_vocabulary), EOS_ID] for doc in _cut(self._cut_source, sentences)]
 
     def encode_targets(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Ids of many target sentences."""
+        """Return the IDs of target sentences, with bos and eos."""
         return [[BOS_ID, *_number(doc, self.target_vocabulary), EOS_ID] for doc in _cut(self._cut_target, sentences)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The sentence that the ids spell; special tokens are left out.
+        """Return the sentence for these IDs, without special tokens.
 
-        Whether two neighbours are written together is up to the one that is surer of it, a sign before a word.
-        Straight quotation marks look the same on both ends: they open and close in turn.
+        Whether there is a space between two tokens depends on the token with the more decisive statistics, where
+        punctuation outranks words. Straight quotation marks look alike on both ends, so they open and close in turn.
         """
         ids = [index for index in ids if index > UNK_ID]
         words = self.target_tokens(ids)
@@ -415,15 +415,15 @@ class SpacyTokenizer(PairTokenizer):
         return sentence
 
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The word of each id."""
+        """Return the word for each ID."""
         return [self.source_vocabulary.itos[index] for index in ids]
 
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
-        """The word of each id."""
+        """Return the word for each ID."""
         return [self.target_vocabulary.itos[index] for index in ids]
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json` into the folder."""
+        """Write `tokenizer.json` into the folder."""
         state = {
             "kind": self.kind,
             "source": self.source,
@@ -456,7 +456,7 @@ def _cut(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
 
 
 def _number(doc: "Doc", vocabulary: "Vocab") -> list[int]:
-    # A special token typed in a sentence is a word like any other.
+    # A special token typed by a user must not become the real one: encode it as unknown.
     return [UNK_ID if word.text in SPECIAL_TOKENS else vocabulary[word.text] for word in doc]
 
 
@@ -483,13 +483,13 @@ def train_tokenizer(
     shared_vocabulary: bool = True,
     chinese: ChineseTokens = "byte_pairs",
 ) -> Tokenizer:
-    """A tokenizer of the kind `bpe` or `spacy`.
+    """Train a tokenizer of the kind `bpe` or `spacy`.
 
-    `bpe` heeds `vocab_size`, `shared_vocabulary` (one for both languages, or one of that size for each) and `chinese`;
-    `spacy` heeds `min_frequency`, and always has two vocabularies.
+    `bpe` uses `vocab_size`, `shared_vocabulary` (one vocabulary for both languages, or one of that size for each), and
+    `chinese`. `spacy` uses `min_frequency` and always has two vocabularies.
 
     Raises:
-        InputError: no such kind.
+        InputError: The kind is neither `bpe` nor `spacy`.
     """
     if kind == "bpe":
         bpe = BpeTokenizer if shared_vocabulary else SeparateBpeTokenizer
@@ -500,10 +500,10 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: str | Path) -> Tokenizer:
-    """The tokenizer that was saved into the folder.
+    """Load the tokenizer that was saved in the folder.
 
     Raises:
-        InputError: there is no `tokenizer.json`, it is not a whole tokenizer of this package, or a library is missing.
+        InputError: `tokenizer.json` is missing, damaged, or from another program, or a library is not installed.
     """
     path = Path(folder) / FILE
     try:
@@ -515,5 +515,5 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         raise
     except ImportError as error:
         raise InputError(f"{path} needs a library that cannot be imported here ({error}): install it") from error
-    except Exception as error:  # of what is wrong in a vocabulary, the tokenizers library says no more than "Exception"
+    except Exception as error:  # the tokenizers library raises a plain Exception for a bad vocabulary
         raise InputError(f"{path} is damaged or of another program: train the tokenizer again") from error

@@ -1,4 +1,4 @@
-"""The numbering of words, learnt from the training sentences alone."""
+"""Word vocabularies, built from the training sentences only."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, several times faster.
 
-The plain decoders feed the whole prefix through the decoder for every new token. But no position sees a later one, so
-the keys and values of earlier tokens never change, and they can be kept. The model's own code stays as in the paper;
-this file reads its parts from outside, by name.
+The plain decoders run the whole prefix through the decoder for every new token. Since no position sees a later one,
+the keys and values of earlier tokens never change and can be cached. The model's own code stays as in the paper; this
+file accesses its parts by name.
 """
 
 from collections.abc import Callable
@@ -98,7 +98,7 @@ class CachedAttention:
 
 
 class CachedCrossAttention:
-    """Attention to the encoder's output, whose keys and values are projected once a sentence, not once a token."""
+    """Attention to the encoder's output that projects the keys and values once per sentence, not once per token."""
 
     @reimplements("MultiHeadAttention", "CachedAttention")
     def __init__(self, attention: MultiHeadAttention, n_heads: int, memory: Tensor) -> None:
@@ -110,19 +110,19 @@ class CachedCrossAttention:
 
     @reimplements("MultiHeadAttention", "CachedAttention")
     def step(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`(batch, new, d_model)` to the same shape; the mask is the source's."""
+        """Let `x`, `(batch, new, d_model)`, attend to the source under its mask, without changing the shape."""
         query = split_heads(self.attention.w_q(x), self.n_heads)  # (batch, heads, new, d_k)
         output, _ = self.attend(query, self.key, self.value, mask, None)  # (batch, heads, new, d_k)
         return self.attention.w_o(combine_heads(output))  # (batch, new, d_model)
 
     def reorder(self, indices: Tensor) -> None:
-        """As `CachedAttention.reorder`."""
+        """Reorder the rows as `CachedAttention.reorder` does."""
         self.key = self.key.index_select(0, indices)  # (rows, heads, source, d_k)
         self.value = self.value.index_select(0, indices)  # (rows, heads, source, d_k)
 
 
 class IncrementalLayer:
-    """A `DecoderLayer` that is fed the newest tokens alone. Residuals, norms and feed-forward are the layer's own."""
+    """A `DecoderLayer` that processes only the newest tokens, with its own residuals, norms, and feed-forward."""
 
     @reimplements("CachedAttention")
     def __init__(self, layer: DecoderLayer, n_heads: int, memory: Tensor) -> None:
@@ -132,7 +132,7 @@ class IncrementalLayer:
 
     @reimplements("DecoderLayer", "CachedAttention")
     def step(self, x: Tensor, source_mask: Tensor, mask: Tensor) -> Tensor:
-        """`(batch, new, d_model)` to the same shape."""
+        """Apply the layer to the newest tokens, `(batch, new, d_model)`. The shape stays the same."""
         residuals = self.layer.residuals
         x = connect(residuals[0], x, lambda x: self.self_attention.step(x, mask))
         x = connect(residuals[1], x, lambda x: self.cross_attention.step(x, source_mask))
@@ -141,7 +141,7 @@ class IncrementalLayer:
 
 @reimplements("ResidualConnection")
 def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-    """`residual(x, sublayer)` in evaluation mode, with a faster norm. A reader's own residual is called as it is."""
+    """Compute `residual(x, sublayer)` in evaluation mode with a faster norm. Call any other residual class directly."""
     if type(residual) is not ResidualConnection:
         return residual(x, sublayer)
     if residual.norm_first:
@@ -151,18 +151,17 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
 
 @reimplements("LayerNorm")
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
-    """`norm(x)`, by torch's kernel where it is the package's own: sentences one at a time then take a tenth less."""
+    """Compute `norm(x)`, with torch's kernel if it is a `LayerNorm`: a tenth faster for one sentence at a time."""
     if type(norm) is not LayerNorm:
         return norm(x)
     return F.layer_norm(x, x.shape[-1:], norm.gain, norm.bias, norm.eps)
 
 
 class IncrementalDecoder:
-    """The decoder of a Transformer, fed one step at a time, for a batch of source sentences.
+    """The decoder of a Transformer, run one step at a time on a batch of source sentences.
 
-    Beam search feeds several tokens of a sentence in one step, one for each hypothesis. All hypotheses of a sentence
-    share one cache, in which the mask shows each its own ancestors: where hypotheses change places, only the mask is
-    rearranged, and no key or value moves.
+    In beam search, a step takes one token per hypothesis. All hypotheses of a sentence share one cache, and the mask
+    restricts each to its own ancestors. When hypotheses are reordered, only the mask changes; no key or value moves.
     """
 
     def __init__(self, model: Transformer, source: Tensor) -> None:
@@ -173,20 +172,20 @@ class IncrementalDecoder:
 
     @reimplements("Decoder")
     def step(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Feed the tokens of the next position.
+        """Process the tokens of the next position.
 
         Args:
-            tokens: integers, `(batch, new)`.
-            mask: boolean, `(batch, new, length)`; True where a token may see one that was fed, in the order in which
-                they were, itself among them.
+            tokens: Integers, `(batch, new)`.
+            mask: Boolean, `(batch, new, length)`, where length counts all tokens so far, in the order of processing and
+                including the new ones; True means "may attend".
 
         Returns:
-            `(batch, new, d_model)`: what the output layer takes.
+            The input of the output layer, `(batch, new, d_model)`.
         """
         model = self.model
         self.steps += 1
         x = model.target_embedding(tokens)  # (batch, new, d_model)
-        # The model's own module adds the positions, wherever it keeps them; the last is the one of this step.
+        # Let the model's own module add the positions; the last one belongs to this step.
         x = x + model.positional_encoding(x.new_zeros(1, self.steps, x.size(-1)))[:, -1:]
         for layer in self.layers:
             x = layer.step(x, self.source_mask, mask[:, None])
@@ -194,10 +193,10 @@ class IncrementalDecoder:
         return x if final_norm is None else normalize(final_norm, x)
 
     def reorder(self, parents: Tensor) -> None:
-        """Hypotheses have changed places: hypothesis i goes on from `parents[:, i]`. Here the mask alone says so."""
+        """Continue hypothesis i from `parents[:, i]`. Nothing to do here: the mask of the next step accounts for it."""
 
     def select(self, sentences: Tensor) -> None:
-        """Go on with these sentences alone, `(sentences,)` integers."""
+        """Continue with these sentences only, `(sentences,)` integers."""
         self.source_mask = self.source_mask[sentences]
         for layer in self.layers:
             layer.self_attention.reorder(sentences)
@@ -229,9 +228,10 @@ class PrefixDecoder:
 
 
 def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
-    """An `IncrementalDecoder` for the model, or what the model's own `incremental_decoder(source)` gives if it has one.
+    """Return the model's own `incremental_decoder(source)` if it has one, otherwise a decoder for its architecture.
 
-    Other architectures keep other things from step to step. Theirs has `step`, `reorder` and `select`, as here.
+    Other architectures keep a different state between steps, but their decoders also have `step`, `reorder`, and
+    `select`.
     """
     own = getattr(model, "incremental_decoder", None)
     if own is not None:
@@ -241,7 +241,7 @@ def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
 
 @reimplements("greedy_decode")
 def cached_greedy_decode(model: Transformer, source: Tensor, max_length: int | Tensor) -> list[list[int]]:
-    """The same as `greedy_decode`, faster: `cached_beam_search` with a single hypothesis."""
+    """Decode like `greedy_decode`, but faster: `cached_beam_search` with a single hypothesis."""
     return cached_beam_search(model, source, beam_size=1, alpha=0.0, max_length=max_length)
 
 
@@ -254,23 +254,23 @@ def cached_beam_search(
     max_length: int | Tensor,
     observe: Callable[[Tensor, Tensor, Tensor], None] | None = None,
 ) -> list[list[int]]:
-    """The same as `beam_search`, faster: all sentences and all their hypotheses in one step.
+    """Search like `beam_search`, but faster: each step processes all hypotheses of all sentences at once.
 
-    Two hypotheses that are equally good but for rounding may come out in another order.
+    Hypotheses whose scores differ only by rounding may come out in a different order.
 
     Args:
-        model: a `Transformer`, or any model that keeps the names of its parts, or has only `encode` and `decode`; it is
-            left in the mode it was in.
-        source: `(batch, source)`, integers, padded on the right.
-        beam_size: how many hypotheses a sentence keeps. 1 is greedy decoding.
-        alpha: exponent of the length penalty.
-        max_length: generate at most so many tokens: one number for all sentences, or one for each, `(batch,)`, from 1.
-        observe: is called in every step with all candidates of the sentences that are not done, `(tokens, scores)`,
-            both `(sentences, beam, children)`, and the indices of those that stay, `(sentences, beam)`, best first. An
-            index counts through hypotheses and children; a score of -inf is that of no candidate.
+        model: A `Transformer`, a model with the same names for its parts, or one that has only `encode` and `decode`.
+            It is left in the mode it was in.
+        source: Integers, `(batch, source)`, padded on the right.
+        beam_size: Number of hypotheses per sentence; 1 is greedy decoding.
+        alpha: Exponent of the length penalty.
+        max_length: Maximum number of generated tokens, at least 1: a number, or one for each sentence, `(batch,)`.
+        observe: Called in every step with three tensors for the unfinished sentences: the tokens and scores of all
+            candidates, both `(sentences, beam, children)`, and the indices of the survivors, `(sentences, beam)`, best
+            first. The indices refer to the flattened axes `(beam, children)`. A score of -inf marks an unused slot.
 
     Returns:
-        One list of tokens a sentence, without bos, eos and pad.
+        One list of tokens per sentence, without bos, eos, and pad.
     """
     config, device = model.config, source.device
     n_children = min(beam_size, config.target_vocab)
@@ -278,11 +278,11 @@ def cached_beam_search(
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
         output = getattr(model, "output", nn.Identity())  # `decode` of a model without one yields logits
-        sentences = torch.arange(len(source), device=device)  # those that go on, by their place in the batch
+        sentences = torch.arange(len(source), device=device)  # indices of the unfinished sentences in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
         scores = torch.zeros_like(newest, dtype=torch.float64)  # (sentences, beam), log-probabilities, best first
-        lengths = torch.zeros_like(newest)  # (sentences, beam), of tokens generated
+        lengths = torch.zeros_like(newest)  # (sentences, beam), number of generated tokens
         finished = torch.zeros_like(newest, dtype=torch.bool)  # (sentences, beam)
         generated = newest[:, :, None][:, :, :0]  # (sentences, beam, length)
         ancestors = generated.bool()  # (sentences, beam, fed): what each hypothesis may attend to
@@ -328,7 +328,7 @@ def children_of(
     """Return the likeliest next tokens of each hypothesis: their log-probabilities and ids, each
     `(sentences, beam, children)`.
 
-    A finished hypothesis, `(sentences, beam)`, has a single child, itself, and costs no output layer.
+    The only child of a finished hypothesis is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0
@@ -340,26 +340,26 @@ def children_of(
 
 
 def longest(limits: Tensor) -> int:
-    """The greatest of the limits, 0 if there is none."""
+    """Return the largest of the limits, or 0 if there are none."""
     return int(limits.max()) if len(limits) else 0
 
 
-ROWS_AT_ONCE = 128  # whose logits are held: with a vocabulary of 37,000, 19 MB
-ROWS_AT_ONCE_ON_GPU = 8192  # where each call costs more than the work it asks for
+ROWS_AT_ONCE = 128  # limits the memory for logits: 19 MB with a vocabulary of 37,000
+ROWS_AT_ONCE_ON_GPU = 8192  # where launching a kernel takes longer than its work
 GROUPS = 128
 
 
 def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` likeliest next tokens, best first.
+    """Return the `k` most probable next tokens, best first.
 
     Args:
-        output: the model's last layer, from `(rows, d_model)` to `(rows, vocab)`.
+        output: The model's output layer, from `(rows, d_model)` to `(rows, vocab)`.
         x: `(rows, d_model)`.
-        k: how many.
+        k: Number of tokens.
 
     Returns:
-        `(log_probabilities, tokens)`, both `(rows, k)`. The first are as exact as the logits, and in double precision,
-        in which the search adds them up.
+        `(log_probabilities, tokens)`, both `(rows, k)`. The log-probabilities are as accurate as the logits but stored
+        in double precision, because the search adds them up.
     """
     log_probabilities, tokens = [], []
     on_cpu = x.device.type == "cpu"
@@ -372,13 +372,13 @@ def likeliest_tokens(output: nn.Module, x: Tensor, k: int) -> tuple[Tensor, Tens
 
 
 def greatest(x: Tensor, k: int) -> Tensor:
-    """`x.topk(k).indices` of `(rows, columns)`, several times faster where there are thousands of columns.
+    """Return `x.topk(k).indices` for `(rows, columns)`, several times faster if there are thousands of columns.
 
-    The columns are dealt out to groups. The k greatest values lie in the k groups with the greatest maxima, so only
-    these are sorted.
+    The columns are divided into groups. The k largest values are in the k groups with the largest maxima, so only these
+    groups are sorted.
     """
     rows, columns = x.shape
-    size = columns // GROUPS  # of a group; what remains is sorted in any case
+    size = columns // GROUPS  # of each group; the remaining columns are always sorted
     if size < k or k > GROUPS // 4:
         return x.topk(k).indices
     maxima = x[:, : GROUPS * size].view(rows, size, GROUPS).amax(dim=1)  # (rows, groups)

@@ -1,4 +1,4 @@
-"""A beam search that forgets nothing: what it tried, what it kept, and what it dropped."""
+"""A record of a beam search: all hypotheses, including those that left the beam."""
 
 from dataclasses import dataclass
 
@@ -12,19 +12,19 @@ from transformer_lab.model import Transformer
 
 @dataclass(frozen=True)
 class Node:
-    """A hypothesis: that of its parent and one token more."""
+    """A hypothesis: its parent's tokens plus one."""
 
-    parent: int  # its place in the tree's `nodes`; -1 for the root
+    parent: int  # index into the tree's `nodes`; -1 for the root
     token: int
-    score: float  # the log-probability of all its tokens together
-    length: int  # how many tokens it has, without bos
+    score: float  # total log-probability of all its tokens
+    length: int  # number of tokens, without bos
 
 
 @dataclass(frozen=True)
 class SearchTree:
-    """All hypotheses of one search. The first node is the empty one, whose token is bos.
+    """All hypotheses of one search. The first node is the empty hypothesis, whose token is bos.
 
-    `beams[t]` has the places of those that were in the beam after t steps, best first.
+    `beams[t]` holds the indices of the nodes that were in the beam after t steps, best first.
     """
 
     nodes: list[Node]
@@ -35,7 +35,7 @@ class SearchTree:
         return self.nodes[place].token == self.eos_id
 
     def path(self, place: int) -> list[int]:
-        """The places from the first token of a hypothesis to its last."""
+        """Return the indices of the nodes from the first token of a hypothesis to its last."""
         path = []
         while place > 0:
             path.append(place)
@@ -43,21 +43,21 @@ class SearchTree:
         return path[::-1]
 
     def normalized_score(self, place: int, alpha: float) -> float:
-        """The log-probability divided by the length penalty: what decides in the end."""
+        """Return the log-probability divided by the length penalty, which determines the final choice."""
         return self.nodes[place].score / length_penalty(self.nodes[place].length, alpha)
 
     def best(self, alpha: float) -> int:
-        """The place of the hypothesis that `beam_search` returns."""
+        """Return the index of the hypothesis that `beam_search` returns."""
         return max(self.beams[-1], key=lambda place: self.normalized_score(place, alpha))
 
 
 def search_tree(model: Transformer, source: Tensor, beam_size: int, max_length: int) -> SearchTree:
-    """Watch `cached_beam_search` translate one sentence, `(1, source)`; alpha has no part in it until the end."""
+    """Record how `cached_beam_search` translates one sentence, `(1, source)`. The tree does not depend on alpha."""
     nodes, beams = [Node(-1, model.config.bos_id, 0.0, 0)], [[0]]
     tree = SearchTree(nodes, beams, model.config.eos_id)
 
     def add_step(tokens: Tensor, scores: Tensor, chosen: Tensor) -> None:
-        candidates = []  # their places: a finished hypothesis is its own only child
+        candidates = []  # indices of nodes: the only child of a finished hypothesis is itself
         for parent, next_tokens, next_scores in zip(beams[-1], tokens[0].tolist(), scores[0].tolist(), strict=False):
             for token, score in zip(next_tokens, next_scores, strict=True):
                 candidates.append(parent if tree.finished(parent) else len(nodes))

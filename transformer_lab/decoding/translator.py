@@ -1,4 +1,4 @@
-"""From sentences to sentences: a model with its tokenizer, loaded from and saved to a folder."""
+"""Translate sentences with a model and its tokenizer, loaded from a folder or saved to one."""
 
 import json
 import math
@@ -21,14 +21,14 @@ from transformer_lab.model import Transformer, TransformerConfig, record_attenti
 from transformer_lab.presets import DEFAULT_ALPHA, LARGEST_BEAM
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
-BATCH_CELLS = 24576  # hypotheses times source tokens that are decoded at once: enough work for a step, small caches
-BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # a step of a GPU costs its launches, however many sentences it serves
+BATCH_CELLS = 24576  # hypotheses times source tokens per batch: enough work per step, yet small caches
+BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # kernel launches dominate a step, whatever the batch size
 
 
 class Translator:
     """A trained Transformer and the tokenizer it was trained with.
 
-    The model stays the caller's: it is used in evaluation mode and left in the mode it was in.
+    The model runs in evaluation mode; afterwards it is back in the mode it was in.
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
@@ -37,14 +37,14 @@ class Translator:
 
     @classmethod
     def load(cls, folder: str | Path, build_model: Callable[[TransformerConfig], Transformer] = Transformer) -> Self:
-        """The translator that was saved into `folder`, on the CPU, in float32 and in evaluation mode.
+        """Load the translator saved in `folder`, on the CPU, in float32 and evaluation mode.
 
         Args:
-            folder: of a trained model.
-            build_model: makes the model from its configuration; your own parts can be in it.
+            folder: Folder of a trained model.
+            build_model: Builds the model from its configuration, possibly with your own parts.
 
         Raises:
-            InputError: a file is missing or damaged, or the files do not belong together.
+            InputError: A file is missing or damaged, or the files do not belong together.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -76,14 +76,14 @@ class Translator:
         return cls(model.eval(), tokenizer)
 
     def save(self, folder: str | Path, half: bool = False) -> None:
-        """Write `weights.safetensors`, `config.json` and `tokenizer.json` into `folder`, which is made if need be.
+        """Write `weights.safetensors`, `config.json`, and `tokenizer.json` into `folder`.
 
         Args:
-            folder: the files that are there already are replaced together, or left as they are.
-            half: keep the weights in half precision: half the size, and scores that differ in the second decimal.
+            folder: Created if it does not exist. Existing files are either all replaced or all kept.
+            half: Save the weights in half precision: half the size, and scores that differ in the second decimal.
 
         Raises:
-            InputError: the folder cannot be written, or the disk is full.
+            InputError: The folder cannot be written, or the disk is full.
         """
         folder = Path(folder)
         try:
@@ -106,28 +106,28 @@ class Translator:
         alpha: float = DEFAULT_ALPHA,
         max_length: int | None = None,
     ) -> list[str]:
-        """Translate sentences. What comes out for one does not depend on the others.
+        """Translate sentences. Each translation is independent of the other sentences.
 
         Args:
-            sentences: one or more sentences of the source language, of any lengths and in any order.
-            beam_size: hypotheses that are kept for each sentence; 1 is greedy decoding.
-            alpha: exponent of the length penalty; more gives longer translations.
-            max_length: end a translation after so many tokens. Without it, 50 after the length of its source
-                (section 6.1), and never beyond the model's own `max_length`.
+            sentences: Sentences of the source language, of any lengths and in any order.
+            beam_size: Number of hypotheses to keep for each sentence; 1 is greedy decoding.
+            alpha: Exponent of the length penalty; larger values favor longer translations.
+            max_length: Maximum number of tokens per translation. The default is the length of the source plus 50
+                (section 6.1), but at most the model's own `max_length`.
 
         Returns:
-            One translation a sentence, in the same order.
+            One translation per sentence, in the same order.
 
         Raises:
-            InputError: a sentence that is blank, too long for the model or no text, named by its number from 1; or an
-                option that cannot be.
+            InputError: A sentence is empty, too long for the model, or not text (the message gives its number, counted
+                from 1), or an option is out of range.
         """
         if isinstance(sentences, str):
             raise InputError("one string was given where a list of sentences is translated: put it into a list")
         return [self.tokenizer.decode(ids) for ids in self.search(sentences, beam_size, alpha, max_length)]
 
     def search(self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None) -> list[list[int]]:
-        """As `translate`, up to the token ids of the translations."""
+        """Search for translations as `translate` does, but return their token IDs."""
         config = self.model.config
         if not 1 <= beam_size <= LARGEST_BEAM:
             raise InputError(f"beam_size is {beam_size}, but must be from 1 to {LARGEST_BEAM}")
@@ -150,10 +150,10 @@ class Translator:
         return translations
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """The source ids of each sentence.
+        """Return the source IDs of each sentence.
 
         Raises:
-            InputError: as `translate`.
+            InputError: As in `translate`.
         """
         longest = self.model.config.max_length
         for number, sentence in enumerate(sentences, 1):
@@ -170,25 +170,25 @@ class Translator:
     def attention(
         self, sentence: str, translation: str | None = None
     ) -> tuple[dict[str, Tensor], list[str], list[str]]:
-        """What the model looks at while it translates a sentence.
+        """Return the attention weights of all modules for a sentence and its translation.
 
         Args:
-            sentence: a sentence of the source language.
-            translation: a sentence of the target language, whose attention is wanted instead of that of the model's own
-                translation.
+            sentence: A sentence of the source language.
+            translation: A sentence of the target language to use in place of the model's own translation.
 
         Returns:
-            `(weights, source_tokens, target_tokens)`: the weights by module as `record_attention` names them, each
-            `(1, heads, query, key)`; the tokens that label the axes. The target's are the decoder's inputs, bos first.
+            `(weights, source_tokens, target_tokens)`: the weights by module, named as in `record_attention`, each
+            `(1, heads, query, key)`, and the tokens that label the axes. The target tokens are the decoder's inputs,
+            starting with bos.
 
         Raises:
-            InputError: as `translate`.
+            InputError: As in `translate`.
         """
         config = self.model.config
         source = self.encode([sentence])[0]
         if translation is None:
             target = [config.bos_id, *self.search([sentence], 4, DEFAULT_ALPHA, None)[0]]
-            target = target[: config.max_length]  # of a translation that was cut off, the last token was never read
+            target = target[: config.max_length]  # the decoder never read the last token of a truncated translation
         else:
             check_text(translation, 1)
             target = self.tokenizer.encode_target(translation)[:-1]  # the decoder never reads the eos that it predicts

@@ -1,4 +1,4 @@
-"""A model's weights on disk: safetensors, never pickled."""
+"""Read and load model weights as safetensors files, never as pickles."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,18 +12,18 @@ from transformer_lab.errors import InputError
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters of `model` by name; one that has several names (tied embeddings) stands under its first alone.
+    """Return the parameters of `model` by name. A tied parameter is listed once, under its first name.
 
-    Buffers are left out: a table of positions is computed, and whether it is a buffer is up to whoever wrote the model.
+    Buffers are not included: the table of positions can be recomputed, and not every model keeps it as a buffer.
     """
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, those in half precision as float32.
+    """Return the tensors of a safetensors file, with half precision converted to float32.
 
     Raises:
-        InputError: the file is missing or not whole.
+        InputError: The file is missing or damaged.
     """
     if not path.is_file():
         raise InputError(f"{path} is missing: give the folder of a trained model")
@@ -46,7 +46,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) 
     """Copy `weights`, named as `model_weights` names them, into `model`.
 
     Raises:
-        InputError: they are of another model; the message names `origin` and the first tensor that differs.
+        InputError: The weights belong to another model. The message names `origin` and the first tensor that differs.
     """
     own = model_weights(model)
     remedy = "take weights.safetensors and config.json from the same run"

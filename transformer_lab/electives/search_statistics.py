@@ -1,4 +1,4 @@
-"""What a handful of trainings can prove: how good the best of n is by luck alone, and how sure a correlation is."""
+"""Statistics for a few training runs: the expected best of n, and a confidence interval for a correlation."""
 
 import math
 from collections.abc import Sequence

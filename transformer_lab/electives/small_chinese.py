@@ -1,4 +1,4 @@
-"""English and Chinese sentences from a grammar of a few lines: a corpus for a machine without corpora."""
+"""A small English and Chinese corpus generated from a grammar, for use without a download."""
 
 from itertools import product
 

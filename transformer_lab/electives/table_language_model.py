@@ -1,17 +1,17 @@
-"""Language models without weights to learn: what they say is known. Small enough to follow by hand."""
+"""Language models with known output and no training, small enough to follow by hand."""
 
 import torch
 from torch import Tensor, nn
 
 
 class TableLanguageModel(nn.Module):
-    """Stands in for a `LanguageModel` where its behaviour has to be known beforehand.
+    """A `LanguageModel` replacement whose logits come from a table.
 
-    In training mode it says the rows of the table from right to left: whoever forgets `eval()` sees it.
+    In training mode, the rows of the table are reversed, which reveals a missing `eval()`.
 
     Args:
-        table: `(vocab, vocab)`: row `t` holds the logits of what follows token `t`.
-        max_length: the most tokens it reads at once.
+        table: `(vocab, vocab)`; row `t` holds the logits of the token after `t`.
+        max_length: Maximum number of tokens in a call.
     """
 
     def __init__(self, table: Tensor, max_length: int = 8) -> None:
@@ -21,10 +21,10 @@ class TableLanguageModel(nn.Module):
         self.with_gradients = False  # whether a call was made with gradients switched on
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """`(batch, length)` to logits `(batch, length, vocab)`.
+        """Turn tokens `(batch, length)` into logits `(batch, length, vocab)`.
 
         Raises:
-            ValueError: the sequence is longer than `max_length`.
+            ValueError: The sequence is longer than `max_length`.
         """
         if tokens.size(1) > self.max_length:
             raise ValueError(f"sequence of {tokens.size(1)} tokens, but max_length is {self.max_length}")
@@ -34,14 +34,14 @@ class TableLanguageModel(nn.Module):
 
 
 class CountingLanguageModel(nn.Module):
-    """Stands in for a trained model of two layers: what it says depends on every token that it may see, and where.
+    """A replacement for a trained two-layer model whose logits depend on all visible tokens and their positions.
 
-    Each layer adds up numbers over what the mask lets a position see. A mask that hides too much or too little, a token
-    left out or at another place: each leads to another text.
+    Each layer adds up numbers over the positions that the mask leaves visible. A mask that hides too much or too
+    little, or a token that is missing or in the wrong position, leads to a different text.
 
     Args:
-        vocab_size: how many tokens there are.
-        max_length: the most tokens it reads at once.
+        vocab_size: Number of tokens.
+        max_length: Maximum number of tokens in a call.
     """
 
     def __init__(self, vocab_size: int, max_length: int) -> None:
@@ -49,10 +49,10 @@ class CountingLanguageModel(nn.Module):
         self.vocab_size, self.max_length = vocab_size, max_length
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """`(batch, length)` to logits `(batch, length, vocab)`; `mask` as in `LanguageModel`.
+        """Turn tokens `(batch, length)` into logits `(batch, length, vocab)`; `mask` as in `LanguageModel`.
 
         Raises:
-            ValueError: the sequence is longer than `max_length`.
+            ValueError: The sequence is longer than `max_length`.
         """
         length = tokens.size(1)
         if length > self.max_length:

@@ -1,4 +1,4 @@
-"""Characters, or byte pairs, of a running text: every text comes back as it was, spaces and line breaks included."""
+"""A lossless tokenizer for running text: characters or byte pairs, including spaces and line breaks."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class TextTokenizer:
 
     @classmethod
     def train(cls, text: str, n_merges: int = 0, rare: int = 3) -> Self:
-        """Learns the characters of a text, and up to `n_merges` merges of them.
+        """Learn the characters of a text, and up to `n_merges` merges of them.
 
         Args:
             text: what to learn from, and nothing of what is measured later.
@@ -74,17 +74,17 @@ class TextTokenizer:
         return len(self.tokens)
 
     def encode(self, text: str) -> Tensor:
-        """The ids of a text, `(n,)`."""
-        # Line by line: no piece reaches over a line break, and the library is slow with one endless string.
+        """Return the IDs of a text, `(n,)`."""
+        # Line by line: no piece crosses a line break, and the library is slow on very long strings.
         lines = [line + "\n" for line in text.split("\n")]
         lines[-1] = lines[-1][:-1]
         encoded = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
         return torch.tensor(list(chain.from_iterable(line.ids for line in encoded)), dtype=torch.int64)
 
     def decode(self, ids: Tensor | Sequence[int]) -> str:
-        """The text that the ids spell. Bytes that are no character, as a model may write them, become `�`."""
+        """Return the text for these IDs. Bytes that are not valid UTF-8 become `�`."""
         return self._tokenizer.decode([int(index) for index in ids], skip_special_tokens=False)
 
     def names(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """One readable string for each id: `▁` is a space and `⏎` a line break."""
+        """Return one readable string per ID: `▁` is a space and `⏎` a line break."""
         return [self.tokens[int(index)].replace(" ", "▁").replace("\n", "⏎") for index in ids]

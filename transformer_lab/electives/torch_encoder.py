@@ -1,4 +1,4 @@
-"""The same weights in two encoders: `nn.TransformerEncoder` and the one of this course, or the reader's."""
+"""Transfer weights between `nn.TransformerEncoder` and this course's encoder or your own."""
 
 from collections.abc import Mapping
 

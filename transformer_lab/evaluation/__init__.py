@@ -1,4 +1,4 @@
-"""Scores: BLEU written out, sacreBLEU's for reports, what attention tells, and what heads are worth."""
+"""Evaluation: BLEU from scratch, sacreBLEU scores for reports, attention analysis, and head ablation."""
 
 from transformer_lab.evaluation.ablation import without_heads
 from transformer_lab.evaluation.alignment import alignment_error_rate

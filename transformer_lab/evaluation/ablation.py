@@ -1,4 +1,4 @@
-"""What a head is worth: let it find nothing, and see what is lost."""
+"""Head ablation: switch attention heads off and measure how much the model loses."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
 
         def attend_without(query, key, value, mask=None, dropout=None):
             output, weights = attend(query, key, value, mask, dropout)
-            if max(off) >= output.size(1):  # a module need not say how many heads it has; here it shows
+            if max(off) >= output.size(1):  # the output shows the number of heads; the module may not
                 raise ValueError(f"there is no head {max(off)}: this model has heads 0 to {output.size(1) - 1}")
             output = output.clone()
             output[:, off] = 0.0  # (batch, heads, query, d_k)

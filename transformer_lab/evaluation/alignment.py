@@ -1,4 +1,4 @@
-"""How well attention finds which words translate which."""
+"""Alignment error rate: how well attention matches a gold word alignment."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Where the output of a stack has come from: attention followed through all its layers."""
+"""Attention rollout: trace the output of a stack back to its input tokens."""
 
 import torch
 from torch import Tensor

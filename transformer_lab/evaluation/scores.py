@@ -1,4 +1,4 @@
-"""The scores that are reported: sacreBLEU's, each with the signature that says how it was computed."""
+"""Scores for reports, computed with sacreBLEU and labeled with its signatures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from transformer_lab.errors import InputError
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one set of translations, each from 0 to 100, and what a reader needs to compare them with others.
+    """Scores of one set of translations, from 0 to 100, with the signatures that make them comparable.
 
-    `str(scores)` is three lines, one a score, each with its signature.
+    `str(scores)` has three lines: one per score, each with its signature.
     """
 
     bleu: float  # cased, tokenized as in the WMT campaigns: "13a", or for Chinese "zh"
     bleu_lowercased: float
     chrf: float  # character n-grams: Popović 2015
-    brevity_penalty: float  # of the cased BLEU: below 1.0 the translations are shorter than the references
-    signatures: dict[str, str]  # "bleu", "bleu_lowercased", "chrf" to sacreBLEU's signature
+    brevity_penalty: float  # for cased BLEU; below 1.0 if the translations are shorter than the references
+    signatures: dict[str, str]  # sacreBLEU's signature by score: "bleu", "bleu_lowercased", "chrf"
 
     def __str__(self) -> str:
         rows = [("BLEU, cased", "bleu"), ("BLEU, lowercased", "bleu_lowercased"), ("chrF", "chrf")]
@@ -26,9 +26,10 @@ class Scores:
 
 
 def bleu_tokenizer(language: str) -> str:
-    """The tokenizer of sacreBLEU for text in a language: `zh`, which takes Chinese characters apart, or `13a`.
+    """Return the name of sacreBLEU's tokenizer for a language: `zh` for Chinese, otherwise `13a`.
 
-    13a cuts at spaces and at punctuation of ASCII. To it a Chinese sentence is one word, right or wrong as a whole.
+    `13a` splits at spaces and ASCII punctuation, so it would treat a whole Chinese sentence as one word. `zh` splits
+    between Chinese characters.
     """
     return "zh" if is_chinese(language) else "13a"
 
@@ -37,12 +38,12 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str], tar
     """Score whole sentences, as they would be printed, with sacreBLEU (Post 2018).
 
     Args:
-        hypotheses: the translations.
-        references: one for each translation, in the same order.
-        target: language code of both, which decides how BLEU cuts them.
+        hypotheses: The translations.
+        references: One for each translation, in the same order.
+        target: Language code of both, which determines how BLEU tokenizes them.
 
     Raises:
-        InputError: there is nothing to score, or not one reference for each translation.
+        InputError: There is nothing to score, or the numbers of translations and references differ.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
@@ -93,7 +94,7 @@ def bleu_difference(
     import numpy as np
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(tokenize=bleu_tokenizer(target), effective_order=True)  # says what a score of one sentence is
+    metric = BLEU(tokenize=bleu_tokenizer(target), effective_order=True)  # required for scores of single sentences
 
     def counts_of(translations: Sequence[str]) -> np.ndarray:  # (sentences, 10)
         scores = [metric.sentence_score(*pair) for pair in zip(translations, [[r] for r in references], strict=True)]

@@ -1,4 +1,4 @@
-"""`check`: the student's object against the answer."""
+"""Implementation of `check`, which compares a student's object with the answer."""
 
 import inspect
 import os
@@ -24,7 +24,7 @@ from transformer_lab.exercises.time_limit import is_checking
 
 
 class CheckFailed(Exception):  # noqa: N818 (the name is fixed: notebooks and graders know it)
-    """A check did not pass, and TRANSFORMER_LAB_STRICT=1 turns that into an error. Its report has been shown before."""
+    """Raised after the report of a failed check if TRANSFORMER_LAB_STRICT=1 is set."""
 
     def _render_traceback_(self) -> list[str]:  # what IPython shows: the report says the rest
         return [f"CheckFailed: {self}"]
@@ -82,7 +82,7 @@ def _next_step(exercise: Exercise, saved: Path | None) -> str:
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
-    """Return a remark if the object is right because it is, or calls, somebody else's answer."""
+    """Return a remark if the object is right because it is, or calls, another person's answer."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     sources = []
@@ -105,7 +105,7 @@ def _show(report: Report) -> None:
 
 
 def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
-    """Return the exercise that is meant, the object to check, and remarks on how `check` was called."""
+    """Return the requested exercise, the object to check, and remarks on how `check` was called."""
     if not arguments or len(arguments) > 2:
         raise CheckUsageError("it takes the function or class you wrote, `check(softmax)`, or a name and an object")
     exercise, subject, remarks = (_resolve_object if len(arguments) == 1 else _resolve_name_and_object)(*arguments)

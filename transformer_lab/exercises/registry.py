@@ -1,4 +1,4 @@
-"""All exercises: the files `notebook_NN_*.py` of this folder, in their order."""
+"""The registry of exercises, collected from the files `notebook_NN_*.py` in this folder."""
 
 import difflib
 import functools
@@ -12,13 +12,13 @@ from transformer_lab.exercises.exercise import Exercise
 
 @functools.cache
 def exercises() -> dict[str, Exercise]:
-    """Every exercise of the course by name, in the order of the notebooks. They are loaded when first asked for."""
+    """Return all exercises by name, in the order of the notebooks. The first call loads them."""
     return {exercise.name: exercise for found in notebooks().values() for exercise in found}
 
 
 @functools.cache
 def notebooks() -> dict[str, list[Exercise]]:
-    """The exercises of each notebook, by its number: `"01"`."""
+    """Return the exercises of each notebook, by its number, such as `"01"`."""
     files = sorted(file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)]))
     return {
         file.split("_")[1]: importlib.import_module(f"transformer_lab.exercises.{file}").EXERCISES
@@ -28,12 +28,12 @@ def notebooks() -> dict[str, list[Exercise]]:
 
 
 def notebook_of(name: str) -> str:
-    """The number of the notebook in which an exercise stands."""
+    """Return the number of the notebook that contains an exercise."""
     return next(number for number, found in notebooks().items() if name in [exercise.name for exercise in found])
 
 
 def find_exercise(name: str) -> Exercise:
-    """The exercise of that name.
+    """Return the exercise with this name.
 
     Raises:
         InputError: there is none; the nearest names are offered.
@@ -44,7 +44,7 @@ def find_exercise(name: str) -> Exercise:
 
 
 def no_such_exercise(name: str) -> str:
-    """The sentence that offers the nearest names."""
+    """Return a sentence that suggests the closest names."""
     lowered = {known.lower(): known for known in exercises()}
     near = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
     offer = f"did you mean {' or '.join(near)}?" if near else "`progress()` lists them all"

@@ -1,4 +1,4 @@
-"""What a check found, as plain text and as HTML. Nothing in it depends on the machine."""
+"""Reports of checks, as plain text and HTML, identical on every machine."""
 
 import html
 import textwrap
@@ -21,7 +21,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Grid:
-    """Numbers as text, with a title: `rows` of `(label, cells)`."""
+    """A table of numbers with a title: `rows` of `(label, cells)`."""
 
     title: str
     rows: list[tuple[str, list[str]]]
@@ -29,7 +29,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What was expected, next to what came back."""
+    """The expected value next to the actual one."""
 
     title: str
     expected: Grid
@@ -78,12 +78,12 @@ class Report:
 
     @property
     def points(self) -> float:
-        """The points earned."""
+        """Points earned."""
         return round(self.score * self.out_of, 2)
 
     @property
     def title(self) -> str:
-        """One line: how many checks passed, and where to go on if all of them did."""
+        """One-line summary: how many checks passed, and the next step if all did."""
         if self.state == "not attempted":
             return f"{self.exercise}: not attempted"
         passing = sum(check.state == "passed" for check in self.checks)
@@ -205,7 +205,7 @@ def _html(report: Report) -> str:
 
 
 def prose(text: str) -> str:
-    """Escaped text; what stands between backticks is code."""
+    """Return escaped text, with text between backticks as code."""
     pieces = html.escape(text).split("`")
     if len(pieces) % 2 == 0:  # a backtick without its partner
         return "`".join(pieces)

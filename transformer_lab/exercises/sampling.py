@@ -7,37 +7,37 @@ from torch import Tensor, nn
 
 
 class InputSampler:
-    """Draws the inputs of one probe from one seed. All are made of whole numbers: no machine rounds them."""
+    """A seeded generator of inputs for one probe. All are based on integers, so that no machine rounds them."""
 
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
 
     def numbers(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Tensor:
-        """float64 numbers with one decimal place between `low` and `high`, of the given shape."""
+        """Return float64 numbers with one decimal place between `low` and `high`, of the given shape."""
         tenths = torch.randint(round(10 * low), round(10 * high) + 1, shape, generator=self.generator)
         return tenths.double() / 10
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number from `low` to `high`, both included."""
+        """Return an integer from `low` to `high`, inclusive."""
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def integers(self, *shape: int, low: int, high: int) -> Tensor:
-        """Whole numbers (int64) from `low` to `high`, both included: tokens, for example."""
+        """Return integers (int64) from `low` to `high`, inclusive, such as tokens."""
         return torch.randint(low, high + 1, shape, generator=self.generator)
 
     def order(self, size: int) -> list[int]:
-        """The numbers from 0 to `size - 1` in a random order that is not their own (from two on)."""
+        """Return the numbers from 0 to `size - 1` in random order, never sorted if there are two or more."""
         while True:
             order = torch.randperm(size, generator=self.generator).tolist()
             if size < 2 or order != sorted(order):
                 return order
 
     def shuffled(self, items: Sequence) -> list:
-        """The items in a random order that is not the given one (from two on)."""
+        """Return the items in random order, never in the given order if there are two or more."""
         return [items[index] for index in self.order(len(items))]
 
     def weights(self, module: nn.Module, scale: float = 0.5) -> dict[str, Tensor]:
-        """A number between `-scale` and `scale` for each parameter of `module`, by name: what `build` loads."""
+        """Return random weights between `-scale` and `scale` for the parameters of `module`, by name, for `build`."""
         return {
             name: self.numbers(*parameter.shape, low=-scale, high=scale)
             for name, parameter in module.named_parameters()

@@ -1,4 +1,4 @@
-"""The attention hook: other functions for `MultiHeadAttention.attend`, for speed and for looking inside."""
+"""Replacements for `MultiHeadAttention.attend`: a faster kernel, and recording of attention weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformer_lab.model.attention import scaled_dot_product_attention
 from transformer_lab.reimplementations import reimplements
 
-Attend = Callable[..., tuple[Tensor, Tensor | None]]  # as scaled_dot_product_attention; None: weights it never shows
+Attend = Callable[..., tuple[Tensor, Tensor | None]]  # like scaled_dot_product_attention; the weights may be None
 
 
 @reimplements("scaled_dot_product_attention")
@@ -20,17 +20,17 @@ def fused_attention(
     mask: Tensor | None = None,
     dropout: nn.Dropout | None = None,
 ) -> tuple[Tensor, None]:
-    """Compute `scaled_dot_product_attention` with torch's own kernel, which never shows its weights.
+    """Compute `scaled_dot_product_attention` with torch's own kernel, which does not return the weights.
 
     Args:
         query: `(batch, heads, query, d_k)`.
         key: `(batch, heads, key, d_k)`.
         value: `(batch, heads, key, d_v)`.
-        mask: boolean, broadcasts to `(batch, heads, query, key)`; True means "may attend".
-        dropout: the module; its probability is used while it is in training mode.
+        mask: Boolean, broadcasts to `(batch, heads, query, key)`; True means "may attend".
+        dropout: Module whose probability is used while it is in training mode.
 
     Returns:
-        `(output, None)`, output of shape `(batch, heads, query, d_v)`.
+        `(output, None)`; the output has shape `(batch, heads, query, d_v)`.
     """
     p = dropout.p if dropout is not None and dropout.training else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p), None
@@ -40,7 +40,7 @@ def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Return the modules of `model` that have the hook `attend`, by name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: The model has no such module.
     """
     modules = {name: module for name, module in model.named_modules() if hasattr(module, "attend")}
     if not modules:
@@ -49,7 +49,7 @@ def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def set_attention(model: nn.Module, attend: Attend) -> None:
-    """Let every attention of `model` compute with `attend`, for example `fused_attention`.
+    """Replace the attention function in all modules of `model` by `attend`, such as `fused_attention`.
 
     Raises:
         ValueError: `model` has no attention with the hook `attend`.
@@ -60,11 +60,11 @@ def set_attention(model: nn.Module, attend: Attend) -> None:
 
 @contextmanager
 def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Let each of `modules` compute with `wrap(its name, its own attend)` inside the `with` block."""
+    """Replace each module's `attend` by `wrap(name, attend)` inside the `with` block."""
     own = {name: vars(module)["attend"] for name, module in modules.items() if "attend" in vars(module)}
     try:
         for name, module in modules.items():
-            # As an attribute of the instance it is found before a method of the class and before a submodule.
+            # An instance attribute takes precedence over a method of the class and over a submodule.
             vars(module)["attend"] = wrap(name, module.attend)
         yield
     finally:
@@ -78,12 +78,13 @@ def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Att
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Record the attention weights of the calls made inside the `with` block.
 
-    What the model computes stays the same, whatever its `attend` is. If `attend` returns no weights, they are computed
+    Recording does not change the model's output. If `attend` returns no weights, they are computed
     with `scaled_dot_product_attention`.
 
     Yields:
-        A dictionary that fills as the model runs: name of the module, such as `encoder.layers.0.self_attention`, to the
-        weights of its latest call, `(batch, heads, query, key)`, detached and on the CPU.
+        A dictionary that fills as the model runs. It maps the name of a module, such as
+        `encoder.layers.0.self_attention`, to the weights of its latest call, `(batch, heads, query, key)`,
+        detached and on the CPU.
 
     Raises:
         ValueError: `model` has no attention with the hook `attend`.

@@ -1,4 +1,4 @@
-"""What surrounds attention: layer normalization and residual connections (section 3.1), feed-forward (section 3.3)."""
+"""Layer normalization and residual connections (section 3.1), and the feed-forward network (section 3.3)."""
 
 from collections.abc import Callable
 

@@ -15,14 +15,14 @@ class TransformerConfig:
     """The sizes of a Transformer. The defaults are those of the base model (table 3), which has `tie=True` as well.
 
     Raises:
-        ValueError: a size is below 1, or `dropout` is not below 1. `Transformer` finds sizes that do not fit together.
+        ValueError: A size is below 1, or `dropout` is not below 1. `Transformer` rejects sizes that are incompatible.
     """
 
     source_vocab: int
     target_vocab: int
     d_model: int = 512
     n_heads: int = 8
-    n_layers: int = 6  # of the encoder, and as many of the decoder
+    n_layers: int = 6  # in the encoder, and the same number in the decoder
     d_ff: int = 2048
     dropout: float = 0.1
     norm_first: bool = False
