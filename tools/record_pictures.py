@@ -8,7 +8,6 @@ It needs what the browser tests need (Chromium and Playwright), and bubblewrap f
 
 import io
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import nbformat
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "browser"), str(ROOT / "tests" / "exercises")]
@@ -137,6 +136,7 @@ def animation(browser, lab) -> None:
 
 
 def mistake(browser, lab) -> None:
+    """The report on an attention without the scale."""
     camera = Camera(browser, lab, "01_attention.ipynb", 880, 688, 1.5)
     notebook = camera.notebook
     notebook.run(IMPORTS)
@@ -149,6 +149,7 @@ def mistake(browser, lab) -> None:
 
 
 def explorer(browser, lab) -> None:
+    """The heat map of notebook 14, looking at one word."""
     camera = Camera(browser, lab, "14_heat_maps.ipynb", 880, 920, 1.5)
     cell = "three-stacks-three-kinds-of_look-for-yourself-2"
     for setup in ("attention-heat-maps-2", "attention-heat-maps-3"):
@@ -158,7 +159,7 @@ def explorer(browser, lab) -> None:
     picture.wait_for()
     before = picture.get_attribute("src")
     output.locator(".widget-toggle-buttons button").nth(4).click()  # the fourth word
-    camera.page.wait_for_function("([picture, before]) => picture.src !== before", arg=[picture.element_handle(), before])
+    expect(picture).not_to_have_attribute("src", before, timeout=60_000)
     camera.scroll(cell, 60)
     save(camera.shoot(), "attention_explorer.png")
 
@@ -170,14 +171,19 @@ def grading(browser, lab) -> None:
     (folder / "roster.txt").write_text("\n".join([*STUDENTS, "Hugo Lindqvist"]))
     grade = [sys.executable, "-m", "transformer_lab.cli", "grade", "submissions", "--out", "grades"]
     subprocess.run([*grade, "--roster", "roster.txt"], cwd=folder, check=True)
-    for address, name in (("summary.html", "summary.png"), (f"feedback/{STUDENTS[0]}.html", "feedback.png")):
-        page = browser.new_page(viewport={"width": 880, "height": 688}, device_scale_factor=1.5)
+    for address, name, height in (
+        ("summary.html", "summary.png", 1240),
+        (f"feedback/{STUDENTS[0]}.html", "feedback.png", 740),
+    ):
+        page = browser.new_page(viewport={"width": 960, "height": height}, device_scale_factor=1.375)
         page.goto((folder / "grades" / address).as_uri())
         save(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), name)
-        shutil.copy(folder / "grades" / address, "/tmp/")
+        page.close()
 
 
 def write_class(folder: Path) -> None:
+    """Write a notebook for each student, with random answers; the first one makes the mistakes of the other pictures."""
+    mistakes = {"exercise-softmax": WRONG, "exercise-numpy_attention": WITHOUT_SCALE}
     chance = random.Random(3)
     for student in STUDENTS:
         notebook = nbformat.read(ROOT / "notebooks" / "01_attention.ipynb", as_version=4)
@@ -187,6 +193,8 @@ def write_class(folder: Path) -> None:
             if attempts and chance.random() < 0.9:
                 is_right = chance.random() < 0.65
                 cell.source = chance.choice([one for one in attempts if one.is_right == is_right]).source
+            if student == STUDENTS[0]:
+                cell.source = mistakes.get(cell.id, cell.source)
         (folder / student).mkdir(parents=True)
         nbformat.write(notebook, folder / student / "01_attention.ipynb")
 
