@@ -20,8 +20,9 @@ from playwright.sync_api import expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "browser"), str(ROOT / "tests" / "exercises")]
 
-from attempt_files import read_attempts  # noqa: E402: what students write
-from conftest import QUIET, OpenNotebook, serving  # noqa: E402: the browser tests' JupyterLab
+from attempt_files import read_attempts  # noqa: E402 (what students write)
+
+from conftest import QUIET, OpenNotebook, serving  # noqa: E402 (the browser tests' JupyterLab)
 
 STUDENTS = [
     "Amara Okafor", "Ben Castillo", "Chiara Lombardi", "Daniel Weber", "Elif Demir", "Farid Haddad",
@@ -38,6 +39,9 @@ WRONG = (
 )
 HALF_RIGHT = WRONG.replace(".max()", ".max(axis=-1, keepdims=True)")
 RIGHT = HALF_RIGHT.replace(".sum()", ".sum(axis=-1, keepdims=True)")
+ONE_SUM = """def softmax(scores):
+    e = np.exp(scores - scores.max())
+    return e / e.sum()"""
 WITHOUT_SCALE = """def numpy_attention(query, key, value):
     scores = query @ key.swapaxes(-2, -1)  # (batch, query, key)
     weights = softmax(scores)
@@ -150,7 +154,7 @@ def mistake(browser, lab) -> None:
 
 def explorer(browser, lab) -> None:
     """The heat map of notebook 14, looking at one word."""
-    camera = Camera(browser, lab, "14_heat_maps.ipynb", 880, 920, 1.5)
+    camera = Camera(browser, lab, "14_heat_maps.ipynb", 880, 1180, 1.5)
     cell = "three-stacks-three-kinds-of_look-for-yourself-2"
     for setup in ("attention-heat-maps-2", "attention-heat-maps-3"):
         camera.notebook.run(setup)
@@ -173,7 +177,7 @@ def grading(browser, lab) -> None:
     subprocess.run([*grade, "--roster", "roster.txt"], cwd=folder, check=True)
     for address, name, height in (
         ("summary.html", "summary.png", 1240),
-        (f"feedback/{STUDENTS[0]}.html", "feedback.png", 740),
+        (f"feedback/{STUDENTS[0]}.html", "feedback.png", 860),
     ):
         page = browser.new_page(viewport={"width": 960, "height": height}, device_scale_factor=1.375)
         page.goto((folder / "grades" / address).as_uri())
@@ -182,8 +186,8 @@ def grading(browser, lab) -> None:
 
 
 def write_class(folder: Path) -> None:
-    """Write a notebook for each student, with random answers; the first one makes the mistakes of the other pictures."""
-    mistakes = {"exercise-softmax": WRONG, "exercise-numpy_attention": WITHOUT_SCALE}
+    """Write a notebook for each student, with random answers. The first one makes two common mistakes."""
+    mistakes = {"exercise-softmax": ONE_SUM, "exercise-numpy_attention": WITHOUT_SCALE}
     chance = random.Random(3)
     for student in STUDENTS:
         notebook = nbformat.read(ROOT / "notebooks" / "01_attention.ipynb", as_version=4)
