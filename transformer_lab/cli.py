@@ -462,25 +462,42 @@ def export(
     checkpoint: Annotated[
         Path | None, typer.Argument(metavar="CHECKPOINT", help="A trained model, if not the one that is included.")
     ] = None,
-    kind: Annotated[str, typer.Option("--format", metavar="NAME", help="For which engine.")] = "ctranslate2",
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="A new folder.")] = Path("service"),
+    kind: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="ctranslate2, for services, or page, for a browser.")
+    ] = "ctranslate2",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="PATH", help="A new folder (service), or an HTML file (translator.html)."),
+    ] = None,
 ) -> None:
-    """Write a model for CTranslate2, an engine in C++ for services, in float32 and with its tokenizer.
+    """Write a model for CTranslate2, an engine in C++ for services, or as a page that translates in a browser.
 
-    Greedy decoding gives the same translations there. A beam gives some others, about as good: CTranslate2 divides
-    scores by length^length_penalty (1, its default, is close to an alpha of 1.5 here), and stops as soon as beam_size
-    hypotheses have finished: patience=2 makes it wait for twice as many, which is better.
+    The page is a single file that you can send to a friend: it needs no server and no network, and shows what each word
+    attended to while it was written. It decodes greedily, with weights in half precision.
+
+    For CTranslate2 the model is written in float32 and with its tokenizer. Greedy decoding gives the same translations
+    there. A beam gives some others, about as good: CTranslate2 divides scores by length^length_penalty (1, its default,
+    is close to an alpha of 1.5 here), and stops as soon as beam_size hypotheses have finished: patience=2 makes it wait
+    for twice as many, which is better.
 
     \b
     Examples:
+      transformer-lab export runs/laptop --format page --out translator.html
       transformer-lab export --format ctranslate2 --out service
-      transformer-lab export runs/laptop --out service
     """
-    from transformer_lab.decoding.ctranslate2_export import export_ctranslate2
+    if kind == "page":
+        from transformer_lab.decoding.page_export import TRAINING, export_page
+        from transformer_lab.decoding.translator import PRETRAINED
 
-    if kind != "ctranslate2":
-        raise InputError(f"no format {kind!r}: there is ctranslate2")
-    export_ctranslate2(load_model(checkpoint), out)
+        out = out or Path("translator.html")
+        export_page(load_model(checkpoint), out, (checkpoint or PRETRAINED) / TRAINING)
+    elif kind == "ctranslate2":
+        from transformer_lab.decoding.ctranslate2_export import export_ctranslate2
+
+        out = out or Path("service")
+        export_ctranslate2(load_model(checkpoint), out)
+    else:
+        raise InputError(f"no format {kind!r}: choose ctranslate2 or page")
     print(out)
 
 

@@ -4,6 +4,8 @@ Screenshots of every page lie in `build/screenshots/` afterwards: look at them.
 """
 
 import contextlib
+import functools
+import http.server
 import json
 import os
 import shutil
@@ -11,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -246,3 +249,24 @@ def opened_for_all(browser, lab):
     """As `opened`, in a page that all tests of a file share: a kernel takes seconds to start."""
     with new_page(browser) as page:
         yield lambda name: OpenNotebook(page, lab, name)
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def translator_address(tmp_path_factory):
+    """The address of a web server with the page that translates."""
+    from transformer_lab.decoding.page_export import write_translator
+
+    folder = tmp_path_factory.mktemp("translator")
+    write_translator(folder)
+    handler = functools.partial(QuietHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()

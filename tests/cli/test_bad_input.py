@@ -287,6 +287,8 @@ def test_an_export_that_cannot_work(lab, model_folder, tmp_path, monkeypatch):
     assert "'onnx'" in lab("export", model_folder, "--format", "onnx", "--out", tmp_path / "new").complaint
     assert "nothing" in lab("export", tmp_path / "nothing", "--out", tmp_path / "new").complaint
     assert "is there already" in lab("export", model_folder, "--out", model_folder).complaint
+    page = lab("export", model_folder, "--format", "page", "--out", tmp_path / "new")
+    assert "end its name in .html" in page.complaint
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     assert "pip install" in lab("export", model_folder, "--out", tmp_path / "new").complaint
     assert list(tmp_path.iterdir()) == []

@@ -157,6 +157,13 @@ def test_export_writes_a_folder_that_ctranslate2_takes_for_a_model(lab, model_fo
     assert ctranslate2.contains_model(str(tmp_path / "service"))
 
 
+def test_export_writes_a_page(lab, model_folder, tmp_path):
+    page = tmp_path / "new" / "translator.html"
+    shown = lab("export", model_folder, "--format", "page", "--out", page)
+    assert (shown.status, shown.stdout) == (0, f"{page}\n")
+    assert "translator-model" in page.read_text(encoding="utf-8")
+
+
 def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, monkeypatch):
     """And a second time, in the same folder, shows the same without training."""
     from transformer_lab.training import override

@@ -1,0 +1,160 @@
+"""A trained model on a web page: it translates in the reader's browser, with the JavaScript in the folder `page`."""
+
+import base64
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from transformer_lab.data import SpacyTokenizer
+from transformer_lab.decoding.greedy import evaluation_mode
+from transformer_lab.decoding.translator import PRETRAINED, Translator
+from transformer_lab.errors import InputError
+from transformer_lab.files import replacing, writing
+from transformer_lab.model import record_attention
+
+PAGE = Path(__file__).with_name("page")
+SCRIPTS = ("translator.js", "style.js", "transformer.js")  # the first one imports the others
+MODEL_FILES = ("config.json", "tokenizer.json", "weights.safetensors")
+TRAINING = "training.json"
+FIRST_SENTENCES = {  # in translator.js too, which starts with them
+    "de": "Ein brauner Hund rennt über die grüne Wiese.",
+    "en": "A brown dog is running across the green meadow.",
+}
+FONT_SIZE = 21  # pixels, in the still picture
+FAINTEST_CURVE = 0.05
+
+
+def write_translator(folder: Path) -> None:
+    """Write the page of the included model into `folder`, for a web server: `index.html`, its scripts, and the model.
+
+    `still.svg` is a picture of the first translation, for readers without JavaScript.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = still_picture(Translator.load(PRETRAINED))
+    for path in [*(PAGE / name for name in SCRIPTS), *(PRETRAINED / name for name in (*MODEL_FILES, TRAINING))]:
+        shutil.copyfile(path, folder / path.name)
+    (folder / "still.svg").write_text(picture, encoding="utf-8")
+    (folder / "index.html").write_text(render_page(picture), encoding="utf-8")
+
+
+def export_page(translator: Translator, file: Path, training: Path | None = None) -> None:
+    """Write a page that translates with this model: a single file that opens without a server and without a network.
+
+    Args:
+        translator: A model made of the package's own parts, with byte pairs. Its weights are stored in half precision.
+        file: Replaced if it exists.
+        training: The `training.json` of its run, which tells the page how long the training took.
+
+    Raises:
+        InputError: The tokenizer is spaCy's, which can't run in a browser; the name doesn't end in .html; or the file
+            can't be written.
+    """
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"cannot save a page as {file.name}: end its name in .html")
+    if isinstance(translator.tokenizer, SpacyTokenizer):
+        raise InputError("spaCy's tokenizer doesn't run in a browser: export a model trained with --tokenizer bpe")
+    with tempfile.TemporaryDirectory() as temporary:
+        saved = Path(temporary)
+        translator.save(saved, half=True)
+        parts = {
+            "config": json.loads((saved / "config.json").read_text(encoding="utf-8")),
+            "tokenizer": json.loads((saved / "tokenizer.json").read_text(encoding="utf-8")),
+            "weights": base64.b64encode((saved / "weights.safetensors").read_bytes()).decode(),
+        }
+    if training is not None and training.is_file():
+        parts["training"] = json.loads(training.read_text(encoding="utf-8"))
+    page = render_page(still_picture(translator), parts)
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+
+
+def render_page(picture: str, model: dict | None = None) -> str:
+    """The HTML: with scripts and model inside, or, without `model`, for a server that has them next to it."""
+    start, *imported = SCRIPTS
+    modules = {f"./{name}": base64.b64encode((PAGE / name).read_bytes()).decode() for name in imported}
+    return render(
+        "index.html",
+        picture=Markup(picture),
+        model=Markup(in_script(model)) if model else None,
+        imports=Markup(in_script({"imports": {n: f"data:text/javascript;base64,{m}" for n, m in modules.items()}})),
+        start=Markup((PAGE / start).read_text(encoding="utf-8")),
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    environment = Environment(loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined)
+    return environment.get_template(template).render(values)
+
+
+def in_script(data: dict) -> str:
+    """JSON that can't end the `<script>` around it."""
+    return json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
+
+
+@dataclass
+class Word:
+    """A word of the still picture, or a punctuation mark: its text, its center, and the indices of its tokens."""
+
+    text: str = ""
+    x: float = 0.0
+    tokens: list[int] = field(default_factory=list)
+
+
+def still_picture(translator: Translator) -> str:
+    """An SVG of one translation, with a curve from each word to those that looked at it; "" if there's no example.
+
+    The weights are the mean over the heads of the last decoder layer but one, as on the page.
+    """
+    config, tokenizer = translator.model.config, translator.tokenizer
+    sentence = FIRST_SENTENCES.get(tokenizer.source, "")
+    source = tokenizer.encode_source(sentence)
+    if not sentence or len(source) > config.max_length:
+        return ""
+    target = translator.search([sentence], 1, 0.0, None)[0]
+    with evaluation_mode(translator.model), record_attention(translator.model) as recorded:
+        translator.model(torch.tensor([source]), torch.tensor([[config.bos_id, *target[: config.max_length - 1]]]))
+    layer = max(0, config.n_layers - 2)
+    weights = recorded[f"decoder.layers.{layer}.cross_attention"][0].mean(dim=0)  # (target + 1, source)
+    source_line, source_width = line_of_words(tokenizer.source_tokens(source[:-1]))
+    target_line, target_width = line_of_words(tokenizer.target_tokens(target))
+    curves = []
+    for written in target_line:
+        for read in source_line:
+            weight = weights[written.tokens][:, read.tokens].sum(dim=1).mean().item()
+            if weight >= FAINTEST_CURVE:
+                curves.append((read.x, written.x, round(weight, 3)))
+    return render(
+        "still.svg",
+        sentence=sentence,
+        translation=tokenizer.decode(target),
+        width=round(max(source_width, target_width)),
+        size=FONT_SIZE,
+        curves=curves,
+        source=source_line,
+        target=target_line,
+    )
+
+
+def line_of_words(tokens: list[str]) -> tuple[list[Word], float]:
+    """The words that the tokens spell, side by side as wide as they usually are, and the width of the line."""
+    words: list[Word] = []
+    for index, token in enumerate(tokens):
+        if not words or token.startswith("▁") or not token.isalnum():
+            words.append(Word())
+        words[-1].text += token.removeprefix("▁")
+        words[-1].tokens.append(index)
+    end = 0.0
+    for word in words:
+        width = 0.58 * FONT_SIZE * len(word.text)
+        start = end + (0.9 * FONT_SIZE if word.text[:1].isalnum() else 0.0)
+        word.x, end = round(start + width / 2), start + width
+    return words, end + 0.9 * FONT_SIZE
