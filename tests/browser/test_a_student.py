@@ -16,10 +16,10 @@ def softmax(scores):
 
 def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
     notebook = opened("01_attention.ipynb")
-    notebook.run("attention-2")  # the imports
+    notebook.run("attention-4")  # the imports
     notebook.run("exercise-softmax")
     assert "not attempted" in notebook.run("check-softmax").inner_text()
-    before = notebook.run("what-comes-next-2").inner_text()
+    before = notebook.run("where-you-are-2").inner_text()
 
     notebook.write("exercise-softmax", WRONG)
     notebook.run("exercise-softmax")
@@ -32,7 +32,7 @@ def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
     notebook.run("exercise-softmax")
     assert "passed" in notebook.run("check-softmax").inner_text()
     screenshot(notebook.page, "passed")
-    after = notebook.run("what-comes-next-2").inner_text()
+    after = notebook.run("where-you-are-2").inner_text()
     screenshot(notebook.page, "progress")
     assert before != after
     assert (notebook.lab.folder / "mine" / "softmax.py").read_text().count("np.exp") == 1
@@ -42,7 +42,7 @@ def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
 def test_a_report_can_be_read_in_dark_and_small(opened, screenshot):
     notebook = opened("01_attention.ipynb")
     page = notebook.page
-    notebook.run("attention-2")
+    notebook.run("attention-4")
     notebook.write("exercise-softmax", WRONG)
     notebook.run("exercise-softmax")
     report = notebook.run("check-softmax")
@@ -71,7 +71,7 @@ def test_a_report_can_be_read_in_dark_and_small(opened, screenshot):
 def test_the_same_notebook_runs_in_notebook_7(opened, notebook_7, screenshot):
     notebook = opened("01_attention.ipynb", notebook_7)
     at_start = list(notebook.page.errors)  # of Notebook 7 itself, which looks for settings of extensions it lacks
-    notebook.run("attention-2")
+    notebook.run("attention-4")
     notebook.write("exercise-softmax", RIGHT)
     notebook.run("exercise-softmax")
     assert "passed" in notebook.run("check-softmax").inner_text()
