@@ -6,9 +6,11 @@ import torch
 from transformer_lab.model import DecoderLayer, EncoderLayer, causal_mask, sinusoidal_encoding, target_mask
 from transformer_lab.plots import (
     compare_masks,
+    draw_cache,
     draw_layer,
     draw_lines,
     draw_masking,
+    draw_ngrams,
     draw_similarities,
     draw_token_path,
     influence,
@@ -87,3 +89,21 @@ def test_influence_is_zero_exactly_where_a_mask_hides():
     assert torch.equal(on_target > 0, causal_mask(3)[0, 0])
     assert torch.equal(on_source > 0, source_mask[0, 0].expand(3, 4))
     torch.testing.assert_close(on_source.sum(dim=1), torch.ones(3))
+
+
+def test_a_cache_leaves_one_new_square_in_each_step():
+    figure = draw_cache(["<bos>", "a", "dog", "runs"])
+    drawn = [[text.get_text() for text in axes.texts] for axes in figure.axes]
+    assert [(texts.count("new"), texts.count("kept")) for texts in drawn] == [(10, 0), (4, 6)]
+    diagonal = {text.get_position() for text in figure.axes[1].texts if text.get_text() == "new"}
+    assert diagonal == {(step + 0.5, step + 0.5) for step in range(4)}
+    assert [axes.get_title() for axes in figure.axes] == ["without a cache: 10 computed", "with a cache: 4 computed"]
+
+
+def test_each_n_gram_has_a_box_that_shows_whether_it_matches():
+    figure = draw_ngrams(["a", "dog", "runs"], [[True, True, False], [True, False], [False]])
+    boxes = figure.axes[0].patches
+    assert [box.get_linestyle() == "-" for box in boxes] == [True, True, False, True, False, False]
+    drawn = texts(figure)
+    assert [text for text in drawn if " of " in text] == ["2 of 3", "1 of 2", "0 of 1"]
+    assert {"a", "dog", "runs", "a dog", "dog runs", "a dog\nruns"} <= set(drawn)

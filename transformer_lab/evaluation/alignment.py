@@ -4,17 +4,17 @@ from torch import Tensor
 
 
 def alignment_error_rate(weights: Tensor, gold: Tensor) -> float:
-    """The alignment error rate of Och and Ney (2003), where every gold link is a sure one.
+    """Compute the alignment error rate (Och and Ney 2003), with all gold links counted as sure ones.
 
-    Each row of the weights proposes one link, to the column of its greatest weight. With A the proposed links and G the
-    gold ones, the rate is 1 - 2|A ∩ G| / (|A| + |G|): 0.0 when they are the same, 1.0 when they share none.
+    Each row of the weights proposes one link, to the column with its highest weight. If A are the proposed links and G
+    the gold ones, the rate is 1 - 2|A ∩ G| / (|A| + |G|): 0.0 if they're the same, and 1.0 if they share none.
 
     Args:
-        weights: attention, `(query, key)`: rows are target tokens, columns source tokens.
-        gold: boolean, the same shape; True where the two tokens are linked.
+        weights: Attention of one head, `(query, key)`: rows are target tokens, columns are source tokens.
+        gold: Boolean, of the same shape, and True where the two tokens are linked.
 
     Raises:
-        ValueError: the shapes differ.
+        ValueError: The shapes differ.
     """
     if weights.shape != gold.shape:
         raise ValueError(f"weights {tuple(weights.shape)} and gold {tuple(gold.shape)} must have the same shape")

@@ -5,13 +5,13 @@ from torch import Tensor
 
 
 def attention_rollout(weights: Tensor) -> Tensor:
-    """Attention rollout (Abnar and Zuidema 2020): how much of each input token is in each output of the stack.
+    """Compute attention rollout (Abnar and Zuidema 2020): how much of each input token is in each output of a stack.
 
     Args:
-        weights: self-attention of one sentence, `(layers, heads, length, length)`, the lowest layer first.
+        weights: The self-attention of one sentence, `(layers, heads, length, length)`, with the lowest layer first.
 
     Returns:
-        `(length, length)`: rows are outputs of the top layer, columns input tokens, and each row adds up to 1.
+        `(length, length)`: the rows are outputs of the top layer, the columns are input tokens, and each row sums to 1.
     """
     identity = torch.eye(weights.size(-1), dtype=weights.dtype, device=weights.device)
     rollout = identity

@@ -16,16 +16,17 @@ from transformer_lab.files import replacing
 
 
 def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoints (section 6.1 averages the last 5 of the base model).
+    """Average the weights of several checkpoints (section 6.1 averages the last 5 of the base model).
 
     Args:
-        state_dicts: oldest first, all with the same names and shapes; they stay as they are.
+        state_dicts: The checkpoints, oldest first, all with the same names and shapes. They are not modified.
 
     Returns:
-        Floating-point tensors: the mean, summed in float64, in the dtype they had. All others: those of the last.
+        For each floating-point tensor the mean, summed in float64 and converted back to its dtype. All other tensors
+        come from the last checkpoint.
 
     Raises:
-        ValueError: no checkpoint, or two with different names.
+        ValueError: There are no checkpoints, or their names differ.
     """
     if not state_dicts:
         raise ValueError("no checkpoints to average: give at least one")
