@@ -22,7 +22,9 @@ def doubled(numbers: list[int]) -> list[int]:
 
 
 @functools.cache
-def undocumented(first: dict[str, int] | None = None, then=lambda x: x[1:2]) -> "int":
+def undocumented(
+    first: dict[str, int] | None = None, then=lambda x: x[1:2]
+) -> "int":  # fmt: skip
     # secret
     return "secret"
 

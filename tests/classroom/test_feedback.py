@@ -64,7 +64,7 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
     text = " ".join(page.text.split())
     assert "Feedback for Ada" in text
     assert text.count(" ".join(softmax.says.replace("`", "").split())) == 1
-    assert "Where to read: notebook 01, Attention: “How much of each?”" in text
+    assert "Where to read: notebook 01, Attention: “What came before” and “From scores to weights”" in text
     assert "The smallest input that fails" in text
     assert "return scores # 1 < 2" in text
     assert "○ not attempted" in text

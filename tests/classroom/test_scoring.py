@@ -255,7 +255,7 @@ def test_a_decorated_class_and_an_object_of_it_are_scored():
 def test_a_list_for_a_tuple_passes_with_a_remark():
     found = score("numpy_attention", Here(numpy_attention=lambda *a: list(exercises()["numpy_attention"].answer(*a))))
     assert found.state == "passed"
-    assert "a tuple is meant" in found.remarks[0]
+    assert "use a tuple" in found.remarks[0]
 
 
 def test_a_mutated_input_fails_by_name():

@@ -14,7 +14,7 @@ def finding(name):
 
 def test_all_that_is_essential_is_here(lab):
     """Where the tests run, the course runs."""
-    examined = lab("doctor")
+    examined = lab("doctor", "--verbose")
     assert examined.status == 0
     assert "MISSING" not in examined.stdout
     names = "Python", "torch", "jupyterlab", "threads", "GPU", "bfloat16", "Multi30k", "disk", "notebooks", "sandbox"

@@ -174,11 +174,11 @@ def test_wrong_device_is_named():
 def test_wrong_shape_is_drawn():
     text = failed(check("split_heads", lambda x, n_heads: x.unflatten(-1, (n_heads, -1))))
     assert "expected [ batch 1 | heads 2 | length 3 | d_k 4 ]" in text
-    assert "received [ batch 1 | length 3 | heads 2 | d_k 4 ]" in text
+    assert "got [ batch 1 | length 3 | heads 2 | d_k 4 ]" in text
 
 
 def test_nan_is_named():
-    assert "`weights` is NaN (not a number) in 4 of 4 places" in failed(
+    assert "`weights` is NaN (not a number) in 4 of 4 entries" in failed(
         check("softmax", lambda scores: scores * np.nan)
     )
 

@@ -42,7 +42,7 @@ def test_a_rounded_quantile_is_named_and_shown_to_differ():
 
     text, named = report_on("correlation_interval", rounded)
     assert named == ("always_95",)
-    expected, received = text.split("`low`: expected ")[-1].splitlines()[0].split(", received ")
+    expected, received = text.split("`low`: expected ")[-1].splitlines()[0].split("; got ")
     assert expected != received
 
 

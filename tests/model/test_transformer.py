@@ -489,7 +489,7 @@ def test_a_model_in_float64_runs_and_agrees(randomise):
     ("changes", "message"),
     [
         ({"d_model": 16, "n_heads": 3}, "d_model 16 is not divisible by n_heads 3"),
-        ({"d_model": 15, "n_heads": 3}, "d_model 15 is odd: each sine needs its cosine, take 14 or 16"),
+        ({"d_model": 15, "n_heads": 3}, "d_model 15 is odd, but each sine needs a cosine: use 14 or 16"),
         ({"dropout": -0.1}, "dropout probability has to be between 0 and 1, but got -0.1"),
         ({"dropout": 1.0}, "dropout is 1.0, but must be below 1"),
         ({"dropout": math.nan}, "dropout is nan, but must be below 1"),

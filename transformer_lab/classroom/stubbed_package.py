@@ -18,7 +18,11 @@ Place = tuple[str, str, tuple[str, ...]]  # (file, name of a function or class, 
 PACKAGE = Path(transformer_lab.__file__).resolve().parent
 
 # What no submission needs. `exercises/` holds the answers' wrong brothers, which are nearly right.
-LEFT_OUT = ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "mine.py", "tour.py")
+LEFT_OUT = {  # what no submission needs, by folder; the page has the answers of the model in JavaScript
+    "": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
+         "my_course.py", "tour.py"),
+    "decoding": ("page", "page_export.py"),
+}  # fmt: skip
 
 # What observes a student's object inside the sandbox; it knows no answer.
 ENGINE = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
@@ -109,8 +113,9 @@ def _number_of(name: str) -> str:
 
 def _ignored(folder: str, names: list[str]) -> set[str]:
     ignored = {name for name in names if name == "__pycache__" or name.endswith((".pyc", ".pyo")) or name[0] == "."}
-    if Path(folder).resolve() == PACKAGE:
-        ignored |= set(LEFT_OUT)
+    for place, left_out in LEFT_OUT.items():
+        if Path(folder).resolve() == PACKAGE / place:
+            ignored |= set(left_out)
     return ignored
 
 
