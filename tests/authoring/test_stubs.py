@@ -24,7 +24,7 @@ def doubled(numbers: list[int]) -> list[int]:
 @functools.cache
 def undocumented(
     first: dict[str, int] | None = None, then=lambda x: x[1:2]
-) -> "int":  # fmt: skip
+) -> "int":
     # secret
     return "secret"
 
