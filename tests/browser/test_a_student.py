@@ -85,7 +85,7 @@ def test_the_layer_of_notebook_14_is_moved_and_the_picture_changes(opened, scree
     notebook = opened("14_heat_maps.ipynb")
     notebook.run("attention-heat-maps-2")
     notebook.run("attention-heat-maps-3")
-    output = notebook.run("three-stacks-three-kinds-of_look-for-yourself-2")
+    output = notebook.run("three-kinds-of-maps_look-for-yourself-2")
     picture = output.locator("img")
     expect(picture).to_have_attribute("alt", re.compile("layer 3"))
     output.get_by_role("slider").first.focus()
