@@ -17,7 +17,10 @@ def doubled(numbers: list[int]) -> list[int]:
     """
 
     # the secret way
-    return [2 * number for number in numbers]
+    return [
+        2 * number
+        for number in numbers
+    ]
     # a word after it
 
 
