@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, new_picture
 from transformer_lab.plots.text_shapes import token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUERY, KEY, VALUE, NEUTRAL, LINE = "#9ecae1", "#fdd0a2", "#c7e9c0", "#f2f2f2", "0.25"
-DARK = "#08519c"
+QUERY, KEY, VALUE, NEUTRAL, LINE = LIGHT, "#fdd0a2", "#c7e9c0", "#f2f2f2", "0.25"
 
 
 def _blank_axes(figure: "Figure", width: float, height: float) -> "Axes":

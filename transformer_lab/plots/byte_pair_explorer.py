@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, PALE, new_picture, tidy
 from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = ("#deebf7", LIGHT)  # of neighbouring words
+SHADES = (PALE, LIGHT)  # of neighbouring words
 SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
 
 COLUMNS = 96  # characters in a row, beside its label

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import new_picture, tidy
+from transformer_lab.plots.figures import LIGHT, new_picture, tidy
 from transformer_lab.plots.lines import COLORS, STYLES, name_line
 from transformer_lab.plots.position_explorer import draw_waves
 
@@ -78,7 +78,7 @@ def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8,
     )
     for axes, pair in zip(figure.subplots(1, len(pairs)), pairs, strict=True):
         sines, cosines = encoding[: position + 1, 2 * pair], encoding[: position + 1, 2 * pair + 1]
-        axes.plot(sines, cosines, ".", color="#9ecae1")
+        axes.plot(sines, cosines, ".", color=LIGHT)
         axes.plot([0, sines[-1]], [0, cosines[-1]], color=COLORS[0], linewidth=2.5)
         axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[], yticks=[])
         axes.set(xlabel="sine", ylabel="cosine")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 DOTS_PER_INCH = 96  # one inch of a figure is as wide on the page; the image itself has twice the dots
 # Told apart in gray print and by readers who do not see some colors.
-DARK, MIDDLE, LIGHT, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#d95f02"
+DARK, MIDDLE, LIGHT, PALE, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
+RUST = "#b84300"  # an orange that is dark enough for text
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":

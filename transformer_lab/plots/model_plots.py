@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from transformer_lab.model import TransformerConfig, count_parameters
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, MIDDLE, new_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DARK, MEDIUM, BLACK, LIGHT = "#08519c", "#6baed6", "black", "#d9d9d9"
+PART_COLORS = (DARK, MIDDLE, "black", "#d9d9d9")
 
 
 def draw_embedding_scale(words: Mapping[str, Tensor], positions: Tensor) -> "Figure":
@@ -70,7 +70,7 @@ def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> "Figure":
     axes = figure.subplots()
     for row, parts in enumerate(shares.values()):
         left = 0.0
-        for (part, count), color in zip(parts.items(), (DARK, MEDIUM, BLACK, LIGHT), strict=True):
+        for (part, count), color in zip(parts.items(), PART_COLORS, strict=True):
             millions = count / 1e6
             label = part if row == 0 else None
             axes.barh(row, millions, left=left, color=color, edgecolor="white", label=label)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, ORANGE, PALE, new_picture, tidy
 from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     encoder = [(1.6 * i, 0.0) for i in range(len(source))]
     decoder = [(1.6 * i + 0.4, 3.0) for i in range(len(target) + 1)]
     for number, (place, word) in enumerate(zip(encoder, source, strict=True), 1):
-        _box(axes, place, f"$h_{number}$", "#deebf7")
+        _box(axes, place, f"$h_{number}$", PALE)
         axes.text(place[0], -0.75, word, ha="center", fontsize=11)
         axes.annotate("", place, (place[0], -0.6), arrowprops={"arrowstyle": "-|>", "color": "0.45", "shrinkB": 11})
     for left, right in pairwise(encoder):
@@ -67,7 +67,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     axes.annotate("", first, decoder[0], arrowprops=pale | {"linestyle": "--", "shrinkB": 16})
     axes.annotate("", decoder[1], first, arrowprops=pale)
     context = ((decoder[1][0] + decoder[2][0]) / 2, 1.75)
-    _box(axes, context, "context", "#deebf7")
+    _box(axes, context, "context", PALE)
     for place, width in zip(encoder, [0.7, 3.2, 0.9, 0.6, 0.6, 0.6], strict=False):
         axes.annotate("", context, place, arrowprops=arrow | {"color": DARK, "linewidth": width, "shrinkB": 22})
     axes.annotate("", decoder[2], context, arrowprops=arrow | {"color": DARK, "linewidth": 2})

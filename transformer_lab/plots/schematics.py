@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import DARK, new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, PALE, RUST, new_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ORANGE = "#b84300"
 
 
 def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> "Figure":
@@ -62,11 +61,11 @@ def _table(axes: "Axes", left: float, table: Tensor, hidden: Tensor, form: str) 
     for row in range(table.size(0)):
         for column in range(table.size(1)):
             value, off = table[row, column].item(), bool(hidden[row, column])
-            look = {"facecolor": "#fdebdc" if off else "#deebf7", "edgecolor": "white", "linewidth": 2}
+            look = {"facecolor": "#fdebdc" if off else PALE, "edgecolor": "white", "linewidth": 2}
             axes.add_patch(Rectangle((left + column, row), 1, 1, **look))
             text = form.format(value).replace("-inf", "−∞")
             axes.text(left + column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9,
-                      color=ORANGE if off else "black", weight="bold" if off else "normal")  # fmt: skip
+                      color=RUST if off else "black", weight="bold" if off else "normal")  # fmt: skip
 
 
 def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> "Figure":
@@ -139,7 +138,7 @@ def draw_cache(words: Sequence[str]) -> "Figure":
             for position in range(step + 1):
                 computed = title == "without a cache" or position == step
                 axes.add_patch(
-                    Rectangle((position, step), 1, 1, facecolor=DARK if computed else "#deebf7", edgecolor="white")
+                    Rectangle((position, step), 1, 1, facecolor=DARK if computed else PALE, edgecolor="white")
                 )
                 axes.text(position + 0.5, step + 0.5, "new" if computed else "kept", ha="center", va="center",
                           fontsize=8.5, color="white" if computed else "black")  # fmt: skip
@@ -175,11 +174,11 @@ def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> "Fig
         shift = (n - 1) / 2  # keeps the rows of a pyramid centered
         for start, match in enumerate(row):
             box = FancyBboxPatch((start + shift + 0.07, n - 0.87), 0.86, 0.74, "round,pad=0,rounding_size=0.08",
-                                 facecolor="#deebf7" if match else "#fdebdc",
-                                 edgecolor=DARK if match else ORANGE, linestyle="-" if match else "--")  # fmt: skip
+                                 facecolor=PALE if match else "#fdebdc",
+                                 edgecolor=DARK if match else RUST, linestyle="-" if match else "--")  # fmt: skip
             axes.add_patch(box)
             axes.text(start + shift + 0.5, n - 0.5, "\n".join(_two_lines(words[start : start + n])), ha="center",
-                      va="center", fontsize=8.5, color=DARK if match else ORANGE)  # fmt: skip
+                      va="center", fontsize=8.5, color=DARK if match else RUST)  # fmt: skip
         axes.text(len(words) + 0.1, n - 0.5, f"{sum(row)} of {len(row)}", va="center", fontsize=11)
     return figure
 
@@ -224,7 +223,7 @@ def _stream(axes: "Axes", norm_first: bool) -> None:
         axes.plot([left, left], [0, 1.75], **thin)
         if norm_first:
             _block(axes, left, 0.85, 1.25, 0.55, "norm", "#fff7d6")
-        fill = "#9ecae1" if sublayer == "attention" else "#c7e9c0"
+        fill = LIGHT if sublayer == "attention" else "#c7e9c0"
         axes.plot([left, plus], [1.75, 1.75], **thin)
         arrow = {"arrowstyle": "-|>", "color": "0.35", "linewidth": 1.2, "shrinkB": 0, "mutation_scale": 10}
         axes.annotate("", (plus, 0.3), (plus, 1.77), arrowprops=arrow)
@@ -310,7 +309,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
         if row == "cross-attention":
             for k, word in enumerate(memory):
                 x = first + step * k
-                axes.plot(x, y + 0.15, "s", markersize=9, color="#9ecae1", markeredgecolor="0.3", zorder=4)
+                axes.plot(x, y + 0.15, "s", markersize=9, color=LIGHT, markeredgecolor="0.3", zorder=4)
                 axes.text(x, y - 0.15, word, ha="center", va="top", fontsize=11)
             middle = first + step * (len(memory) - 1) / 2
             axes.text(middle, y - 0.62, "memory", ha="center", va="top", fontsize=9, color="0.3")
@@ -358,7 +357,7 @@ def draw_training_loop() -> "Figure":
     axes = figure.subplots()
     boxes = {}
     for name, (x, y, is_yours) in LOOP_BOXES.items():
-        colors = {"facecolor": "#deebf7", "edgecolor": DARK} if is_yours else {"facecolor": "white", "edgecolor": "0.5"}
+        colors = {"facecolor": PALE, "edgecolor": DARK} if is_yours else {"facecolor": "white", "edgecolor": "0.5"}
         text = axes.text(x, y, name, ha="center", va="center", bbox={"boxstyle": "round,pad=0.4"} | colors)
         boxes[name] = text.get_bbox_patch()
     for start, end, label, side in LOOP_ARROWS:
@@ -392,8 +391,8 @@ def draw_next_token_questions(read: str, predicted: str, highlight: int) -> "Fig
     for position, (below, above) in enumerate(zip(read, predicted, strict=True)):
         for later in range(position, len(read)):
             chosen = later == highlight
-            axes.plot([position, later], [0.14, 0.86], color="#08519c" if chosen else "0.85", zorder=1 + chosen)
-        for height, character, fill, edge in ((0, below, "white", "0.5"), (1, above, "#deebf7", "#08519c")):
+            axes.plot([position, later], [0.14, 0.86], color=DARK if chosen else "0.85", zorder=1 + chosen)
+        for height, character, fill, edge in ((0, below, "white", "0.5"), (1, above, PALE, DARK)):
             box = {"boxstyle": "round", "facecolor": fill, "edgecolor": edge}
             axes.text(position, height, character.replace(" ", "▁"), bbox=box, **text)
     axes.text(-0.6, 0, "input", ha="right", va="center")

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import DARK, RUST, new_picture
 from transformer_lab.plots.lines import name_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-POST, PRE = "#b84300", "#08519c"
+POST, PRE = RUST, DARK
 
 
 def draw_bends(x: Tensor, bent: Tensor, straight: Tensor, bends: Sequence[float]) -> "Figure":

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from transformer_lab.plots.figures import new_picture, tidy
+from transformer_lab.plots.figures import PALE, new_picture, tidy
+from transformer_lab.plots.lines import COLORS, STYLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOKS = (("#08519c", "-", "o"), ("#b84300", "--", "s"))  # color, line, marker
+LOOKS = list(zip(COLORS, STYLES, "osD^", strict=True))  # color, line, marker
 
 
 def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], title: str) -> "Figure":
@@ -31,7 +32,7 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
     for row, (sentence, numbers) in enumerate(zip(tokens, ids, strict=True)):
         for column, number in enumerate(numbers):
             real = column < len(sentence)
-            axes.add_patch(Rectangle((column, row), 0.96, 0.92, facecolor="#deebf7" if real else "0.8"))
+            axes.add_patch(Rectangle((column, row), 0.96, 0.92, facecolor=PALE if real else "0.8"))
             label = f"{sentence[column] if real else '<pad>'}\n{number}"
             axes.text(column + 0.48, row + 0.46, label, ha="center", va="center", fontsize=8.5, parse_math=False)
     axes.set(xlim=(0, columns), ylim=(rows, 0), title=title)
