@@ -39,7 +39,7 @@ def hide_kind_of_flags(parameters: list[Any]) -> list[Any]:
 
 
 class Commands(typer.core.TyperGroup):
-    """Whatever the reader can mend is one line on stderr and a status, never a traceback."""
+    """Report what the reader can fix in one line on stderr and with a status, never with a traceback."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
@@ -78,7 +78,8 @@ app = typer.Typer(
     cls=Commands,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"token_normalize_func": lambda name: "output" if name == "out" else name},  # --output still works
+    # --out is the old spelling of --output
+    context_settings={"token_normalize_func": lambda name: "output" if name == "out" else name},
 )
 
 Model = Annotated[

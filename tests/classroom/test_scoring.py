@@ -216,7 +216,7 @@ def test_of_an_observation_only_known_changes_and_lines_count():
 
 
 def test_every_answer_of_the_course_earns_all_of_its_points():
-    """Through the wire, with recipes as texts and another seed than the notebook's."""
+    """Through the wire, with harnesses as texts and another seed than the notebook's."""
     for name in ("softmax", "numpy_attention", "SingleHeadAttention", "split_heads", "target_mask", "LayerNorm"):
         found = score(name, Here(**{name: exercises()[name].answer}))
         assert (found.state, found.earned) == ("passed", exercises()[name].points), found.report

@@ -29,11 +29,10 @@ from transformer_lab.authoring.site_pages import STATIC, Sources, notebook_page,
 from transformer_lab.decoding import load_pretrained
 from transformer_lab.decoding.page_export import write_translator
 from transformer_lab.errors import InputError
-from transformer_lab.exercises.registry import notebooks
+from transformer_lab.exercises.registry import FIRST_ELECTIVE, notebooks
 from transformer_lab.plural import plural
 
 PAGES = ("CLASSROOM.md", "SERVING.md", "results/README.md")
-FIRST_ELECTIVE = "20"
 HERO_SENTENCES = (
     "Ein Mann fährt auf der Straße Fahrrad.",
     "Zwei Hunde laufen durch den Schnee.",

@@ -72,7 +72,7 @@ def _encoded(results: list[Observation]) -> list:
 
 
 def _job(subject: Any, check: dict[str, Any]) -> Callable[[], Observation]:
-    harness, inputs = harness_from_source(check["recipe"]), decode(check["inputs"])
+    harness, inputs = harness_from_source(check["harness"]), decode(check["inputs"])
     return lambda: observe(subject, harness, inputs, check["seed"])
 
 

@@ -129,7 +129,7 @@ def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]
         "blank": list(exercise.blank),
         "checks": [
             {
-                "recipe": harness_source(exercise.harness(check)),
+                "harness": harness_source(exercise.harness(check)),
                 "inputs": encode(inputs[check.name]),
                 "seed": exercise.global_seed(check),
             }

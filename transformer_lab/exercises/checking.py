@@ -18,7 +18,8 @@ from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES, library_answers
 from transformer_lab.exercises.observation import codes, namespace, unwrapped
-from transformer_lab.exercises.registry import exercises, no_such_exercise, notebook_of, notebooks
+from transformer_lab.exercises.progress import progress
+from transformer_lab.exercises.registry import exercises, no_such_exercise, notebook_of
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.time_limit import is_checking
 
@@ -73,12 +74,11 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
 
 
 def _next_step(exercise: Exercise, saved: Path | None) -> str:
-    """Return where a part was saved and which exercise of its notebook follows, or nothing if it was not saved."""
+    """Return where a part was saved and what to do next, or nothing if it was not saved."""
     if saved is None:
         return ""
-    names = [other.name for other in notebooks()[notebook_of(exercise.name)]]
-    following = names[names.index(exercise.name) + 1 :][:1]
-    return f"Saved in {saved.as_posix()}. " + (f"Next: {following[0]}" if following else "This notebook is done.")
+    following = replace(progress(), current=notebook_of(exercise.name)).following
+    return f"Saved in {saved.as_posix()}" + (f". Next: {following}" if following else "")
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:

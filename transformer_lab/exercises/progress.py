@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from transformer_lab.exercises import saved_parts
-from transformer_lab.exercises.registry import notebooks
+from transformer_lab.exercises.registry import FIRST_ELECTIVE, notebooks
 
 STATES = {  # state: (sign, word)
     "yours": ("✓", "yours"),
     "edited": ("?", "edited since its check"),
     "package": ("·", "not yet"),
 }
-FIRST_ELECTIVE = "20"
 
 Part = tuple[str, str]  # name and state
 
@@ -34,11 +33,15 @@ class Progress:
         here = self.notebooks.get(self.current)
         if not here:
             return overall
-        left = [name for name, state in here if state != "yours"]
-        later = [number for number in self.notebooks if number > self.current and number < FIRST_ELECTIVE]
-        following = left[0] if left else f"notebook {later[0]}" if later else ""
-        done = f"Notebook {self.current}: {len(here) - len(left)} of {len(here)}"
-        return ". ".join([done, *([f"Next: {following}"] if following else []), f"In all, {overall}"])
+        done = f"Notebook {self.current}: {sum(state == 'yours' for _, state in here)} of {len(here)}"
+        return ". ".join([done, *([f"Next: {self.following}"] if self.following else []), f"In all, {overall}"])
+
+    @property
+    def following(self) -> str:
+        """What to do next: the first exercise of this notebook that is not the reader's yet, or another notebook."""
+        left = [name for name, state in self.notebooks.get(self.current, []) if state != "yours"]
+        later = [number for number in self.notebooks if self.current < number < FIRST_ELECTIVE]
+        return left[0] if left else f"notebook {later[0]}" if later else ""
 
     def __str__(self) -> str:
         width = max((len(name) for found in self.notebooks.values() for name, _ in found), default=0)

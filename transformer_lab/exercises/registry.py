@@ -9,6 +9,8 @@ from pathlib import Path
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.exercise import Exercise
 
+FIRST_ELECTIVE = "20"  # notebooks from this number on can be read in any order
+
 
 @functools.cache
 def exercises() -> dict[str, Exercise]:

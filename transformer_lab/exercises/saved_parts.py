@@ -1,4 +1,4 @@
-"""Passed parts: kept in `mine/NAME.py` beside the notebook, and brought back from there for the later notebooks."""
+"""Parts that passed their check: saved in `mine/NAME.py` next to the notebook, and loaded by later notebooks."""
 
 import ast
 import builtins
@@ -88,7 +88,7 @@ def part_source(name: str, subject: Any) -> str:
     """A text that defines `subject` under `name` without its notebook: imports, what it uses, and itself.
 
     Raises:
-        KeepError: it uses something whose definition cannot be found or written down.
+        SaveError: It uses something whose definition cannot be found or written down.
     """
     names = namespace(subject)
     text = _Text(name, names)

@@ -1,4 +1,4 @@
-"""Submissions that look for the answer where they run: on the disk, in memory, in the recipe, in libraries.
+"""Submissions that look for the answer where they run: on the disk, in memory, in the harness, in libraries.
 
 The tables are as in `lies.py`.
 """
@@ -120,7 +120,7 @@ def candidates():
         },
         LOST,
     ),
-    "asks the recipe": (
+    "asks the harness": (
         {
             "causal_mask": """
 import gc, sys
@@ -132,7 +132,7 @@ def causal_mask(length, device=None):
             for name, value in list(names.items()):
                 if name in ("answer", "expected", "solution", "reference") and callable(value):
                     return value(length)
-                if isinstance(value, dict) and "recipe" in value and "tril" in str(value):
+                if isinstance(value, dict) and "harness" in value and "tril" in str(value):
                     return torch.ones(length, length).tril().bool()[None, None]
         frame = frame.f_back
     return torch.ones(1, 1, length, length, dtype=torch.bool)
