@@ -234,14 +234,14 @@ def scale_embeddings_otherwise(model):
     ("change", "says"),
     [
         (replace_feed_forward, r"encoder\.layers\.1\.feed_forward is a .*Smooth"),
-        (attend_otherwise, r"encoder\.layers\.0\.self_attention attends by another function"),
-        (mix_norms, "pre-norm and some post-norm"),
-        (drop_last_norm, "last norm"),
+        (attend_otherwise, r"encoder\.layers\.0\.self_attention uses another attention function"),
+        (mix_norms, "some sublayers are pre-norm, others post-norm"),
+        (drop_last_norm, "final norm"),
         (change_one_eps, "eps"),
-        (scale_embeddings_otherwise, "scales embeddings by √d_model, 4"),
+        (scale_embeddings_otherwise, "scales embeddings by √d_model = 4"),
     ],
 )
-def test_a_model_that_it_does_not_know_is_refused(change, says, tmp_path):
+def test_a_model_that_it_does_not_support_is_refused(change, says, tmp_path):
     """It would be exported, load, and translate wrongly."""
     translator = make_translator(norm_first=True)
     change(translator.model)

@@ -106,7 +106,7 @@ def test_a_new_sentence_is_translated_and_a_bad_one_is_answered(translator):
     explorer.controls["sentence"].value = "Ein Hund rennt."
     assert explorer.picture.value.startswith("<img ")
     explorer.controls["sentence"].value = " "
-    assert explorer.picture.value == "<p>sentence 1 is empty: give one sentence a line</p>"
+    assert explorer.picture.value == "<p>sentence 1 is empty: write one sentence per line</p>"
 
 
 @pytest.mark.parametrize(

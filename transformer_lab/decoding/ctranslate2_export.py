@@ -1,11 +1,11 @@
 """Export a trained model to CTranslate2, an inference engine in C++ that doesn't need PyTorch.
 
-CTranslate2 computes with code of its own, to which a model is a list of sizes and weights. Greedy decoding gives the
-same translations there, but for sums that are rounded in another order. Its beam search is another one than section
-6.1's: scores are divided by length^length_penalty instead of ((5 + length) / 6)^alpha, and it ends as soon as
-`beam_size` hypotheses have finished, each having left its place in the beam to another. Its `length_penalty` 1, the
-default, is close to an `alpha` of 1.5: at 10 tokens the two grow alike. With `patience=2` it waits for twice as many
-hypotheses, and finds about what section 6.1's finds.
+CTranslate2 runs its own kernels; all it takes from a model is sizes and weights. Greedy decoding gives the same
+translations, except where sums that are rounded in a different order change a choice. Its beam search differs from
+section 6.1's in two ways. It divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. And a
+finished hypothesis leaves the beam to make room for another, so the search ends after `beam_size` hypotheses have
+finished. Its default, `length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With
+`patience=2`, it waits for twice as many hypotheses and finds nearly the same translations as section 6.1's search.
 """
 
 import math
@@ -53,33 +53,34 @@ PARTS = {
     *(nn.Linear, nn.Embedding, nn.Dropout, nn.Identity, nn.ModuleList),
 }
 KERNELS = (scaled_dot_product_attention, fused_attention)
-LONGEST_OUTPUT = 256  # CTranslate2's own `max_decoding_length`
-PATIENCE = 2  # with which a service should search: chosen on the validation pairs of Multi30k
+LONGEST_OUTPUT = 256  # CTranslate2's default `max_decoding_length`
+PATIENCE = 2  # recommended for serving; chosen on Multi30k's validation pairs
 
 
 def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
-    """Write the model, in float32, and its tokenizer into a new folder: whole, or not at all.
+    """Write the model in float32 and its tokenizer into a new folder, either completely or not at all.
 
-    A bpe tokenizer with a shared vocabulary is written for the `tokenizers` library, so that a service needs nothing of
-    this package; any other as `load_tokenizer` reads it. End-of-sentence is added to the source by CTranslate2.
+    A BPE tokenizer with a shared vocabulary is saved for the `tokenizers` library, so that a service does not need this
+    package. Every other tokenizer is saved in the format that `load_tokenizer` reads. CTranslate2 appends eos to the
+    source.
 
     Args:
-        translator: with a model made of the package's own parts.
-        folder: that is not there yet, or empty.
+        translator: Its model must be made of the package's own parts.
+        folder: A folder that does not exist yet or is empty.
 
     Raises:
-        InputError: CTranslate2 is not installed; it could not compute this model; or the folder is not new or cannot be
+        InputError: CTranslate2 is not installed or does not support this model, or the folder is not empty or cannot be
             written.
     """
     folder = Path(folder).resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} is there already: name a new folder, or remove it first")
+        raise InputError(f"{folder} already exists: choose a new folder, or remove this one first")
     spec = model_spec(translator)
     scratch = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        unfinished = scratch / folder.name  # with the rights of a new folder, which the one around it has not
+        unfinished = scratch / folder.name  # created by mkdir, so it has the usual permissions; mkdtemp's are 0700
         unfinished.mkdir()
         spec.save(str(unfinished))
         if isinstance(translator.tokenizer, BpeTokenizer):
@@ -101,10 +102,10 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":
-    """All that CTranslate2 is to know of the model.
+    """Return the model in the form that CTranslate2 saves.
 
     Raises:
-        InputError: as `export_ctranslate2`.
+        InputError: As in `export_ctranslate2`.
     """
     try:
         from ctranslate2.specs import TransformerSpec
@@ -117,7 +118,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
     config = model.config
     spec = TransformerSpec.from_config(config.n_layers, config.n_heads, pre_norm=config.norm_first)
 
-    # CTranslate2 counts positions from 1, and has all sines before all cosines: it is given the table.
+    # CTranslate2's own encoding starts at position 1 and puts all sines before all cosines, so give it our table.
     positions = model.positional_encoding.encoding  # (max_length, d_model)
     spec.encoder.embeddings[0].weight = exported(model.source_embedding.embedding.weight)
     spec.encoder.position_encodings.encodings = exported(positions)
@@ -126,7 +127,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
         set_feed_forward(layer_spec.ffn, layer.feed_forward, layer.residuals[1].norm)
 
     spec.decoder.embeddings.weight = exported(model.target_embedding.embedding.weight)
-    # A translation that does not end must be cut off by CTranslate2, and not fail for want of a position.
+    # A translation that never ends should be truncated by CTranslate2, not fail because positions run out.
     further = sinusoidal_encoding(max(config.max_length, LONGEST_OUTPUT), config.d_model)[len(positions) :]
     spec.decoder.position_encodings.encodings = torch.cat([exported(positions), exported(further)])
     for layer, layer_spec in zip(model.decoder.layers, spec.decoder.layer, strict=True):
@@ -148,37 +149,37 @@ def model_spec(translator: Translator) -> "TransformerSpec":
     spec.config.unk_token = target[tokenizer.unk_id]
     spec.config.add_source_eos = True
     spec.validate()
-    spec.optimize()  # finds tensors that are the same, tied embeddings for instance, and keeps one of them
+    spec.optimize()  # stores identical tensors, such as tied embeddings, only once
     return spec
 
 
 def refuse_unsupported(model: nn.Module) -> None:
-    """See that CTranslate2 would compute what the model computes.
+    """Check that CTranslate2 would compute the same as the model.
 
     Raises:
-        InputError: it would not; the message names the part.
+        InputError: It would not. The message names the unsupported part.
     """
-    remedy = "export a model made of the parts of transformer_lab.model alone"
+    remedy = "export a model made only of the parts in transformer_lab.model"
     for name, module in model.named_modules():
         kind = type(module)
         if kind not in PARTS:
             raise InputError(
-                f"{name or 'the model'} is a {kind.__module__}.{kind.__qualname__}, which CTranslate2 does not know: "
-                f"{remedy}"
+                f"{name or 'the model'} is a {kind.__module__}.{kind.__qualname__}, which CTranslate2 does not "
+                f"support: {remedy}"
             )
         if isinstance(module, MultiHeadAttention) and module.attend not in KERNELS:
-            raise InputError(f"{name} attends by another function, which CTranslate2 does not know: {remedy}")
+            raise InputError(f"{name} uses another attention function, which CTranslate2 does not support: {remedy}")
     config = model.config
     norm_first, scale = config.norm_first, math.sqrt(config.d_model)
     parts = list(model.modules())
     if any(isinstance(part, ResidualConnection) and part.norm_first != norm_first for part in parts):
-        raise InputError(f"some sublayers are pre-norm and some post-norm, but CTranslate2 takes one of them: {remedy}")
+        raise InputError(f"some sublayers are pre-norm, others post-norm; CTranslate2 supports only one kind: {remedy}")
     if any(isinstance(stack.norm, LayerNorm) != norm_first for stack in (model.encoder, model.decoder)):
-        raise InputError(f"CTranslate2 has a last norm after each stack if it is pre-norm, and else none: {remedy}")
+        raise InputError(f"CTranslate2 expects a final norm after each pre-norm stack and after no other: {remedy}")
     if len({part.eps for part in parts if isinstance(part, LayerNorm)}) > 1:
-        raise InputError(f"the norms differ in eps, but CTranslate2 takes one for all: {remedy}")
+        raise InputError(f"the norms differ in eps, but CTranslate2 uses one value for all of them: {remedy}")
     if any(isinstance(part, TokenEmbedding) and part.scale != scale for part in parts):
-        raise InputError(f"CTranslate2 scales embeddings by √d_model, {scale:g}, but this model otherwise: {remedy}")
+        raise InputError(f"CTranslate2 scales embeddings by √d_model = {scale:g}, but this model does not: {remedy}")
 
 
 def exported(tensor: Tensor) -> Tensor:
@@ -186,7 +187,7 @@ def exported(tensor: Tensor) -> Tensor:
 
 
 def set_linear(spec: "LinearSpec", *layers: nn.Linear) -> None:
-    """Put the weights of layers that read the same input one above the other: one product computes them all."""
+    """Stack the weights of layers that read the same input, so that one product computes them all."""
     spec.weight = torch.cat([exported(layer.weight) for layer in layers])  # (features of all, d_model)
     spec.bias = torch.cat([exported(layer.bias) for layer in layers])  # (features of all,)
 
@@ -197,7 +198,7 @@ def set_norm(spec: "LayerNormSpec", norm: LayerNorm) -> None:
 
 def set_multi_head_attention(spec: "MultiHeadAttentionSpec", attention: MultiHeadAttention, norm: LayerNorm) -> None:
     set_norm(spec.layer_norm, norm)
-    if len(spec.linear) == 2:  # self-attention: query, key and value read the same
+    if len(spec.linear) == 2:  # self-attention: query, key, and value read the same input
         set_linear(spec.linear[0], attention.w_q, attention.w_k, attention.w_v)
     else:
         set_linear(spec.linear[0], attention.w_q)
@@ -212,7 +213,7 @@ def set_feed_forward(spec: "FeedForwardSpec", feed_forward: FeedForward, norm: L
 
 
 def vocabularies(translator: Translator) -> tuple[list[str], list[str]]:
-    """The token of each id, of the source and of the target, as the exported tokenizer spells it."""
+    """Return the source and target tokens, ordered by ID, as the exported tokenizer writes them."""
     tokenizer = translator.tokenizer
     if isinstance(tokenizer, BpeTokenizer):
         return tokenizer.tokens, tokenizer.tokens
@@ -222,7 +223,10 @@ def vocabularies(translator: Translator) -> tuple[list[str], list[str]]:
 
 
 def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
-    """The same for the `tokenizers` library alone: it also normalizes and adds the first space, but no eos."""
+    """Return the tokenizer for use with the `tokenizers` library alone.
+
+    It also normalizes the text and adds the leading space, but no eos.
+    """
     from tokenizers import Regex, Tokenizer, decoders, normalizers
 
     service = Tokenizer.from_str(tokenizer._tokenizer.to_str())

@@ -70,7 +70,7 @@ class Translator:
             model = build_model(config)
         except (TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-            raise InputError(f"{folder / 'config.json'} describes no model that can be built: {reason}") from None
+            raise InputError(f"{folder / 'config.json'} describes a model that cannot be built: {reason}") from None
         weights = folder / "weights.safetensors"
         load_weights(model, read_weights(weights), weights)
         return cls(model.eval(), tokenizer)
@@ -123,7 +123,7 @@ class Translator:
                 from 1), or an option is out of range.
         """
         if isinstance(sentences, str):
-            raise InputError("one string was given where a list of sentences is translated: put it into a list")
+            raise InputError("expected a list of sentences; got a single string: put it into a list")
         return [self.tokenizer.decode(ids) for ids in self.search(sentences, beam_size, alpha, max_length)]
 
     def search(self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None) -> list[list[int]]:
@@ -204,19 +204,19 @@ class Translator:
 
 
 def load_pretrained() -> Translator:
-    """The small German–English model that comes with the package.
+    """Return the small German–English model that comes with the package.
 
     Raises:
-        InputError: it is not there.
+        InputError: The model's files are missing.
     """
     return Translator.load(PRETRAINED)
 
 
 def read_config(path: Path) -> TransformerConfig:
-    """The configuration in a JSON file.
+    """Return the configuration stored in a JSON file.
 
     Raises:
-        InputError: the file is missing or no configuration.
+        InputError: The file cannot be read or does not contain a valid configuration.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -224,19 +224,20 @@ def read_config(path: Path) -> TransformerConfig:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): give the folder of a trained model") from None
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no configuration of a model ({error}): take the file of its run") from None
+        raise InputError(f"{path} is not a model configuration ({error}): take the file of its run") from None
 
 
 def check_text(sentence: str, number: int) -> None:
-    """See that a sentence is text.
+    """Check that a sentence is valid text.
 
     Raises:
-        InputError: it is blank, or holds what no text holds; the message names its number.
+        InputError: The sentence is blank, not a string, or contains a NUL byte or a lone surrogate. The message names
+            the sentence's number.
     """
     if not isinstance(sentence, str):
         raise InputError(f"sentence {number} is {sentence!r}, but must be a string")
     if not sentence.strip():
-        raise InputError(f"sentence {number} is empty: give one sentence a line")
+        raise InputError(f"sentence {number} is empty: write one sentence per line")
     if "\0" in sentence:
         position = sentence.index("\0") + 1
         raise InputError(f"sentence {number} has a NUL byte at character {position}: is this a text in UTF-8?")

@@ -48,7 +48,7 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str], tar
     from sacrebleu.metrics import BLEU, CHRF
 
     if isinstance(hypotheses, str) or isinstance(references, str):
-        raise InputError("one string was given where a list of sentences is scored: put it into a list")
+        raise InputError("expected a list of sentences; got a single string: put it into a list")
     if len(hypotheses) != len(references):
         raise InputError(
             f"{len(hypotheses)} translations, but {len(references)} references: each translation needs its reference"
