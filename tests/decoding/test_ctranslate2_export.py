@@ -284,7 +284,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     """Vocabularies of an older export would be mixed with the new weights."""
     (tmp_path / "service").mkdir()
     (tmp_path / "service" / "shared_vocabulary.json").write_text("[]")
-    with pytest.raises(InputError, match="service is there already"):
+    with pytest.raises(InputError, match="service already exists"):
         export_ctranslate2(make_translator(), tmp_path / "service")
     assert (tmp_path / "service" / "shared_vocabulary.json").read_text() == "[]"
 
