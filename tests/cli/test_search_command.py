@@ -27,7 +27,7 @@ def test_search_says_what_it_has_found_and_goes_on(search, tmp_path):
     assert whole.status == 0
     assert [line.split(":")[0] for line in whole.stderr.splitlines()] == ["trial 1", "trial 2", "trial 3", "finalist 0"]
     assert whole.stdout.startswith("4 trials: 4 complete\nrank correlation with BLEU over 4 of them")
-    assert "found with" in whole.stdout
+    assert "chosen for" in whole.stdout
     for name, rows in (("trials", 4), ("finalists", 1)):
         table = (tmp_path / "search" / f"{name}.csv").read_text()
         assert len(table.splitlines()) == rows + 1

@@ -95,7 +95,7 @@ def test_importance_stands_beside_chance(trials, cut_off):
     assert cut_off(figure) == []
 
 
-def test_an_interval_over_zero_is_grey_and_the_intervals_are_yours(trials, cut_off):
+def test_an_interval_over_zero_is_gray_and_the_intervals_are_yours(trials, cut_off):
     asked = []
 
     def interval(x, y):
@@ -113,19 +113,19 @@ def test_an_interval_over_zero_is_grey_and_the_intervals_are_yours(trials, cut_o
     assert cut_off(figure) == []
 
 
-def test_pruning_counts_what_was_spared(trials, cut_off):
+def test_pruning_counts_the_epochs_saved(trials, cut_off):
     figure = draw_pruning(trials)
-    assert "10 trials. 1 were pruned, which has spared 1 of 20 epochs" in figure.get_label()
+    assert "10 trials. Pruned: 1, which saved 1 of 20 epochs" in figure.get_label()
     assert cut_off(figure) == []
 
 
 def test_finalists_stand_beside_what_they_were_chosen_for(trials, finalists, cut_off):
     figure = draw_finalists(trials, finalists)
-    assert "trial 11 was found with 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
+    assert "trial 11 was chosen for 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
     axes = figure.axes[0]
     figure.canvas.draw()  # the legend has the marks of the runs, and must not stand among them
     assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
-    assert "trial 10 was found with 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
+    assert "trial 10 was chosen for 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
     assert cut_off(figure) == []
 
 
@@ -137,7 +137,7 @@ def test_the_expected_best_is_yours(cut_off):
     assert len(other.get_ydata()) == 3
     (too_low,) = figure.axes[0].patches
     assert too_low.get_extents().x0 < too_low.get_extents().x1
-    assert "From n = 1 on, half of the runs measured" in figure.get_label()  # of the shorter series
+    assert "From n = 1 on, which is half of the runs" in figure.get_label()  # of the shorter series
     assert cut_off(figure) == []
 
 

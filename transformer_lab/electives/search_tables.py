@@ -66,19 +66,19 @@ class Results:
         counts = self.trials["state"].value_counts()
         lines = [f"{len(self.trials)} trials: " + ", ".join(f"{count} {state}" for state, count in counts.items())]
         judged = self.trials.dropna(subset="bleu")
-        lines.append(f"rank correlation with BLEU over {len(judged)} of them, and 95 % interval")
+        lines.append(f"rank correlation with BLEU over {len(judged)} of them, with 95 % intervals")
         for name in HYPER_PARAMETERS:
             try:
                 correlation, low, high = correlation_interval(judged[name], judged["bleu"])
             except ValueError as error:
                 lines.append(f"  {name:16} none: {error}")
             else:
-                sure = "" if low * high > 0 else "   could be none"
+                sure = "" if low * high > 0 else "   includes 0"
                 lines.append(f"  {name:16} {correlation:+.2f}  from {low:+.2f} to {high:+.2f}{sure}")
         for number, runs in self.finalists.groupby("of", sort=False):
             when_chosen = self.trials.set_index("number").loc[number, "bleu"]
             each, mean = ", ".join(f"{bleu:.1f}" for bleu in runs["bleu"]), runs["bleu"].mean()
-            lines.append(f"trial {number}: found with {when_chosen:.1f}; with other seeds {each}, mean {mean:.1f}")
+            lines.append(f"trial {number}: chosen for {when_chosen:.1f}; with other seeds {each}, mean {mean:.1f}")
         return "\n".join(lines)
 
 

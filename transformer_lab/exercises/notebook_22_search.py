@@ -1,12 +1,13 @@
-"""Notebook 22, a search: how good the best of n runs is by luck alone, and how certain a correlation is."""
+"""Notebook 22, a search: the search itself, how good the best of n runs is by luck, and how sure a correlation is."""
 
 from collections import Counter
 from functools import partial
 from itertools import pairwise
-from statistics import NormalDist
+from statistics import NormalDist, mean, median
 
 import numpy as np
 
+from transformer_lab.electives.search_by_hand import random_search
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.exercises.comparison import compare, short_and_apart
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
@@ -47,6 +48,205 @@ def refused_or_remarked(what: str):
 
     return rule
 
+
+# --- random_search ----------------------------------------------------------------------------------------------------
+
+
+def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=float.__lt__, at=0) -> list[int]:
+    """Return after how many epochs each trial ends; negative if it was pruned then.
+
+    The default is the rule of the exercise. The other arguments make it one that is easily mistaken for it: another
+    `middle`, pruned trials `kept` for comparison, another idea of `below`, or the scores `at` another epoch.
+    """
+    ended: list[int] = []
+    for curve in curves:
+        finished = [other for other, end in zip(curves, ended, strict=False) if end > 0]
+        end = len(curve)
+        for epoch in range(warmup + 1, len(curve) + 1):
+            others = [other[min(max(epoch - 1 + at, 0), len(other) - 1)] for other in finished]
+            if kept:
+                others += [other[epoch - 1] for other, end in zip(curves, ended, strict=False) if -end >= epoch]
+            if len(finished) >= startup and below(float(curve[epoch - 1]), float(middle(others))):
+                end = -epoch
+                break
+        ended.append(end)
+    return ended
+
+
+def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
+    """Whether every other rule ends the trials differently."""
+    rule = partial(epochs_trained, curves)
+    others = [
+        rule(startup + 1, warmup),
+        rule(startup, warmup + 1),
+        rule(startup, warmup, middle=mean),
+        rule(startup, warmup, kept=True),
+        rule(startup, warmup, below=float.__gt__),
+        rule(startup, warmup, at=len(curves[0])),
+    ]
+    return right not in others
+
+
+def rising_curves(
+    sampler: InputSampler, trials: int, epochs: int, startup: int, warmup: int, high: int = 40, tie: bool = False
+) -> dict:
+    """Curves that never fall, for which the rules of `epochs_trained` end the trials differently.
+
+    It makes no difference whether a trial's latest score or its best one is compared, and both are in use.
+    """
+    step = {"low": 1, "high": high}
+    while True:
+        curves = [[x / 10 for x in row] for row in sampler.integers(trials, epochs, **step).cumsum(1).tolist()]
+        right = epochs_trained(curves, startup, warmup)
+        with_ties = epochs_trained(curves, startup, warmup, below=float.__le__)
+        shows = tie or mistakes_show(right, curves, startup, warmup)
+        if shows and (right != with_ties) == tie and sum(end < 0 for end in right) > 1:
+            rates = sampler.integers(trials, low=1, high=99).tolist()
+            if len(set(rates)) == trials:
+                return {
+                    "rates": [rate / 1000 for rate in rates], "curves": curves, "startup": startup, "warmup": warmup
+                }  # fmt: skip
+
+
+def search_these_curves(subject, rates, curves, startup, warmup):
+    """Each sample is the next rate, and training with this rate yields its curve."""
+    from itertools import cycle
+
+    rate_of_trial, curve_of = cycle(rates), dict(zip(rates, curves, strict=True))
+
+    def sample():
+        return {"rate": next(rate_of_trial)}
+
+    def train(hyperparameters):
+        yield from curve_of[hyperparameters["rate"]]
+
+    results = subject(sample, train, len(rates), startup, warmup)
+    if results is None:
+        return None
+    if not all(isinstance(one, tuple | list) and len(one) == 3 for one in results):
+        return "no triples"
+    return [[hyperparameters["rate"], list(curve), bool(pruned)] for hyperparameters, curve, pruned in results]
+
+
+NO_TRIPLES = "expected a list with one tuple `(hyperparameters, curve, pruned)` per trial"
+
+
+def same_trials(inputs, expected, received):
+    if received is None:
+        return "it returns None: is there a `return`?"
+    if not isinstance(received, list):
+        return NO_TRIPLES
+    if len(received) != len(expected):
+        return f"expected results of {len(expected)} trials; got {len(received)}"
+    for number, (wanted, got) in enumerate(zip(expected, received, strict=True)):
+        if got[0] != wanted[0]:
+            return f"trial {number}: expected the rate of sample {number}, {wanted[0]}; got {got[0]}"
+        full = inputs["curves"][number]
+        if got[1] not in (full[: len(got[1])], full[: len(wanted[1])]):
+            return f"trial {number}: expected the curve {wanted[1]}; got {got[1]}"
+    if _endings(received) != _endings(expected):
+        return f"expected these trials to be pruned: {_endings(expected)}; got: {_endings(received)}"
+    return None
+
+
+def _endings(results) -> str:
+    """Say which trials were pruned and when; of the others, only those that didn't get all epochs, which is wrong."""
+    longest = max(len(curve) for _, curve, _ in results)
+    ended = [(number, len(curve), pruned) for number, (_, curve, pruned) in enumerate(results)]
+    said = [
+        f"{number} (after epoch {length}{'' if pruned else ', but not marked'})"
+        for number, length, pruned in ended
+        if pruned or length < longest
+    ]
+    return ", ".join(said) or "none"
+
+
+search_probe = partial(Probe, call=search_these_curves, compare_results=same_trials)
+
+
+def epochs_of_training(subject, rates, curves, startup, warmup):
+    """How many scores each trial's training was asked for, next to how many were needed."""
+    asked = []
+
+    def sample():
+        asked.append(0)
+        return {"trial": len(asked) - 1}
+
+    def train(hyperparameters):
+        for score in curves[hyperparameters["trial"] % len(curves)]:
+            asked[hyperparameters["trial"]] += 1
+            yield score
+
+    results = subject(sample, train, len(curves), startup, warmup)
+    if not results or not all(isinstance(one, tuple | list) and len(one) == 3 for one in results):
+        return {"asked": asked, "curves": None}
+    return {"asked": asked, "curves": [len(curve) for _, curve, _ in results]}
+
+
+def no_more_than_needed(inputs, received):
+    if len(received["asked"]) != len(inputs["curves"]):
+        return f"`sample` was called {len(received['asked'])} times for {len(inputs['curves'])} trials"
+    if received["curves"] is None:
+        return NO_TRIPLES
+    if any(asked > length for asked, length in zip(received["asked"], received["curves"], strict=False)):
+        return "a pruned trial was trained further, so pruning it saved nothing"
+    return None
+
+
+def nothing_is_pruned_early(inputs, received):
+    if not isinstance(received, list):
+        return NO_TRIPLES
+    for number, (_, curve, pruned) in enumerate(received):
+        if pruned and number < inputs["startup"]:
+            return f"trial {number} was pruned, but only {number} trials could have finished before it"
+        if pruned and len(curve) <= inputs["warmup"]:
+            return f"trial {number} was pruned after epoch {len(curve)}, during its warm-up"
+    return None
+
+
+RANDOM_SEARCH = Exercise(
+    answer=random_search,
+    points=3,
+    minutes=25,
+    returns=("results",),
+    axes={"curves": "trial epoch"},
+    probes=[
+        search_probe("a few short trials", lambda sampler: rising_curves(sampler, 7, 3, startup=2, warmup=1)),
+        search_probe(
+            "more trials with more epochs",
+            lambda sampler: rising_curves(sampler, sampler.integer(9, 11), sampler.integer(4, 5), startup=3, warmup=1),
+        ),
+        search_probe("a longer warm-up", lambda sampler: rising_curves(sampler, 8, 5, startup=2, warmup=2)),
+        search_probe("no warm-up", lambda sampler: rising_curves(sampler, 8, 4, startup=1, warmup=0)),
+        search_probe(
+            "a score that equals the median",
+            lambda sampler: rising_curves(sampler, 8, 3, startup=3, warmup=1, high=5, tie=True),
+        ),
+    ],
+    properties=[
+        Property(
+            "a pruned trial isn't trained any further",
+            lambda sampler: rising_curves(sampler, 7, 4, startup=2, warmup=1),
+            no_more_than_needed,
+            epochs_of_training,
+        ),
+        Property(
+            "nothing is pruned during startup or warm-up",
+            lambda sampler: rising_curves(sampler, 8, 4, startup=3, warmup=2),
+            nothing_is_pruned_early,
+            search_these_curves,
+            penalty=0,  # the probes see it, too
+        ),
+    ],
+    hints=[
+        "Start with the loop alone: sample, train, append a tuple with `False`. When that works, add the pruning. At "
+        "which point of the loop do you know a score, and which numbers do you compare it with?",
+        "`for score in train(hyperparameters):` is an epoch per turn, and `break` ends the training. Before that loop, "
+        "collect the curves of earlier trials that weren't pruned. After epoch `e`, their scores are at index `e - 1`.",
+        "`if epoch > warmup and len(finished) >= startup and score < median(other[epoch - 1] for other in finished):`, "
+        "with `epoch = len(curve)` after the score has been appended.",
+    ],
+)
 
 # --- expected_best ----------------------------------------------------------------------------------------------------
 
@@ -483,4 +683,4 @@ CORRELATION_INTERVAL = Exercise(
     ],
 )
 
-EXERCISES = [EXPECTED_BEST, CORRELATION_INTERVAL]
+EXERCISES = [RANDOM_SEARCH, EXPECTED_BEST, CORRELATION_INTERVAL]

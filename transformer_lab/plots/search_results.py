@@ -1,4 +1,4 @@
-"""What a search for hyper-parameters has found: its trials side by side, one number at a time, and how sure it is."""
+"""Figures of a hyperparameter search: its trials side by side, one hyperparameter at a time, and the intervals."""
 
 import math
 import random
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from transformer_lab.plots.interactive_figure import Explorer
 
-GREY = "0.6"
+GRAY = "0.6"
 NAMES = {
     "n_heads": "heads",
     "n_layers": "layers",
-    "peak_rate": "peak rate",
-    "max_tokens": "tokens a batch",
+    "peak_rate": "peak learning rate",
+    "max_tokens": "tokens per batch",
     "dropout": "dropout",
     "label_smoothing": "smoothing",
 }
@@ -33,10 +33,10 @@ Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float, floa
 
 
 def judged(trials: "DataFrame") -> "DataFrame":
-    """The trials that have a BLEU, as whose rows the pictures here are drawn.
+    """Return the trials that have a BLEU. The figures show only these.
 
     Raises:
-        InputError: there is none.
+        InputError: no trial has one.
     """
     scored = trials.dropna(subset="bleu")
     if scored.empty:
@@ -45,12 +45,12 @@ def judged(trials: "DataFrame") -> "DataFrame":
 
 
 def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
-    """Parallel coordinates: one line a trial, through its six numbers to its BLEU.
+    """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU.
 
     Args:
         trials: The table of a search (`transformer_lab.electives.search.Results.trials`).
-        plan: Of the same search. With it an axis is as long as the range that was searched, without as that of the
-            numbers that were drawn.
+        plan: The plan of the same search. If given, each axis covers the range that was searched, otherwise only the
+            range of the values that were sampled.
 
     Raises:
         InputError: No trial has a BLEU.
@@ -63,8 +63,8 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     best = scored.iloc[-1]
     described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
     figure = new_picture(
-        f"{len(scored)} trials, each a line through its heads, layers, peak rate, tokens a batch, dropout and "
-        f"smoothing to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
+        f"{len(scored)} trials, each a line through its heads, layers, peak learning rate, tokens per batch, "
+        f"dropout and smoothing to its BLEU. The best, with BLEU {best['bleu']:.1f}, has {described}.",
         10.5,
         3.8,
     )
@@ -72,12 +72,12 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     columns = [*HYPER_PARAMETERS, "bleu"]
     ends = {name: _ends(scored, name, plan) for name in columns}
     seen_on_white = ListedColormap(sns.color_palette("cividis_r", 256)[80:])
-    colours = ScalarMappable(Normalize(0, max(scored["bleu"].max(), 1)), seen_on_white)
+    colors = ScalarMappable(Normalize(0, max(scored["bleu"].max(), 1)), seen_on_white)
     for _, trial in scored.iterrows():
         heights = [_height(trial[name], *ends[name]) for name in columns]
         finished = trial["state"] == "complete"
         look = {"linestyle": "-" if finished else ":", "linewidth": 1.6 if finished else 1.3}
-        axes.plot(range(len(columns)), heights, color=colours.to_rgba(trial["bleu"]), **look)
+        axes.plot(range(len(columns)), heights, color=colors.to_rgba(trial["bleu"]), **look)
     for place, name in enumerate(columns):
         axes.axvline(place, color="0.4", linewidth=0.8, zorder=0)
         low, high, _ = ends[name]
@@ -86,14 +86,14 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
             axes.text(place, height + (0.04 if height else -0.04), written, ha="center", va=side, fontsize=9)
     axes.set_xticks(range(len(columns)), [NAMES.get(name, "BLEU") for name in columns])
     axes.tick_params(axis="x", length=0, pad=12)
-    axes.set(ylim=(-0.15, 1.15), yticks=[], title="A line is a trial; dotted: pruned, or diverged")
+    axes.set(ylim=(-0.15, 1.15), yticks=[], title="One line per trial; dotted if it was pruned or diverged")
     axes.spines[["top", "right", "bottom", "left"]].set_visible(False)
-    figure.colorbar(colours, ax=axes, label="BLEU", fraction=0.03)
+    figure.colorbar(colors, ax=axes, label="BLEU", fraction=0.03)
     return figure
 
 
 def draw_slices(trials: "DataFrame") -> "Figure":
-    """BLEU against each of the six numbers.
+    """Draw BLEU against each of the six hyperparameters.
 
     Raises:
         InputError: No trial has a BLEU.
@@ -103,14 +103,14 @@ def draw_slices(trials: "DataFrame") -> "Figure":
     scored = judged(trials)
     counts = ", ".join(f"{count} {state}" for state, count in scored["state"].value_counts().items())
     figure = new_picture(
-        f"BLEU of {len(scored)} trials ({counts}) against each of heads, layers, peak rate, tokens a batch, dropout "
-        f"and smoothing. It goes from {scored['bleu'].min():.1f} to {scored['bleu'].max():.1f}.",
+        f"BLEU of {len(scored)} trials ({counts}) against heads, layers, peak learning rate, tokens per batch, "
+        f"dropout, and smoothing. BLEU ranges from {scored['bleu'].min():.1f} to {scored['bleu'].max():.1f}.",
         10.5,
         5,
     )
-    colours = {"complete": DARK, "pruned": MIDDLE, "diverged": ORANGE}
+    colors = {"complete": DARK, "pruned": MIDDLE, "diverged": ORANGE}
     states = [state for state in MARKS if state in set(scored["state"])]
-    figure.get_layout_engine().set(wspace=0.06)  # or the last tick of one is read as the first of its neighbour
+    figure.get_layout_engine().set(wspace=0.06)  # keeps the last tick of a panel apart from its neighbor
     for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
         sns.scatterplot(
             scored,
@@ -120,7 +120,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
             style="state",
             hue_order=states,
             style_order=states,
-            palette=colours,
+            palette=colors,
             markers=MARKS,
             s=55,
             ax=axes,
@@ -128,7 +128,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
         )
         _scale(axes, scored, name)
         axes.set(xlabel=NAMES[name], ylabel="BLEU")
-        axes.set_ylim(bottom=-0.04 * max(scored["bleu"].max(), 1))  # a mark at 0 is drawn whole
+        axes.set_ylim(bottom=-0.04 * max(scored["bleu"].max(), 1))  # so that a marker at 0 is drawn in full
         tidy(axes, grid="y")
         if index == 2:
             axes.legend(frameon=False, fontsize=9, title=None)
@@ -136,11 +136,11 @@ def draw_slices(trials: "DataFrame") -> "Figure":
 
 
 def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
-    """How much each number decides whether a trial is among the best quarter (PED-ANOVA), beside mere chance.
+    """Draw how important each hyperparameter is (PED-ANOVA), next to the importance that chance alone would give it.
 
     Args:
         trials: The table of a search, with at least 8 trials that have a BLEU.
-        shuffles: How often the BLEUs are dealt out anew, for the grey bars.
+        shuffles: How often to shuffle the BLEU scores among the trials for the gray bars.
 
     Raises:
         InputError: There are fewer than 8 trials.
@@ -151,7 +151,7 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
     table["label"] = table["name"].map(NAMES)
     beyond = list(table.loc[table["importance"] > table["by_chance"], "label"])
     figure = new_picture(
-        "The importance of each number, greatest first: "
+        "The importance of each hyperparameter, most important first: "
         + ", ".join(
             f"{row.label} {row.importance:.2f} (by chance up to {row.by_chance:.2f})" for row in table.itertuples()
         )
@@ -160,20 +160,20 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
         3,
     )
     axes = figure.subplots()
-    sns.barplot(table, x="by_chance", y="label", color="0.85", width=0.8, ax=axes, label="by chance: 95 % of shuffles")
-    sns.barplot(table, x="importance", y="label", color=DARK, width=0.35, ax=axes, label="as measured")
-    axes.set(xlabel="importance for being among the best quarter (PED-ANOVA)", ylabel="")
+    sns.barplot(table, x="by_chance", y="label", color="0.85", width=0.8, ax=axes, label="95 % of shuffles")
+    sns.barplot(table, x="importance", y="label", color=DARK, width=0.35, ax=axes, label="measured")
+    axes.set(xlabel="importance for reaching the best quarter (PED-ANOVA)", ylabel="")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     tidy(axes, grid="x")
     return figure
 
 
 def draw_correlations(trials: "DataFrame", interval: Interval = correlation_interval) -> "Figure":
-    """How each number goes with BLEU: rank correlations with their 95 % intervals.
+    """Draw each hyperparameter's rank correlation with BLEU and its 95 % interval.
 
     Args:
         trials: The table of a search.
-        interval: As `correlation_interval`: yours, to see what it gives.
+        interval: A function like `correlation_interval`, such as your own.
 
     Raises:
         InputError: No trial has a BLEU.
@@ -183,7 +183,7 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     for name in HYPER_PARAMETERS:
         try:
             rows.append((NAMES[name], *interval(list(scored[name]), list(scored["bleu"]))))
-        except ValueError:  # it never changed
+        except ValueError:  # its values are all equal
             rows.append((NAMES[name], math.nan, math.nan, math.nan))
     figure = new_picture(
         f"Rank correlations with BLEU over {len(scored)} trials, and 95 % intervals: "
@@ -195,20 +195,24 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     axes = figure.subplots()
     for place, (_, correlation, low, high) in enumerate(rows):
         sure = low * high > 0
-        axes.plot([low, high], [place, place], color=DARK if sure else GREY, linewidth=3, solid_capstyle="round")
-        axes.plot(correlation, place, "o" if sure else "D", color=DARK if sure else GREY, markersize=8)
+        axes.plot([low, high], [place, place], color=DARK if sure else GRAY, linewidth=3, solid_capstyle="round")
+        axes.plot(correlation, place, "o" if sure else "D", color=DARK if sure else GRAY, markersize=8)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [row[0] for row in rows])
     axes.invert_yaxis()
     axes.set(
-        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(scored)} trials, 95 % interval; grey: could be none"
+        xlim=(-1, 1), xlabel=f"rank correlation with BLEU, {len(scored)} trials, 95 % interval; gray includes zero"
     )
     tidy(axes, grid="x")
     return figure
 
 
-def draw_pruning(trials: "DataFrame") -> "Figure":
-    """The BLEU of each trial after each epoch, and where trials were stopped.
+def draw_pruning(trials: "DataFrame", score: str = "validation BLEU") -> "Figure":
+    """Draw the score of each trial after each epoch, and where trials were pruned.
+
+    Args:
+        trials: The table of a search; only `curve`, `epochs`, and `state` are used.
+        score: What the curves show.
 
     Raises:
         InputError: No trial has finished an epoch.
@@ -219,9 +223,9 @@ def draw_pruning(trials: "DataFrame") -> "Figure":
     if begun.empty:
         raise InputError("no trial has finished an epoch yet: there is nothing to draw")
     pruned = begun[begun["state"] == "pruned"]
-    spared = sum(begun["epochs"].max() - pruned["epochs"])
+    saved = sum(begun["epochs"].max() - pruned["epochs"])
     figure = new_picture(
-        f"The BLEU after each epoch of {len(begun)} trials. {len(pruned)} were pruned, which has spared {spared} of "
+        f"The {score} after each epoch of {len(begun)} trials. Pruned: {len(pruned)}, which saved {saved} of "
         f"{begun['epochs'].max() * len(begun)} epochs.",
         7.5,
         3.4,
@@ -233,10 +237,10 @@ def draw_pruning(trials: "DataFrame") -> "Figure":
         look = {"color": MIDDLE, "linestyle": ":"} if stopped else {"color": DARK, "linewidth": 1.2}
         axes.plot(epochs, trial["curve"], **look)
         axes.plot(epochs[-1], trial["curve"][-1], "v" if stopped else "o", color=look["color"], markersize=6)
-    axes.plot([], [], "-o", color=DARK, label="to the end")
-    axes.plot([], [], ":v", color=MIDDLE, label=f"pruned: {spared} epochs spared")
-    axes.set(xlabel="epoch", ylabel="validation BLEU")
-    axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # a mark at 0 is drawn whole
+    axes.plot([], [], "-o", color=DARK, label="complete")
+    axes.plot([], [], ":v", color=MIDDLE, label=f"pruned: {saved} epochs saved")
+    axes.set(xlabel="epoch", ylabel=score)
+    axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # so that a marker at 0 is drawn in full
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
     tidy(axes, grid="y")
@@ -244,7 +248,7 @@ def draw_pruning(trials: "DataFrame") -> "Figure":
 
 
 def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
-    """The finalists with new seeds, beside the BLEU for which they were chosen.
+    """Draw the finalists' scores with new seeds next to the score that each was chosen for.
 
     Args:
         trials: The table of a search.
@@ -259,14 +263,14 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
     when_chosen = trials.set_index("number")["bleu"]
     groups = {number: list(group["bleu"]) for number, group in runs.groupby("of", sort=False)}
     words = [
-        f"trial {number} was found with {when_chosen[number]:.1f} and has a mean of {sum(bleu) / len(bleu):.1f} "
+        f"trial {number} was chosen for {when_chosen[number]:.1f} and has a mean of {sum(bleu) / len(bleu):.1f} "
         f"over {len(bleu)} other seeds"
         for number, bleu in groups.items()
     ]
     figure = new_picture(f"The finalists: {'; '.join(words)}.", 7, 3)
     axes = figure.subplots()
     for place, (number, bleu) in enumerate(groups.items()):
-        star = {"color": ORANGE, "markersize": 15, "label": "when it was chosen" if not place else None}
+        star = {"color": ORANGE, "markersize": 15, "label": "what it was chosen for" if not place else None}
         axes.plot(place, when_chosen[number], "*", **star)
         axes.plot(
             [place + 0.15] * len(bleu),
@@ -277,10 +281,10 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
             label="with other seeds" if not place else None,
         )
         mean = sum(bleu) / len(bleu)
-        axes.plot([place + 0.08, place + 0.22], [mean, mean], color="black", label="their mean" if not place else None)
+        axes.plot([place + 0.08, place + 0.22], [mean, mean], color="black", label="mean" if not place else None)
     axes.set_xticks([place + 0.08 for place in range(len(groups))], [f"trial {number}" for number in groups])
     axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
-    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # not among the marks
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above all markers
     tidy(axes, grid="y")
     return figure
 
@@ -288,14 +292,14 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
 def draw_expected_best(
     runs: Mapping[str, Sequence[float]], best: Callable[[Sequence[float], int], float] = expected_best
 ) -> "Figure":
-    """What the best of n runs may be expected to reach, for n from 1 to as many as there are.
+    """Draw the expected best of n runs, for n from 1 to the number of runs.
 
-    The estimate knows no better run than the best of those measured, so that it is too low where n comes near their
-    number: from half of it on, the ground is grey.
+    The estimate doesn't know any run that's better than the best one measured, so it's too low when n approaches the
+    number of runs. The background is gray from half of that number on.
 
     Args:
-        runs: What each run has reached, by the name of the series.
-        best: As `expected_best`: yours, to see what it gives.
+        runs: The scores of the runs in each series, by its name.
+        best: A function like `expected_best`, such as your own.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -306,17 +310,17 @@ def draw_expected_best(
         + " ".join(
             f"{name}: {curve[0]:.1f} for one run, {curve[-1]:.1f} for {longest}." for name, curve in curves.items()
         )
-        + f" From n = {half:g} on, half of the runs measured, take it for a lower bound.",
+        + f" From n = {half:g} on, which is half of the runs, it is too low.",
         7,
         3.2,
     )
     axes = figure.subplots()
-    for (name, curve), (colour, line) in zip(
+    for (name, curve), (color, line) in zip(
         curves.items(), [(DARK, "-o"), (ORANGE, "--s"), ("black", ":^")], strict=False
     ):
-        axes.plot(range(1, longest + 1), curve, line, color=colour, markersize=4, label=name)
-    axes.axvspan(half, longest, color="0.93", zorder=0, label="beyond half of the runs: rather too low")
-    axes.set(xlabel="n runs, of which the best is reported", ylabel="expected BLEU of the best")
+        axes.plot(range(1, longest + 1), curve, line, color=color, markersize=4, label=name)
+    axes.axvspan(half, longest, color="0.93", zorder=0, label="more than half of the runs: too low")
+    axes.set(xlabel="n, the number of runs that the best is chosen from", ylabel="expected BLEU of the best")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, loc="upper left")
     tidy(axes, grid="y")
@@ -326,20 +330,20 @@ def draw_expected_best(
 def draw_intervals(
     trials: int = 20, correlation: float = 0.0, interval: Interval = correlation_interval, searches: int = 40
 ) -> "Figure":
-    """Many searches in a world where we know the truth: what each of them would have reported.
+    """Draw what many searches would report in a world where the true correlation is known.
 
     Args:
-        trials: How many trials each search has, from 4.
-        correlation: The true correlation of a number with the score, between -0.95 and 0.95.
-        interval: As `correlation_interval`: yours.
-        searches: How many searches there are.
+        trials: Number of trials in each search, at least 4.
+        correlation: The true rank correlation of a hyperparameter with the score, between -0.95 and 0.95.
+        interval: A function like `correlation_interval`, such as your own.
+        searches: Number of searches.
 
     Raises:
-        InputError: One of the numbers is out of its range.
+        InputError: an argument is out of its range.
     """
     if trials < 4 or abs(correlation) > 0.95 or searches < 1:
         raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
-    # Two normal variables with this Pearson correlation have the rank correlation that is asked for (Pearson 1907).
+    # Two normal variables with this Pearson correlation have the rank correlation asked for (Pearson 1907).
     straight = 2 * math.sin(math.pi * correlation / 6)
     draw, intervals = random.Random(trials), []
     for _ in range(searches):
@@ -363,16 +367,16 @@ def draw_intervals(
     axes.set(
         ylim=(-1.05, 1.05),
         xticks=[],
-        xlabel=f"{searches} searches of {trials} trials, by what they found",
+        xlabel=f"{searches} searches of {trials} trials each, sorted by the correlation they found",
         ylabel="rank correlation",
-        title=f"{missed} of {searches} intervals miss the truth (line)",
+        title=f"{missed} of {searches} intervals miss the true correlation (line)",
     )
     tidy(axes, grid="y")
     return figure
 
 
 def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
-    """`draw_intervals` with sliders for the number of trials and the truth. A cell that ends in it shows it."""
+    """Return `draw_intervals` with sliders for the number of trials and the truth, to be shown at the end of a cell."""
     from ipywidgets import FloatSlider, SelectionSlider
 
     from transformer_lab.plots.interactive_figure import Explorer
@@ -385,7 +389,7 @@ def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
 
 
 def _ends(trials: "DataFrame", name: str, plan: Plan | None) -> tuple[float, float, bool]:
-    """The least and the greatest value, and whether the axis between them is logarithmic."""
+    """Return the lowest and the highest value, and whether the axis between them is logarithmic."""
     searched = plan.space().get(name) if plan else None
     if searched is not None:
         choices = getattr(searched, "choices", None) or (searched.low, searched.high)
@@ -395,7 +399,7 @@ def _ends(trials: "DataFrame", name: str, plan: Plan | None) -> tuple[float, flo
 
 
 def _height(value: float, low: float, high: float, by_factors: bool) -> float:
-    """Where on its axis, from 0 to 1, a value lies."""
+    """Return the position of a value on its axis, from 0 to 1."""
     if high == low:
         return 0.5
     if by_factors:

@@ -7,6 +7,67 @@ from statistics import NormalDist, correlation, mean
 import numpy as np
 import pandas as pd
 
+# --- random_search ----------------------------------------------------------------------------------------------------
+
+
+def search_with_while(sample, train, trials, startup=5, warmup=1):
+    results, finished = [], []
+    while len(results) < trials:
+        setting, scores = sample(), []
+        for epoch, score in enumerate(train(setting)):
+            scores.append(score)
+            if epoch < warmup or len(finished) < startup:
+                continue
+            if np.median([curve[epoch] for curve in finished]) > score:
+                results.append((setting, scores, True))
+                break
+        else:
+            finished.append(scores)
+            results.append((setting, scores, False))
+    return results
+
+
+def search_with_a_pruner_of_its_own(sample, train, trials, startup=5, warmup=1):
+    results = []
+
+    def falls_behind(curve):
+        others = sorted(other[len(curve) - 1] for _, other, pruned in results if not pruned)
+        if len(others) < startup or len(curve) <= warmup:
+            return False
+        half = len(others) // 2
+        middle = others[half] if len(others) % 2 else (others[half - 1] + others[half]) / 2
+        return curve[-1] < middle
+
+    for _ in range(trials):
+        chosen = sample()
+        training, curve, pruned = iter(train(chosen)), [], False
+        while not pruned:
+            try:
+                curve.append(next(training))
+            except StopIteration:
+                break
+            pruned = falls_behind(curve)
+        results.append((chosen, curve, pruned))
+    return results
+
+
+def search_by_best_score(sample, train, trials, startup=5, warmup=1):
+    """As in Optuna, the best score so far is compared. Startup counts all trials, none of which has been pruned yet."""
+    results = []
+    for number in range(trials):
+        hyperparameters = sample()
+        curve = []
+        results.append([hyperparameters, curve, False])
+        for score in train(hyperparameters):
+            curve += [score]
+            if number >= startup and len(curve) > warmup:
+                at_this_epoch = [other[len(curve) - 1] for _, other, pruned in results[:-1] if pruned is False]
+                if max(curve) < np.quantile(at_this_epoch, 0.5):
+                    results[-1][2] = True
+                    break
+    return results
+
+
 # --- expected_best ----------------------------------------------------------------------------------------------------
 
 
@@ -104,6 +165,7 @@ def interval_by_numpy(x, y, confidence=0.95):
 
 
 VARIANTS = {
+    "random_search": [search_with_while, search_with_a_pruner_of_its_own, search_by_best_score],
     "expected_best": [best_by_all_draws, best_by_numpy, best_by_steps, best_by_shares_of_each_value],
     "correlation_interval": [interval_by_pandas, interval_in_plain_python, interval_by_numpy],
 }
