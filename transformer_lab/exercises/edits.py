@@ -25,7 +25,7 @@ from torch import nn
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.time_limit import OutOfTime
 
-MOST_ITERATIONS = 2_000  # of all loops in one call; a right answer needs at most about 300
+MOST_ITERATIONS = 2_000  # of all loops in one call; a right answer needs at most about 1,500
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 _numbers = itertools.count(1)
 
