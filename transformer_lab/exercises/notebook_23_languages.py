@@ -130,7 +130,7 @@ def kept_together(subject, pairs, held_out):
     groups = {}
     for (source, target), place in places.items():
         groups.setdefault(str(place), []).append(f"{source} / {target}")
-    return sorted(map(sorted, groups.values()))
+    return {"pairs that stay together": sorted(map(sorted, groups.values()))}
 
 
 def sizes_of_sets(subject, pairs, held_out):
@@ -140,14 +140,14 @@ def sizes_of_sets(subject, pairs, held_out):
         _, validation, test = subject(list(pairs), held_out, seed)
         sizes["validation"].append(len(validation))
         sizes["test"].append(len(test))
-    return {name: {"smallest": min(seen), "largest": max(seen)} for name, seen in sizes.items()}
+    return {f"smallest and largest {name} set": [min(seen), max(seen)] for name, seen in sizes.items()}
 
 
 def always_in_training(subject, pairs, held_out):
     """Return the pairs that are in the training set for each of 20 seeds."""
     training = [subject(list(pairs), held_out, seed)[0] for seed in range(20)]
     always = [pair for pair in pairs if all(pair in one for one in training)]
-    return sorted(f"{source} / {target}" for source, target in always)
+    return {"always in the training set": sorted(f"{source} / {target}" for source, target in always)}
 
 
 def lost_and_added(subject, pairs, held_out):
@@ -199,7 +199,7 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
     answer=split_without_leakage,
     points=3,
     minutes=30,
-    returns=("pairs that are always in the same set",),
+    returns=("result",),
     banned=("sklearn.", "networkx.", "transformer_lab.data.corpora.related_pairs"),
     call=kept_together,
     probes=[
