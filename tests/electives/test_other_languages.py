@@ -18,8 +18,8 @@ from transformer_lab.electives.small_chinese import small_chinese_pairs
 
 def shared_sentences(one, other):
     """Return the sentences of either side that two sets have in common, as `letters_and_digits` compares them."""
-    first, second = ([set(map(letters_and_digits, side)) for side in zip(*pairs, strict=True)] for pairs in (one, other))
-    return (first[0] & second[0]) | (first[1] & second[1])
+    one, other = ([set(map(letters_and_digits, side)) for side in zip(*pairs, strict=True)] for pairs in (one, other))
+    return (one[0] & other[0]) | (one[1] & other[1])
 
 
 def check_split(pairs, held_out, seed):
