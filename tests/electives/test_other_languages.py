@@ -1,4 +1,4 @@
-"""The elective on other languages: its Chinese BLEU is sacreBLEU's, and its small corpus is what it says."""
+"""The elective on other languages: nothing leaks through its split, and its Chinese BLEU is sacreBLEU's."""
 
 import json
 import random
@@ -9,9 +9,52 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
 
 from transformer_lab.data import load_corpus
+from transformer_lab.data.corpora import letters_and_digits, related_pairs
 from transformer_lab.electives.language_records import recorded_languages
+from transformer_lab.electives.leakage import split_without_leakage
 from transformer_lab.electives.other_languages import chinese_bleu, is_chinese_character, split_chinese
 from transformer_lab.electives.small_chinese import small_chinese_pairs
+
+
+def shared_sentences(one, other):
+    """Return the sentences of either side that two sets have in common, as `letters_and_digits` compares them."""
+    one, other = ([set(map(letters_and_digits, side)) for side in zip(*pairs, strict=True)] for pairs in (one, other))
+    return (one[0] & other[0]) | (one[1] & other[1])
+
+
+def check_split(pairs, held_out, seed):
+    train, validation, test = split_without_leakage(pairs, held_out, seed)
+    assert sorted([*train, *validation, *test]) == sorted(pairs)
+    assert len(validation) == len(test) == held_out
+    for one, other in ((train, validation), (train, test), (validation, test)):
+        assert not shared_sentences(one, other)
+    return train, validation, test
+
+
+def test_nothing_leaks_through_random_tables():
+    """Few different sentences in many pairs: chains of relatives that a single pass would miss."""
+    generator = random.Random(0)
+    for seed in range(50):
+        pairs = [(f"{generator.choice('aA')}{number}", f"b{generator.randrange(60)}.")
+                 for number in generator.choices(range(60), k=30)]  # fmt: skip
+        pairs += [(f"Single {number}", f"Alone {number}") for number in range(10)]
+        sets = check_split(pairs, 5, seed)
+        place = {pair: number for number, one in enumerate(sets) for pair in one}
+        assert all(len({place[pairs[index]] for index in group}) == 1 for group in related_pairs(pairs))
+
+
+def test_nothing_leaks_through_a_real_table(real_data):
+    corpus = load_corpus("tatoeba_en_zh/cmn.txt.gz", "en", "zh", data_dir=real_data)
+    check_split([*corpus.train, *corpus.validation, *corpus.test], 1000, 0)
+
+
+def test_copies_leak_through_a_random_split_alone():
+    """What the notebook says: most near-duplicates that are split one by one have their copy in the training set."""
+    pairs = small_chinese_pairs()
+    pairs += [(english[:-1] + "!", chinese[:-1] + "！") for english, chinese in pairs[::2]]
+    mixed = random.Random(0).sample(pairs, len(pairs))
+    assert len(shared_sentences(mixed[200:], mixed[:100])) > 50
+    check_split(pairs, 100, 0)
 
 
 def test_chinese_characters_are_those_of_sacrebleu():

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from transformer_lab.data.tokenizers import normalize
 from transformer_lab.errors import InputError
+from transformer_lab.reimplementations import reimplements
 
 Pairs = list[tuple[str, str]]
 
@@ -445,10 +446,11 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
     return tuple([pairs[index] for index in sorted(split)] for split in (train, validation, test))
 
 
+@reimplements("split_without_leakage")
 def related_pairs(pairs: Pairs) -> list[list[int]]:
-    """Positions of the pairs, grouped so that no sentence of either language occurs in two groups.
+    """Return the positions of the pairs, grouped so that no sentence of either language occurs in two groups.
 
-    Sentences are the same if they have the same letters and figures: capitals, punctuation and spaces do not count.
+    Sentences with the same `letters_and_digits` count as the same.
     """
     parent: dict[str, str] = {}  # union-find: sentences that must stay together have one root
 
@@ -458,7 +460,7 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
             parent[sentence] = sentence = parent[parent[sentence]]
         return sentence
 
-    bare = [(_letters(one), _letters(other)) for one, other in pairs]
+    bare = [(letters_and_digits(one), letters_and_digits(other)) for one, other in pairs]
     for one, other in bare:
         parent[root(one)] = root(other)
     groups = defaultdict(list)
@@ -467,7 +469,8 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
     return list(groups.values())
 
 
-def _letters(sentence: str) -> str:
+def letters_and_digits(sentence: str) -> str:
+    """Return a sentence without capitalization, punctuation, and spaces. One that has nothing else stays as it is."""
     return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
 

@@ -1,4 +1,4 @@
-"""What was measured in other languages: the files that `benchmarks/languages.py` has written."""
+"""Recorded training runs in other languages: the files that `benchmarks/languages.py` writes."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ TITLES = {"en_fr": "English–French", "en_zh": "English–Chinese", "ted": "TED
 
 
 def recorded_languages(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """The newest record of each run, by the title of its languages; none where the folder `results` is not at hand."""
+    """Return the newest record of each run, by the title of its languages; none if there is no folder `results`."""
     files = sorted(results.glob("*_languages/*.json"))  # by date
     newest = {file.stem: file for file in files if file.stem in TITLES}
     return {TITLES[name]: json.loads(newest[name].read_text(encoding="utf-8")) for name in TITLES if name in newest}

@@ -12,9 +12,10 @@ SINGULAR = ("Tom", "Mary", "my brother")
 
 
 def small_chinese_pairs() -> Pairs:
-    """1,680 pairs (English, Chinese), such as `("Tom does not eat fish today.", "汤姆今天不吃鱼。")`.
+    """Return 1,680 pairs (English, Chinese), such as `("Tom does not eat fish today.", "汤姆今天不吃鱼。")`.
 
-    English puts the time last, and Chinese before the verb; "not" is a word of two parts there and one character here.
+    The time comes last in English and before the verb in Chinese; "do not" is two words in one and a character in the
+    other.
     """
     pairs = []
     for (who, who_zh), (when, when_zh), (verb, verb_zh), (what, what_zh), negated in product(

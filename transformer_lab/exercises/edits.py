@@ -180,6 +180,10 @@ class Wrong:
         """
         file = f"<{self.exercise.name} {self.label} {next(_numbers)}>"
         tree = _LoopCounter().visit(ast.parse(self.source))
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == self.exercise.name:
+                start = ast.Expr(ast.Call(ast.Name("_first_iteration", ast.Load()), [], []))
+                node.body = [ast.copy_location(start, node.body[0]), *node.body]
         linecache.cache[file] = len(self.source), None, self.source.splitlines(keepends=True), file
         names = _namespace(self.exercise)
         exec(compile(ast.fix_missing_locations(tree), file, "exec"), names)
@@ -197,13 +201,18 @@ def _names(answer: Callable) -> dict[str, Any]:
 
 def _namespace(exercise: Exercise) -> dict[str, Any]:
     """The global names of a wrong version: those of the answer's module, the other answers, and `answer` itself."""
-    return {**_names(exercise.answer), "__name__": f"mistakes.{exercise.name}", "_iteration": iterations.count}
+    counters = {"_iteration": iterations.count, "_first_iteration": iterations.start}
+    return {**_names(exercise.answer), "__name__": f"mistakes.{exercise.name}", **counters}
 
 
 class _Iterations:
     """Counts the iterations of all loops, so that an endless one ends after the same number on every machine."""
 
     def __init__(self) -> None:
+        self.counted = 0
+
+    def start(self) -> None:
+        """Start again at 0: a harness may call a function many times."""
         self.counted = 0
 
     def count(self) -> None:

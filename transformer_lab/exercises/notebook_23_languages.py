@@ -1,5 +1,6 @@
-"""Notebook 23, other languages: how a Chinese sentence is split into tokens, and its BLEU."""
+"""Notebook 23, other languages: a split without data leakage, and tokens and BLEU for Chinese."""
 
+from transformer_lab.electives.leakage import split_without_leakage
 from transformer_lab.electives.other_languages import chinese_bleu, split_chinese
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.notebook_12_bleu import pair_of, scores_of_unequal_numbers
@@ -19,6 +20,219 @@ def some_characters(sampler: InputSampler, count: int) -> list[str]:
 def some_names(sampler: InputSampler, count: int, names: tuple[str, ...] = NAMES) -> list[str]:
     return sampler.shuffled(names)[:count]
 
+
+# --- split_without_leakage --------------------------------------------------------------------------------------------
+
+# Three ways to say the same thing in English, and three in French: any of them translates any of the others.
+PHRASES = (
+    (("Wait!", "Hold on!", "Just a moment."), ("Attends !", "Une minute !", "Un instant.")),
+    (("Sorry.", "Excuse me.", "I apologize."), ("Pardon.", "Désolé.", "Excusez-moi.")),
+    (("Hi.", "Hello!", "Good morning."), ("Salut.", "Bonjour.", "Coucou !")),
+    (("Bye.", "See you.", "So long."), ("Au revoir.", "À bientôt.", "À plus tard.")),
+    (("Of course.", "Sure.", "Certainly."), ("Bien sûr.", "Évidemment.", "Certainement.")),
+    (("Great!", "Perfect!", "Wonderful!"), ("Super !", "Parfait !", "Merveilleux !")),
+    (("Hurry up!", "Be quick!", "Faster!"), ("Dépêche-toi !", "Vite !", "Plus vite !")),
+    (("Shut up!", "Be quiet.", "Silence!"), ("Tais-toi !", "Du calme.", "Silence, s'il te plaît !")),
+)
+UNRELATED = (
+    *(("I came.", "Je suis venu."), ("It's cold.", "Il fait froid."), ("Tom runs.", "Tom court.")),
+    *(("We lost.", "Nous avons perdu."), ("She reads.", "Elle lit."), ("I'm hungry.", "J'ai faim.")),
+    *(("He sings.", "Il chante."), ("They sleep.", "Ils dorment."), ("You won.", "Tu as gagné.")),
+    *(("It snows.", "Il neige."), ("I know Mary.", "Je connais Marie."), ("The dog barks.", "Le chien aboie.")),
+)
+
+
+def phrases(sampler: InputSampler, count: int) -> list[tuple[list[str], list[str]]]:
+    """Return `count` of the `PHRASES`, each language in random order."""
+    return [tuple(map(sampler.shuffled, both)) for both in sampler.shuffled(PHRASES)[:count]]
+
+
+def table_of(sampler: InputSampler, related: list[tuple[str, str]], singles: int, held_out: int) -> dict:
+    """Mix the related pairs with `singles` pairs that aren't related to any other."""
+    return {"pairs": sampler.shuffled([*related, *sampler.shuffled(UNRELATED)[:singles]]), "held_out": held_out}
+
+
+def same_source_inputs(sampler: InputSampler) -> dict:
+    ((english, french),) = phrases(sampler, 1)
+    return table_of(sampler, [(english[0], french[0]), (english[0], french[1])], 3, 2)
+
+
+def same_target_inputs(sampler: InputSampler) -> dict:
+    ((english, french),) = phrases(sampler, 1)
+    return table_of(sampler, [(english[0], french[0]), (english[1], french[0])], 3, 2)
+
+
+def third_pair_inputs(sampler: InputSampler) -> dict:
+    """Let two pairs have nothing in common, while a third one has a sentence of each."""
+    ((english, french),) = phrases(sampler, 1)
+    return table_of(sampler, [(english[0], french[0]), (english[1], french[1]), (english[0], french[1])], 4, 2)
+
+
+def long_chain_inputs(sampler: InputSampler) -> dict:
+    """Let five pairs form a chain in which each has a sentence in common with the next one."""
+    ((english, french),) = phrases(sampler, 1)
+    steps = ((0, 0), (0, 1), (1, 1), (1, 2), (2, 2))
+    return table_of(sampler, [(english[one], french[other]) for one, other in steps], 6, 4)
+
+
+def near_duplicates_inputs(sampler: InputSampler) -> dict:
+    """Change the case of a source sentence, the punctuation of another one, and punctuation and spaces of a target."""
+    (one, other), (english, french), (last_english, last_french) = phrases(sampler, 3)
+    related = [
+        *((one[0], other[0]), (one[0].upper(), other[1])),
+        *((english[0], french[0]), (english[0].rstrip("!.") + "...", french[1])),
+        *((last_english[0], last_french[0]), (last_english[1], last_french[0].replace(" !", "").rstrip(".") + "!")),
+    ]
+    return table_of(sampler, related, 3, 2)
+
+
+def sizes_inputs(sampler: InputSampler) -> dict:
+    """Mix groups of two pairs with enough single ones to fill both held-out sets in any order."""
+    related = [
+        pair
+        for english, french in phrases(sampler, 3)
+        for pair in ((english[0], french[0]), (english[0], french[1]))
+    ]
+    held_out = sampler.integer(2, 4)
+    return table_of(sampler, related, 2 * held_out, held_out)
+
+
+def large_group_inputs(sampler: InputSampler) -> dict:
+    ((english, french),) = phrases(sampler, 1)
+    return table_of(sampler, [(english[0], one) for one in french], 6, 2)
+
+
+def copies_inputs(sampler: InputSampler) -> dict:
+    """Let one of the pairs occur twice."""
+    (english, french), (other_english, other_french) = phrases(sampler, 2)
+    related = [
+        *((english[0], french[0]), (english[0], french[1])),
+        *[(other_english[0], other_french[0])] * 2,
+    ]
+    return table_of(sampler, related, 5, 2)
+
+
+def kept_together(subject, pairs, held_out):
+    """Return the groups of pairs that are in the same set for each of 20 seeds and orders of the pairs.
+
+    Unrelated pairs are separated sooner or later, whatever the generator is used for, so this depends on the groups
+    alone.
+    """
+    import random
+
+    places = {pair: [] for pair in pairs}
+    for seed in range(20):
+        mixed = list(pairs)
+        random.Random(1000 + seed).shuffle(mixed)
+        sets = subject(mixed, held_out, seed)
+        for pair in pairs:
+            places[pair].append([pair in one for one in sets])
+    groups = {}
+    for (source, target), place in places.items():
+        groups.setdefault(str(place), []).append(f"{source} / {target}")
+    return {"pairs that stay together": sorted(map(sorted, groups.values()))}
+
+
+def sizes_of_sets(subject, pairs, held_out):
+    """Return the smallest and the largest size of both held-out sets for 20 seeds."""
+    sizes = {"validation": [], "test": []}
+    for seed in range(20):
+        _, validation, test = subject(list(pairs), held_out, seed)
+        sizes["validation"].append(len(validation))
+        sizes["test"].append(len(test))
+    return {f"smallest and largest {name} set": [min(seen), max(seen)] for name, seen in sizes.items()}
+
+
+def always_in_training(subject, pairs, held_out):
+    """Return the pairs that are in the training set for each of 20 seeds."""
+    training = [subject(list(pairs), held_out, seed)[0] for seed in range(20)]
+    always = [pair for pair in pairs if all(pair in one for one in training)]
+    return {"always in the training set": sorted(f"{source} / {target}" for source, target in always)}
+
+
+def lost_and_added(subject, pairs, held_out):
+    """Return whether the sets have fewer copies of a pair than `pairs`, and the types of what else is in them."""
+    from collections import Counter
+
+    sets = subject(pairs, held_out, 1)
+    returned = [tuple(item) if isinstance(item, list) and len(item) == 2 else item for one in sets for item in one]
+    lost = Counter(map(str, pairs)) - Counter(map(str, returned))
+    added = Counter(map(str, returned)) - Counter(map(str, pairs))
+    kinds = {type(item).__name__ for item in returned if str(item) in added}
+    return {"lost": bool(lost), "added": sorted(kinds)}
+
+
+def sets_of_copies(subject, pairs, held_out):
+    """Return whether, for any of 20 seeds, the pair that occurs twice is in two sets."""
+    twice = next(pair for pair in pairs if pairs.count(pair) == 2)
+    return any(sum(twice in one for one in subject(list(pairs), held_out, seed)) > 1 for seed in range(20))
+
+
+def same_seed_twice(subject, pairs, held_out):
+    sets = [[sorted(map(str, one)) for one in subject(list(pairs), held_out, seed)] for seed in (1, 2, 3, 1, 2, 3)]
+    return {"first": sets[:3], "again": sets[3:]}
+
+
+def number_of_splits(subject, pairs, held_out):
+    return len({str([sorted(map(str, one)) for one in subject(list(pairs), held_out, seed)]) for seed in range(10)})
+
+
+def every_pair_once(inputs, received):
+    if received["lost"] and received["added"]:
+        names = {"tuple": "pairs", "list": "lists", "int": "integers", "str": "strings"}
+        found = " and ".join(names.get(kind, f"`{kind}` objects") for kind in received["added"])
+        return f"the three sets contain {found} that aren't among the pairs passed in"
+    if received["lost"]:
+        return "a pair that was passed in is missing from the three sets, or occurs fewer times there"
+    return "the three sets together contain a pair more often than the input does" if received["added"] else None
+
+
+def copies_together(inputs, received):
+    return "a pair that occurs twice was put into two different sets" if received else None
+
+
+def several_splits(inputs, received):
+    return None if received > 1 else "ten different seeds gave the same split"
+
+
+SPLIT_WITHOUT_LEAKAGE = Exercise(
+    answer=split_without_leakage,
+    points=3,
+    minutes=30,
+    returns=("result",),
+    banned=("sklearn.", "networkx.", "transformer_lab.data.corpora.related_pairs"),
+    call=kept_together,
+    probes=[
+        Probe("two pairs with the same source sentence stay together", same_source_inputs),
+        Probe("two pairs with the same target sentence stay together", same_target_inputs),
+        Probe("two pairs that are related through a third one stay together", third_pair_inputs),
+        Probe("a chain of five pairs stays together", long_chain_inputs),
+        Probe("case, punctuation, and spaces don't separate two pairs", near_duplicates_inputs),
+        Probe("the sets have the right sizes", sizes_inputs, sizes_of_sets),
+        Probe("a group that's larger than `held_out` is used for training", large_group_inputs, always_in_training),
+    ],
+    properties=[
+        Property("every pair is in the sets as often as in the input", copies_inputs, every_pair_once, lost_and_added),
+        Property("both copies of a pair are in the same set", copies_inputs, copies_together, sets_of_copies),
+        Property(
+            "the same seed gives the same split",
+            sizes_inputs,
+            equal_results("the same pairs and the same seed gave another split the second time"),
+            same_seed_twice,
+        ),
+        Property("another seed gives another split", sizes_inputs, several_splits, number_of_splits),
+    ],
+    hints=[
+        "It takes two steps. First find the groups, without any randomness. Then shuffle the groups and distribute "
+        "them. If you shuffle pairs, it's already too late.",
+        "For the groups, make a dictionary from each sentence to the indices of the pairs that contain it. Start with "
+        "any pair, add the pairs that share a sentence with it, then those that share a sentence with the new ones, "
+        "and so on until the group stops growing. Keep source and target sentences apart by using keys such as "
+        '`("source", letters_and_digits(source))`.',
+        "`random.Random(seed).shuffle(groups)`. Then, for each group: if `len(test) + len(group) <= held_out`, it goes "
+        "into the test set; otherwise try the validation set in the same way; otherwise it's for training.",
+    ],
+)
 
 # --- split_chinese ----------------------------------------------------------------------------------------------------
 
@@ -331,4 +545,4 @@ CHINESE_BLEU = Exercise(
     ],
 )
 
-EXERCISES = [SPLIT_CHINESE, CHINESE_BLEU]
+EXERCISES = [SPLIT_WITHOUT_LEAKAGE, SPLIT_CHINESE, CHINESE_BLEU]

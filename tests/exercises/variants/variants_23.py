@@ -1,10 +1,102 @@
 """Right answers to notebook 23 in other styles."""
 
 import itertools
+import random
 import re
 
+from transformer_lab.data.corpora import letters_and_digits
 from transformer_lab.electives.other_languages import CHINESE, is_chinese_character, split_chinese, words_13a
 from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
+
+# --- split_without_leakage --------------------------------------------------------------------------------------------
+
+
+def distributed(groups, held_out, generator):
+    """Three lists of pairs. The validation set is filled first here: nothing says that it must be the second."""
+    generator.shuffle(groups)
+    validation, test, train = [], [], []
+    for group in groups:
+        for part, room in ((validation, held_out), (test, held_out), (train, float("inf"))):
+            if len(part) + len(group) <= room:
+                part.extend(group)
+                break
+    return train, validation, test
+
+
+def split_with_union_find(pairs, held_out, seed):
+    parent = list(range(len(pairs)))
+
+    def root(index):
+        while parent[index] != index:
+            parent[index] = index = parent[parent[index]]
+        return index
+
+    first_with = {}
+    for index, pair in enumerate(pairs):
+        for side, sentence in enumerate(map(letters_and_digits, pair)):
+            parent[root(index)] = root(first_with.setdefault((side, sentence), index))
+    groups = {}
+    for index, pair in enumerate(pairs):
+        groups.setdefault(root(index), []).append(pair)
+    return distributed(list(groups.values()), held_out, random.Random(seed))
+
+
+def split_by_merging_sets(pairs, held_out, seed):
+    """Each new pair swallows all groups that it's related to."""
+    groups = []
+    for source, target in pairs:
+        keys = {"s" + letters_and_digits(source), "t" + letters_and_digits(target)}
+        members = []
+        apart = []
+        for other_keys, others in groups:
+            if keys & other_keys:
+                keys, members = keys | other_keys, members + others
+            else:
+                apart.append((other_keys, others))
+        groups = [*apart, (keys, [*members, (source, target)])]
+    return distributed([members for _, members in groups], held_out, random.Random(seed))
+
+
+def split_by_sorting(pairs, held_out, seed):
+    """Sort by the source and give neighbors the smaller label, then by the target, until no label changes."""
+    keys = [tuple(map(letters_and_digits, pair)) for pair in pairs]
+    labels, before = list(range(len(pairs))), None
+    while labels != before:
+        before = list(labels)
+        for side in (0, 1):
+            order = sorted(range(len(pairs)), key=lambda index: keys[index][side])
+            for _, run in itertools.groupby(order, key=lambda index: keys[index][side]):
+                same = list(run)
+                smallest = min(labels[index] for index in same)
+                for index in same:
+                    labels[index] = smallest
+    order = sorted(range(len(pairs)), key=labels.__getitem__)
+    groups = [[pairs[index] for index in run] for _, run in itertools.groupby(order, key=labels.__getitem__)]
+    return distributed(groups, held_out, random.Random(f"split {seed}"))
+
+
+def split_breadth_first(pairs, held_out, seed):
+    """A queue, and comparisons of every pair with every other; NumPy's generator draws the groups."""
+    import numpy as np
+
+    bare = [(letters_and_digits(source), letters_and_digits(target)) for source, target in pairs]
+    left, groups = set(range(len(pairs))), []
+    while left:
+        queue = [min(left)]
+        left -= set(queue)
+        for index in queue:
+            found = sorted(other for other in left if any(map(str.__eq__, bare[index], bare[other])))
+            queue += found
+            left -= set(found)
+        groups.append([pairs[index] for index in queue])
+    generator = np.random.default_rng(seed)
+    test, validation, train = [], [], []
+    for number in generator.permutation(len(groups)):
+        group = groups[number]
+        fitting = [part for part in (test, validation) if held_out - len(part) >= len(group)]
+        (fitting or [train])[0].extend(group)
+    return train, validation, test
+
 
 # --- split_chinese ----------------------------------------------------------------------------------------------------
 
@@ -53,6 +145,12 @@ def bleu_from_its_parts(hypotheses, references):
 
 
 VARIANTS = {
+    "split_without_leakage": [
+        split_with_union_find,
+        split_by_merging_sets,
+        split_by_sorting,
+        split_breadth_first,
+    ],
     "split_chinese": [split_by_groups, split_by_pattern, split_sign_by_sign],
     "chinese_bleu": [bleu_of_mapped, bleu_of_joined_tokens, bleu_from_its_parts],
 }
