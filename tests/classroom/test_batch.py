@@ -193,7 +193,7 @@ def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out)
     assert problems == dict.fromkeys(names[3:], TIME_IS_UP)
     assert (outcome.graded, outcome.refused) == (11, 3)
     (warning,) = outcome.warnings
-    assert warning.startswith("the time was up for Cyd: grade again")
+    assert warning.startswith("time ran out for Cyd: grade again")
     reader = SlowForCyd()
     outcome = grade(folder, reader)
     assert reader.graded == [("Cyd", "04_embeddings"), ("Cyd", "05_sublayers")]
@@ -397,7 +397,7 @@ def test_what_was_never_graded_is_said(hand_in, grade, regrade, mark_reader):
     hand_in("Bob", **ALL)
     outcome, shown = regrade("causal_mask", mark_reader())
     assert [change.student for change in shown] == ["Ada"]
-    assert "new or changed: 1 submission" in outcome.warnings[-1]
+    assert "1 new or changed submission left out" in outcome.warnings[-1]
 
 
 def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
@@ -414,10 +414,10 @@ def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_r
     shutil.rmtree(tmp_path / "in time")
     outcome, shown = regrade("causal_mask", mark_reader())
     assert [change.student for change in shown] == ["Ada", "Cyd"]
-    assert outcome.warnings[-1].startswith("the answers of Bob are as they were, because their files are not where")
+    assert outcome.warnings[-1].startswith("the results of Bob are unchanged, because their files are not where")
     outcome, shown = regrade("causal_mask", mark_reader(), paths=[first])
     assert [change.student for change in shown] == ["Ada"]
-    assert "the answers of Bob, Cyd are as they were" in outcome.warnings[-1]
+    assert "the results of Bob, Cyd are unchanged" in outcome.warnings[-1]
 
 
 def test_fewer_points_than_before_are_said(hand_in, grade, mark_reader, tmp_path):
@@ -426,7 +426,7 @@ def test_fewer_points_than_before_are_said(hand_in, grade, mark_reader, tmp_path
     grade(old, mark_reader())
     assert grade(hand_in("Ada", **ALL).rename(tmp_path / "new"), mark_reader()).warnings == []
     (warning,) = grade(old, mark_reader()).warnings
-    assert warning == ("fewer points than before, because the files of the last run count: Ada (03_masks, 3 -> 1)")
+    assert warning == ("fewer points than before, because the last run's files count: Ada (03_masks, 3 -> 1)")
 
 
 def test_one_exercise_outside_a_sandbox_marks_the_whole(hand_in, grade, regrade, mark_reader):
@@ -466,14 +466,14 @@ def test_an_output_that_cannot_be_used(complaint, hand_in, mark_reader, out):
     out.unlink()
     out.mkdir()
     (out / "holiday.jpg").write_text("")
-    assert "holds other files (holiday.jpg)" in complaint(folder, mark_reader())
+    assert "contains other files (holiday.jpg)" in complaint(folder, mark_reader())
     assert os.listdir(out) == ["holiday.jpg"]
 
 
 def test_an_output_among_what_was_handed_in(hand_in, mark_reader, course):
     """The next run would take our own reports for submissions."""
     folder = hand_in("Ada", **ALL)
-    with pytest.raises(InputError, match="lies in what was handed in"):
+    with pytest.raises(InputError, match="is inside the submissions"):
         grade_batch([folder], folder / "grades", mark_reader(), course)
     assert os.listdir(folder) == ["Ada"]
 

@@ -124,7 +124,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
     (tmp_path / "class.txt").write_text("Ada\nBob\x1b[2J\n")
     done = lab("grade", "handed_in", "--roster", "class.txt")
     assert done.status == 0
-    assert done.stderr == "warning: submitted nothing: 1 of the 2 students on the list: Bob [2J\n"
+    assert done.stderr == "warning: submitted nothing: 1 of the 2 students on the roster: Bob [2J\n"
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
@@ -249,7 +249,7 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
         (["grade"], "nothing to grade"),
         (["grade", "missing"], "missing: No such file or directory"),
         (["grade", "handed_in", "--out", "a file"], "a file is a file"),
-        (["grade", "handed_in", "--out", "handed_in/grades"], "lies in what was handed in"),
+        (["grade", "handed_in", "--out", "handed_in/grades"], "is inside the submissions"),
         (["grade", "handed_in", "--out", "strange"], "no gradebook, or a damaged one"),
         (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
         (["grade", "--only", "causal_mask"], "holds no gradebook"),

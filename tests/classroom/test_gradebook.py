@@ -29,7 +29,8 @@ def result(student, digest, earned=1.0, notebook="03_masks", state="passed", pro
 def run(book, *results, paths=None):
     """A whole run in which these results were found."""
     begun = book.begin("1.0", "sources", 7, ["handed_in"])
-    book.hand_in(begun, [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)])
+    submitted = [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)]
+    book.record_submissions(begun, submitted)
     for found in results:
         book.save(begun, found)
     book.finish(begun)
@@ -45,7 +46,7 @@ def test_a_result_is_kept_as_it_was(book):
     whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
     assert from_json(as_json(whole)) == whole
     book.save(book.begin("1.0", "s", 1, []), whole)
-    assert book.kept() == {("Zoë �", "d"): whole}
+    assert book.final_results() == {("Zoë �", "d"): whole}
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
@@ -66,7 +67,7 @@ def test_a_crash_loses_no_result_that_was_saved(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
-    assert [student for student, _ in Gradebook(path).kept()] == ["s0", "s1", "s2"]
+    assert [student for student, _ in Gradebook(path).final_results()] == ["s0", "s1", "s2"]
 
 
 def test_the_last_run_of_a_notebook_counts(book):
@@ -96,16 +97,16 @@ def test_where_the_grader_failed_it_has_to_grade_again(book):
         result("Bob", "b1", notebook="", problem="the grader stopped: it says no more"),
         result("Cyd", "c1", notebook="", problem="the file is empty"),
     )
-    assert set(book.kept()) == {("Cyd", "c1")}
+    assert set(book.final_results()) == {("Cyd", "c1")}
     assert len(book.entries()) == 3
 
 
 def test_what_was_graded_outside_a_sandbox_stays_marked(book):
     begun = run(book, result("Ada", "v1"))
-    book.note_sandbox(begun, False)
-    book.note_sandbox(begun, True)
+    book.record_sandbox(begun, False)
+    book.record_sandbox(begun, True)
     later = run(book, result("Bob", "b1"))
-    book.note_sandbox(later, True)
+    book.record_sandbox(later, True)
     assert {entry.student: entry.sandboxed for entry in book.entries()} == {"Ada": False, "Bob": True}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from transformer_lab.classroom.batch import grade_batch
 from transformer_lab.classroom.gradebook import Gradebook
-from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person, attendance, read_roster
+from transformer_lab.classroom.roster import NO_ROSTER, Attendance, Person, attendance, read_roster
 from transformer_lab.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,7 +176,7 @@ def test_the_list_of_another_class_is_noticed():
 
 
 def test_without_a_list_nobody_is_missing():
-    assert attendance([], ["Ada"]) == NOT_ASKED == Attendance()
+    assert attendance([], ["Ada"]) == NO_ROSTER == Attendance()
 
 
 @pytest.mark.usefixtures("without_charts")
@@ -198,8 +198,8 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     for options in ({"roster": roster}, {}, {"resume": True}):
         outcome, table = grade(**options)
         assert outcome.warnings == [
-            "submitted nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
-            "not on the list of the class: 1 student: Mallory",
+            "submitted nothing: 2 of the 3 students on the roster: <b>Müller, Dee<_b>; =Bob (12)",
+            "not on the roster: 1 student: Mallory",
         ]
         assert [(row["student"], row["number"], row["total"], row["states"]) for row in table] == [
             ("<b>Müller, Dee<_b>", "", "0", "submitted nothing"),
@@ -217,7 +217,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     roster.write_text("Mallory\nada lovelace\n")
     assert grade(roster=roster)[0].warnings == []
     roster.write_text("Xenia\nYves\nZoë\n", encoding="utf-8")
-    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anybody on the list was found: is it the list")
+    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anyone on the roster submitted: is it the roster")
 
 
 @pytest.mark.usefixtures("without_charts")

@@ -56,7 +56,7 @@ class Attendance:
         return len(self.absent) > present and len(self.unlisted) > present
 
 
-NOT_ASKED = Attendance()
+NO_ROSTER = Attendance()
 
 
 def read_roster(path: Path) -> list[Person]:

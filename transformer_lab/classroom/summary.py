@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.classroom.feedback import sentences
-from transformer_lab.classroom.gradebook import Entry, by_student, columns, failed_itself, number, remarks
+from transformer_lab.classroom.gradebook import Entry, by_student, columns, grader_failed, number, remarks
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.roster import NOT_ASKED, Attendance
+from transformer_lab.classroom.roster import NO_ROSTER, Attendance
 from transformer_lab.classroom.templates import render
 from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.files import on_screen
@@ -37,7 +37,7 @@ MOST_MISCONCEPTIONS = 12  # in the chart; the table has all of them
 THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # ink, lines
 
 
-def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NOT_ASKED) -> str:
+def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER) -> str:
     """Return the page.
 
     Args:
@@ -61,7 +61,7 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance:
         columns=list(columns(entries)),
         outcomes=list(OUTCOMES),
         refused=len(entries) - len(graded),
-        grader_failed=list(dict.fromkeys(entry.student for entry in entries if failed_itself(entry.result))),
+        grader_failed=list(dict.fromkeys(entry.student for entry in entries if grader_failed(entry.result))),
         exercises=_exercises(graded),
         totals=_totals(graded),
         mistakes=_mistakes(results),
