@@ -22,7 +22,7 @@ NOTEBOOK = json.dumps(
     {"cells": [{"cell_type": "code", "id": "exercise-softmax", "source": "1"}], "nbformat": 4}
 ).encode()
 OTHER = NOTEBOOK.replace(b"softmax", b"padding_mask")
-NONE = ["there is no notebook (.ipynb) in it"]
+NONE = ["it contains no notebook (.ipynb)"]
 LINK = ["it is a link, and links are not followed"]
 CLASS = ["it looks like the zip of a whole class: give the path of the zip itself, not of its folder"]
 
@@ -371,7 +371,7 @@ def test_a_huge_file_is_not_held(tmp_path):
     with open(path, "wb") as file:
         file.truncate(200 * MEBIBYTE)
     (submission,) = collect([path])
-    assert submission.problem == "it has more than 64 MiB: clear the outputs and submit it again"
+    assert submission.problem == "it is larger than 64 MiB: clear the outputs and submit it again"
     assert submission.content == b""
 
 
@@ -393,8 +393,8 @@ LARGE = [
     ('{"cells": ' * 60_000 + "[" * MEBIBYTE, "nested too deeply"),
     ('{"cells": [' + "{}," * 500_000, "the file is incomplete"),
     ('{"cells": ["' + "x" * MEBIBYTE, "the file is incomplete"),
-    ("x" * MEBIBYTE * 3, "no valid JSON (line 1, column 1)"),
-    ('{"cells": [' + "1" * MEBIBYTE * 2 + "]}", "no valid JSON"),
+    ("x" * MEBIBYTE * 3, "invalid JSON (line 1, column 1)"),
+    ('{"cells": [' + "1" * MEBIBYTE * 2 + "]}", "invalid JSON"),
     (f"[{SPACES}]", "no list of cells"),
     ('{"cells": 3, "worksheets": "abc"' + SPACES + "}", "no list of cells"),
     ('{"cells": [3, null, "x", {"outputs": 1}], "worksheets": [1]' + SPACES + "}", ""),
@@ -419,9 +419,9 @@ def with_claimed_size(content: bytes, size: int) -> bytes:
 
 def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
     """A hundred megabytes of zeros are a hundred kilobytes in the zip; the list of entries may lie about it."""
-    monkeypatch.setattr(submissions, "MOST_BYTES", 4 * MEBIBYTE)
+    monkeypatch.setattr(submissions, "MAX_BYTES", 4 * MEBIBYTE)
     bomb = {"ben/03_masks.ipynb": b"0" * (8 * MEBIBYTE), "ada/03_masks.ipynb": NOTEBOOK}
-    too_large = "it has more than 4 MiB: clear the outputs and submit it again"
+    too_large = "it is larger than 4 MiB: clear the outputs and submit it again"
     assert found(*both(tmp_path, bomb)[1:]) == {"ada": ["ok"], "ben": [too_large]}
     lying = with_claimed_size(zipped({"ben/03_masks.ipynb": b"0" * (3 * MEBIBYTE)}), 10)
     (ben,) = collect([write(tmp_path, {"class.zip": lying}) / "class.zip"])
@@ -430,7 +430,7 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
     """Each takes a kilobyte once the list is read. A student's zip with many must not have the class's refused."""
-    monkeypatch.setattr(submissions, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})
     with pytest.raises(InputError, match="the zip has more than 50 entries"):
@@ -447,7 +447,7 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize("locator", [b"", struct.pack("<4sLQL", b"PK\6\7", 0, 2**62, 1)])
 def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp_path, monkeypatch):
     """Whatever is at the end: what is counted must be what will be read."""
-    monkeypatch.setattr(submissions, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     whole = zipped({f"{n}.txt": b"" for n in range(51)})
     end = whole.rindex(b"PK\5\6")
     record = whole[end:-2] + struct.pack("<H", len(comment)) + comment
@@ -489,7 +489,7 @@ def test_one_student_cannot_submit_a_thousand_files(tmp_path, read, way, is_pack
     (refused,) = (one for one in results if one.problem)
     assert refused.student.startswith("ada")
     assert refused.problem == "only the first 100 files of a student are read: submit fewer"
-    assert len(read) == submissions.MOST_FILES_OF_A_STUDENT + 1
+    assert len(read) == submissions.MAX_FILES_PER_STUDENT + 1
     assert len(results) == len(read) - {"in one zip": 1, "in zips": 50}.get(way, 0) + 1
 
 
@@ -497,14 +497,14 @@ def test_one_student_cannot_submit_a_thousand_files(tmp_path, read, way, is_pack
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, is_packed):
     """A file by itself may be as large as any. What is above the limit is reported, what still fits is graded."""
-    monkeypatch.setattr(submissions, "MOST_BYTES_READ_OF_A_STUDENT", 5 * MEBIBYTE // 2)
-    monkeypatch.setattr(submissions, "MOST_BYTES_KEPT_OF_A_STUDENT", MEBIBYTE)
+    monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 5 * MEBIBYTE // 2)
+    monkeypatch.setattr(submissions, "MAX_BYTES_KEPT_PER_STUDENT", MEBIBYTE)
     large = NOTEBOOK + b" " * 700_000
     files = WAYS[way]({"a.ipynb": large, "b.ipynb": large, "c.ipynb": NOTEBOOK, "d.ipynb": large, "e.ipynb": large})
     results = collect([both(tmp_path, files | {"ben/a.ipynb": large, "cy/a.ipynb": large})[is_packed]])
     of_ada = [one for one in results if one.student.startswith("ada")]
     held, whole = (
-        f"with it, the {what} of this student would have more than {most} MiB: clear the outputs and submit fewer"
+        f"with it, this student's {what} would exceed {most} MiB: clear the outputs and submit fewer"
         for what, most in (("notebooks", "1"), ("files", "2.5"))
     )
     assert [one.problem for one in of_ada] == ["", held, "", held, whole]
@@ -520,10 +520,10 @@ def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
     write(tmp_path, {"ada/all.zip": bomb, "ben/all.zip": {"03_masks.ipynb": notebook}, "cy/all.zip": flat})
     results, peak = with_memory(tmp_path)
     # what is kept of one student, and a notebook that is being read
-    assert peak < submissions.MOST_BYTES_KEPT_OF_A_STUDENT + 16 * MEBIBYTE
+    assert peak < submissions.MAX_BYTES_KEPT_PER_STUDENT + 16 * MEBIBYTE
     assert [[one.problem] for one in results if one.student in ("ada", "ben")] == [NONE, [""]]
     (problem,) = {one.problem for one in results if one.problem and one.student.startswith("cy")}
-    assert "more than 32 MiB" in problem
+    assert "exceed 32 MiB" in problem
 
 
 def test_names_that_are_very_long(tmp_path):
@@ -546,7 +546,7 @@ def test_entries_that_are_links_or_point_outside(tmp_path):
     result = found(tmp_path / "all.zip")
     assert (result.pop("fay"), result.pop("ada")) == (["ok"], LINK)
     assert "ben" in result
-    assert [problem for problems in result.values() for problem in problems] == ["its name points out of the zip"] * 4
+    assert [problem for problems in result.values() for problem in problems] == ["its path points outside the zip"] * 4
     assert [path.name for path in tmp_path.iterdir()] == ["all.zip"]
 
 
@@ -585,14 +585,14 @@ def test_an_entry_that_would_unpack_all_at_once(tmp_path, method):
     bomb = with_claimed_size(zipped([(info, b"0" * 32 * MEBIBYTE)]), 1_000)
     write(tmp_path, {"ada/all.zip": bomb, "ben/03_masks.ipynb": NOTEBOOK})
     results, peak = with_memory(tmp_path)
-    problem = "it is compressed with bzip2 or LZMA: make the zip again with your system's own program"
+    problem = "it is compressed with bzip2 or LZMA: create the zip with your system's own program"
     assert [(one.student, one.problem) for one in results] == [("ada", problem), ("ben", "")]
     assert peak < 8 * MEBIBYTE
 
 
 def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
     """Damage shows after everything was unpacked, which can be done a hundred times."""
-    monkeypatch.setattr(submissions, "MOST_BYTES_READ_OF_A_STUDENT", 4 * MEBIBYTE)
+    monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 4 * MEBIBYTE)
     content = bytearray(zipped({f"{n:02}.ipynb": b"0" * MEBIBYTE for n in range(20)}))
     for match in re.finditer(b"PK\x01\x02", bytes(content)):
         content[match.start() + 16 : match.start() + 20] = b"\0\0\0\0"  # the checksum
@@ -600,7 +600,7 @@ def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
     assert result.pop("ben") == ["ok"]
     (problems,) = result.values()
     assert ["damaged" in problem for problem in problems] == [True] * 3 + [False] * 17
-    assert "with it, the files of this student would have more than 4 MiB" in problems[-1]
+    assert "with it, this student's files would exceed 4 MiB" in problems[-1]
 
 
 def test_a_zip_that_is_incomplete(tmp_path):
