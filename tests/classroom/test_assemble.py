@@ -349,7 +349,7 @@ def test_a_missing_cell():
     assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
     assert {
         "The cell of `softmax` is missing.",
-        "1 cell of the course had been taken out: it was put back.",
+        "1 course cell had been deleted and was put back.",
     } == set(assembled.remarks)
 
 
@@ -491,8 +491,8 @@ UNREADABLE = {
     "a long number": (b'{"cells": [' + b"1" * 10_000 + b"]}", "invalid JSON"),
     "many values": (b"[" + b"0," * 2_100_000 + b"0]", "more than 2,000,000 values"),
     "long": (json.dumps({"cells": [code("#" * 399_999)] * 2}).encode(), "more than 400,000 characters"),
-    "another course": (json.dumps({"cells": [code("def f(): pass")]}).encode(), "none of this course with exercises"),
-    "the tour": ((ROOT / "notebooks" / "00_tour.ipynb").read_bytes(), "none of this course with exercises"),
+    "another course": (json.dumps({"cells": [code("def f(): pass")]}).encode(), "not one of this course's"),
+    "the tour": ((ROOT / "notebooks" / "00_tour.ipynb").read_bytes(), "not one of this course's"),
 }
 
 
@@ -554,7 +554,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
     )
     stubs = [cell for cell in attention if exercise_of(nbformat.from_dict(cell))]
     assert len(stubs) == len(EXERCISES)
-    other = "There are answers of notebook 01 in it too; those of 03_masks were graded."
+    other = "There are answers of notebook 01 in it, too; those of 03_masks were graded."
     for pasted, remark in (
         ([code(ANSWERS[name]) for name in EXERCISES], "4 added cells came along."),
         ([{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES], other),

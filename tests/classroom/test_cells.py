@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from transformer_lab.classroom.cells import MOST_CHARACTERS, is_unwritten, names_of
+from transformer_lab.classroom.cells import MAX_CHARACTERS, is_unwritten, names_of
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_global_names(source, binds, reads, changes):
 
 def test_what_is_too_long_is_not_parsed():
     """Its tree would take hundreds of times its room. What it defines is still found."""
-    names = names_of("softmax = 1\n" * MOST_CHARACTERS)
+    names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}
 

@@ -95,7 +95,7 @@ def test_release(lab, course, tmp_path):
 
 def test_release_of_what_there_is_not(lab, course):
     assert "transformer-lab release 03" in lab("release").complaint
-    assert "there is no notebook `77`" in lab("release", "77").complaint
+    assert "unknown notebook `77`" in lab("release", "77").complaint
 
 
 # --- grade ---

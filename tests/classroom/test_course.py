@@ -59,7 +59,7 @@ def test_a_package_that_was_installed_without_its_checkout(tmp_path, monkeypatch
     monkeypatch.chdir(ROOT)
     assert Course.find().folder == ROOT / "notebooks"
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="do this in the folder of the project"):
+    with pytest.raises(InputError, match="run this in the project"):
         Course.find()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.classroom.course import Course, exercise_of
-from transformer_lab.classroom.integrity import MOST_FLAGS, Similar, interference, review, similar
+from transformer_lab.classroom.integrity import MAX_FLAGS, Similar, interference, review, similar
 from transformer_lab.exercises import exercises
 
 ATTENTION = exercises()["scaled_dot_product_attention"]
@@ -277,7 +277,7 @@ def test_a_softmax_that_is_a_method_is_flagged(expression, used):
 def test_a_softmax_that_is_a_text_is_flagged(name):
     """But not a word in a sentence, such as that of an error."""
     source = f"def softmax(scores):\n    return {name}(torch.from_numpy(scores))\n"
-    assert review(SOFTMAX, source, [], COURSE) == ("line 2 has `softmax` as a text",)
+    assert review(SOFTMAX, source, [], COURSE) == ("line 2 contains the text `softmax`",)
     assert review(ATTENTION, source, [], COURSE) == ()
     honest = 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n'
     assert review(SOFTMAX, honest, [], COURSE) == ()
@@ -300,7 +300,7 @@ def test_the_courses_own_answer_is_recognised_if_it_is_large_enough(name):
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
-    assert set(flags) <= {THE_TEXT, "but for names and comments it is the course's own answer"}
+    assert set(flags) <= {THE_TEXT, "except for names and comments, it is the course's own answer"}
     assert len(flags) <= 1
 
 
@@ -334,7 +334,8 @@ def test_a_mark_of_the_solutions_is_flagged():
     """Whoever copies a solution and changes it leaves one behind."""
     for mark in ("### BEGIN SOLUTION", "### END SOLUTION"):
         source = answer(f"query @ key\n    {mark}")
-        assert review(ATTENTION, source, [], COURSE) == (f"it has the mark `{mark}` of the course's own solution",)
+        flag = f"it contains `{mark}`, a marker of the course's own solution"
+        assert review(ATTENTION, source, [], COURSE) == (flag,)
 
 
 @pytest.mark.parametrize(
@@ -388,8 +389,8 @@ def test_what_cannot_be_read():
 def test_flags_are_few_short_and_printable():
     """The page is the instructor's, and a submission must not fill it. An alias may stand for a name of any length."""
     flags = review(ATTENTION, "\n".join("eval('1')" for _ in range(200)), [], [])
-    assert len(flags) == MOST_FLAGS + 1
-    assert flags[-1] == f"and {200 - MOST_FLAGS} more"
+    assert len(flags) == MAX_FLAGS + 1
+    assert flags[-1] == f"and {200 - MAX_FLAGS} more"
     (flag,) = review(ATTENTION, f"import transformer_lab.{'a' * 20_000} as x\nx.y\n", [], [])
     assert len(flag) < 200
 

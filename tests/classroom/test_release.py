@@ -198,7 +198,7 @@ def test_the_address_stays_on_the_page(course, tmp_path):
 
 @pytest.mark.parametrize("name", ["99", "masks", "../01_attention", "", "01_attention.ipynb.bak"])
 def test_a_notebook_that_is_not_there(course, tmp_path, name):
-    with pytest.raises(InputError, match="there is no notebook"):
+    with pytest.raises(InputError, match="unknown notebook"):
         release(name, tmp_path, course)
 
 
