@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from transformer_lab.classroom.exports import (
-    LONGEST,
+    MAX_CHARACTERS,
     feedback_text,
     gradescope_results,
     junit_xml,
@@ -166,4 +166,4 @@ def test_flags_are_for_the_instructor(entry):
 
 def test_a_report_without_end_is_shortened(entry):
     found = entry("Ada", padding_mask={"state": "failed", "report": "x" * 10_000_000}).result
-    assert LONGEST < len(junit_xml(found)) < LONGEST + 3000
+    assert MAX_CHARACTERS < len(junit_xml(found)) < MAX_CHARACTERS + 3000

@@ -72,22 +72,22 @@ def test_a_list_that_excel_saves_as_unicode_text(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("class.txt", b"", "names nobody"),
-        ("class.csv", b"\n", "names nobody"),
-        ("class.csv", b"Student,ID\n", "names nobody"),
-        ("class.csv", b"nr;mail\n1;ada@example.org\n", "has the columns nr, mail, and none of them is Full name"),
+        ("class.txt", b"", "contains no names"),
+        ("class.csv", b"\n", "contains no names"),
+        ("class.csv", b"Student,ID\n", "contains no names"),
+        ("class.csv", b"nr;mail\n1;ada@example.org\n", "has the columns nr, mail, but needs one called Full name"),
         ("class.csv", b'Name,ID\nLovelace, Ada,1\n"Mu, Dee",2\n', "is not a table (Length of header or names"),
         ("class.csv", b"Name,ID\nAda,1\nLovelace, Ada,2\n", "is not a table (Error tokenizing data"),
-        ("class.csv", b"Student,Mail\n300101,a\n", "has 300101, which is not a name"),
+        ("class.csv", b"Student,Mail\n300101,a\n", "lists 300101, which is not a name"),
         ("class.csv", b'Name,Mail\n"Ada,a\nBob,b\n', "is not a table (Error tokenizing data"),
-        ("class.csv", b'Name,Mail\n"Ada\nBob",b\n', "has a name of several lines: Ada Bob"),
-        ("class.xlsx", b"PK\x03\x04...", "is a workbook"),
+        ("class.csv", b'Name,Mail\n"Ada\nBob",b\n', "has a name that spans several lines: Ada Bob"),
+        ("class.xlsx", b"PK\x03\x04...", "is a spreadsheet"),
         ("class.txt", b"Ada\xff", "byte 3 is not UTF-8"),
         ("class.txt", b"\xff\xfeA", "is not UTF-8"),
         ("class.txt", b"Ada\0", "is not a list of names"),
         ("class.txt", b"x" * (16 * 2**20 + 1), "is not a list of names"),
-        ("class.txt", b"Ada May\nBob\nada  may\n", "has Ada May twice"),
-        ("class.txt", b"Ada (1)\nBob (1)\n", "has Ada (1) twice"),
+        ("class.txt", b"Ada May\nBob\nada  may\n", "lists Ada May twice"),
+        ("class.txt", b"Ada (1)\nBob (1)\n", "lists Ada (1) twice"),
         ("class.csv", b'name,mail\n"' + b"x" * 200_000, "is not a table (Error tokenizing data"),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
 
 def test_a_list_that_is_not_there(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(InputError, match=r"(No such file|Is a directory).*: give a text with a name a line"):
+        with pytest.raises(InputError, match=r"(No such file|Is a directory).*: give a text with one name per line"):
             read_roster(path)
 
 
@@ -165,7 +165,7 @@ def test_names_go_before_numbers_that_contradict_them():
     found = attendance(shifted, [f"{name} ({number})" for number, name in enumerate(names, start=4711)])
     assert (found.absent, found.unlisted, found.doubtful) == ((), (), ())
     found = attendance([Person("Ada", "4711")], ["Augusta (4711)"])
-    assert (found.absent, found.doubtful) == ((), ("Augusta (4711) is Ada on the list",))
+    assert (found.absent, found.doubtful) == ((), ("Augusta (4711) is Ada on the roster",))
 
 
 def test_the_list_of_another_class_is_noticed():
@@ -217,7 +217,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     roster.write_text("Mallory\nada lovelace\n")
     assert grade(roster=roster)[0].warnings == []
     roster.write_text("Xenia\nYves\nZoë\n", encoding="utf-8")
-    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anyone on the roster submitted: is it the roster")
+    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anyone on the roster was found: is it the roster")
 
 
 @pytest.mark.usefixtures("without_charts")

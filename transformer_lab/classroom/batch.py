@@ -429,7 +429,7 @@ def _roster_warnings(present: Attendance) -> list[str]:
     )
     warnings = [f"{title}: {_shortened(people, separator='; ')}" for title, people in groups if people]
     if present.is_of_others:
-        warnings.append("hardly anyone on the roster submitted: is it the roster of this class and this assignment?")
+        warnings.append("hardly anyone on the roster was found: is it the roster of this class and this assignment?")
     return warnings
 
 
