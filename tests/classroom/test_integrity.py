@@ -9,7 +9,7 @@ import pytest
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.classroom.course import Course, exercise_of
-from transformer_lab.classroom.integrity import MAX_FLAGS, Similar, interference, review, similar
+from transformer_lab.classroom.integrity import MAX_FLAGS, interference, review, similar
 from transformer_lab.exercises import exercises
 
 ATTENTION = exercises()["scaled_dot_product_attention"]
@@ -461,7 +461,7 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 def test_a_copy_is_found(copy):
     """As it is, with other names, comments and annotations, with one statement more, with one that is different."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
-    assert similar(answers) == [Similar(NAME, ("ada", "cy"))]
+    assert similar(answers) == [(NAME, ("ada", "cy"))]
 
 
 def test_copies_of_copies_are_one_group():
@@ -470,7 +470,7 @@ def test_copies_of_copies_are_one_group():
     repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
     answers += [("eve", NAME, repeated), ("fay", NAME, repeated.replace("print(q)", "print(q)\n        print(k)", 1))]
-    assert similar(answers) == [Similar(NAME, ("ada", "cy", "dee")), Similar(NAME, ("eve", "fay"))]
+    assert similar(answers) == [(NAME, ("ada", "cy", "dee")), (NAME, ("eve", "fay"))]
 
 
 @pytest.mark.parametrize(

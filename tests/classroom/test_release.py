@@ -103,7 +103,7 @@ def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
     with pytest.raises(InputError) as refused:
         release("03", tmp_path / "handout", Course(folder))
     assert str(refused.value) == (
-        f"{folder / '03_masks.ipynb'} gives `causal_mask` 2.5 points, and the package 1: "
+        f"{folder / '03_masks.ipynb'} gives 2.5 points for `causal_mask`, but the package gives 1: "
         "run `make notebooks ARGS=03_masks` before you release it"
     )
     assert not (tmp_path / "handout").exists()

@@ -230,9 +230,10 @@ def _solution_flags(exercise: Exercise, source: str) -> list[str]:
     markers = [marker for marker in (BEGIN, END) if marker in source]
     bodies = _solution_bodies(exercise)
     comments = _comments("\n".join(bodies))
-    is_long = sum(map(_count_statements, bodies)) > MAX_STATEMENTS_BY_CHANCE
-    more_than_chance = markers or is_long or (comments and comments <= _comments(source))
-    if more_than_chance and _is_solution_text(exercise, source):
+    trees = [ast.parse(textwrap.dedent(body)) for body in bodies]
+    statements = sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree))
+    exceeds_chance = markers or statements > MAX_STATEMENTS_BY_CHANCE or (comments and comments <= _comments(source))
+    if exceeds_chance and _is_solution_text(exercise, source):
         return ["it is the text of the course's own solution"]
     if markers:
         return [f"it contains `{markers[0]}`, a marker of the course's own solution"]
@@ -251,10 +252,6 @@ def _solution_bodies(exercise: Exercise) -> tuple[str, ...]:
     """Return the parts that a student writes. The rest is in the notebook."""
     marked = marked_answer(exercise.answer, exercise.blank)
     return tuple(re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL))
-
-
-def _count_statements(body: str) -> int:
-    return sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(textwrap.dedent(body))))
 
 
 def _comments(text: str) -> set[str]:
@@ -292,14 +289,6 @@ def _text_of_code(definition: ast.stmt, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Similar:
-    """Answers of different students that are the same except for names, comments, and perhaps one statement."""
-
-    exercise: str
-    students: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _Form:
     """An answer stripped of names, comments, docstrings, annotations, and imports."""
 
@@ -314,8 +303,8 @@ class _Form:
                 yield hash(self.statements[:index] + self.statements[index + 1 :])
 
 
-def similar(answers: Iterable[tuple[str, str, str]]) -> list[Similar]:
-    """Return groups of students whose answers to an exercise are nearly the same.
+def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
     Names of variables, comments, docstrings, annotations, and imports may differ; in larger answers, so may one
     statement. Small answers are ignored. The time is linear in the number of answers.
@@ -333,7 +322,7 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[Similar]:
         for forms in _connected(of_form):
             together = set().union(*(of_form[form] for form in forms))
             if len(together) > 1:
-                groups.append(Similar(exercise, tuple(sorted(together))))
+                groups.append((exercise, tuple(sorted(together))))
     return groups
 
 

@@ -63,9 +63,9 @@ def with_similar(entries: Sequence[Entry]) -> list[Entry]:
         if result.source and result.state != "not attempted"
     ]
     others: dict[tuple[str, str], tuple[str, ...]] = {}  # by student and exercise
-    for group in similar(answers):
-        for student in group.students:
-            others[student, group.exercise] = tuple(name for name in group.students if name != student)
+    for exercise, students in similar(answers):
+        for student in students:
+            others[student, exercise] = tuple(name for name in students if name != student)
     return [
         replace(
             entry,

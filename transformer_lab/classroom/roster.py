@@ -179,8 +179,8 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
     name_columns = [first, last] if first and last else [full] if full else []
     if not name_columns and not number:
         raise InputError(
-            f"{where} has the columns {printable(', '.join(columns), 300)}, but needs one called Full name, Student, or "
-            "Name, or two called First name and Last name: rename them, or give a text with one name per line"
+            f"{where} has the columns {printable(', '.join(columns), 300)}, but needs one called Full name, Student, "
+            "or Name, or two called First name and Last name: rename them, or give a text with one name per line"
         )
     people = []
     rows = [{heading: cell.strip() for heading, cell in row.items()} for row in table.to_dict("records")]
@@ -196,7 +196,7 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
 
 
 def _numbers(cells: Sequence[str]) -> list[str]:
-    """Return the digits of `4711`, of pandas' `4711.0`, or of `Participant 4711` if all cells share that prefix.
+    """Return the digits of `4711`, of pandas' `4711.0`, or of `Participant 4711` if all cells share the prefix.
 
     Anything else, such as a login, becomes an empty string.
     """
