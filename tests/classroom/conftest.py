@@ -1,4 +1,4 @@
-"""Submissions made from the notebooks of the course, and a grader that reads marks instead of running code."""
+"""Fixtures: submissions made from the course notebooks, and a grader that reads marks instead of running code."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from transformer_lab.exercises import exercises
 
 
 class MarkReader:
-    """A stand-in for `grader.Grader`: it gives what a comment in the student's cell says, such as `# passed`.
+    """A fake `grader.Grader` that takes each result from a comment in the student's cell, such as `# passed`.
 
-    `# failed SLUG` fails with a misconception, `# timed out` and the like are states; a stub was not attempted.
+    `# failed SLUG` fails with a misconception; `# timed out` and the like are states; a stub was not attempted.
     """
 
     def __init__(self, sandboxed=True, dies_after=None, signal=None, forgets=(), twice=False, overrides=None):
@@ -83,7 +83,7 @@ def mark_reader() -> type[MarkReader]:
 
 @pytest.fixture(scope="session")
 def notebook_with(course):
-    """The text of a notebook in which exercises are answered: `notebook_with("03_masks", causal_mask="# passed")`."""
+    """Return a function that answers exercises of a notebook: `notebook_with("03_masks", causal_mask="# passed")`."""
 
     def write(name: str, **sources: str) -> str:
         notebook = course.notebook(name)
@@ -98,7 +98,7 @@ def notebook_with(course):
 
 @pytest.fixture
 def hand_in(tmp_path, notebook_with):
-    """Puts a notebook into `handed_in/STUDENT/NAME.ipynb`, with these answers, and gives the folder of all."""
+    """Return a function that writes `handed_in/STUDENT/NAME.ipynb` with answers, and returns the folder `handed_in`."""
 
     def write(student: str, name: str = "03_masks", **sources: str) -> Path:
         path = tmp_path / "handed_in" / student / f"{name}.ipynb"
@@ -111,7 +111,7 @@ def hand_in(tmp_path, notebook_with):
 
 @pytest.fixture
 def entry():
-    """An entry of the gradebook: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
+    """Return a function that makes an entry: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
 
     def make(student, notebook="03_masks", path="ada.ipynb", sandboxed=True, remarks=(), problem="", **states) -> Entry:
         results = []
@@ -128,5 +128,5 @@ def entry():
 
 @pytest.fixture
 def without_charts(monkeypatch):
-    """The pages have only the words of the charts: drawing them takes most of the time, and other tests do it."""
+    """Leave the charts out of the summary, because drawing them takes longer than everything else."""
     monkeypatch.setattr("transformer_lab.classroom.summary.chart", lambda draw, height: {"light": "", "dark": ""})

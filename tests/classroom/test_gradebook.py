@@ -1,4 +1,4 @@
-"""Without these, a grade could get lost, a stranger's file be taken for a gradebook, or a cell be a formula."""
+"""Without these tests, grades could get lost, another file could be overwritten, or a cell could be a formula."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def result(student, digest, earned=1.0, notebook="03_masks", state="passed", pro
 
 
 def run(book, *results, paths=None):
-    """A whole run in which these results were found."""
+    """Record a whole run with these results."""
     begun = book.begin("1.0", "sources", 7, ["handed_in"])
     submitted = [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)]
     book.record_submissions(begun, submitted)
@@ -41,7 +41,7 @@ def run(book, *results, paths=None):
 
 
 def test_a_result_is_kept_as_it_was(book):
-    """Text that no UTF-8 file may hold comes out of students' notebooks, and must not stop the batch."""
+    """Students' notebooks contain text that UTF-8 can't encode, which must not stop the batch."""
     exercise = ExerciseResult("softmax", "failed", 0.5, 1.0, ("a", "b"), "report", ("flag",), ("\ud800",), "x\0", "id")
     whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
     assert from_json(as_json(whole)) == whole
@@ -50,7 +50,7 @@ def test_a_result_is_kept_as_it_was(book):
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
-    """Killed without a warning, the process leaves all that it had reported as done."""
+    """A process that is killed in the middle of a transaction leaves everything it has saved."""
     path = tmp_path / "gradebook.sqlite"
     code = (
         "import os, pathlib, signal, sys\n"
@@ -111,7 +111,7 @@ def test_what_was_graded_outside_a_sandbox_stays_marked(book):
 
 
 def test_the_database_answers_plain_questions(book):
-    """An instructor who knows SQL needs nothing of ours to read it."""
+    """An instructor who knows SQL can read it without this package."""
     run(book, result("Ada", "v1", 0.5, state="failed"))
     with sqlite3.connect(book.path) as database:
         assert database.execute("SELECT student, exercise, state, earned, possible FROM marks").fetchall() == [
@@ -197,7 +197,7 @@ HOSTILE = [
 
 
 def test_no_cell_is_a_formula(entry):
-    """A spreadsheet would run what a student has called themselves."""
+    """A spreadsheet would evaluate a student's name."""
     flags = {"state": "failed", "flags": ("=HYPERLINK(1)",)}
     entries = [entry(name, path=name, remarks=[name], padding_mask=flags, problem=name) for name in HOSTILE]
     text = as_csv(entries)
@@ -210,7 +210,7 @@ def test_no_cell_is_a_formula(entry):
 
 
 def test_the_head_warns_and_is_still_a_head(entry, tmp_path):
-    """A line of warning above the head would turn every column of a spreadsheet into text."""
+    """With a warning above the headings, a spreadsheet would read every column as text."""
     entries = [entry("Ada", sandboxed=False, padding_mask="passed"), entry("Zoë", padding_mask="passed")]
     path = tmp_path / "gradebook.csv"
     path.write_text(as_csv(entries), encoding="utf-8-sig")
@@ -224,7 +224,7 @@ def test_the_head_warns_and_is_still_a_head(entry, tmp_path):
 
 
 def test_a_crowd_of_similar_answers_does_not_fill_the_table(entry):
-    """Every answer that is like three hundred others would name them all: the table would grow with their square."""
+    """If each of 300 similar answers named all the others, the table would grow quadratically."""
     from dataclasses import replace
 
     alike = replace(entry("Ada", padding_mask="passed"), similar={"padding_mask": tuple(f"s{n}" for n in range(300))})

@@ -1,4 +1,4 @@
-"""Without these, a teacher would tell somebody who has handed in that nothing came, or miss who is missing."""
+"""Without these tests, a student who submitted could be reported as absent, or an absent one could be missed."""
 
 import csv
 import io
@@ -138,7 +138,7 @@ def test_another_person_is_not(person, student):
 
 
 def test_one_hand_in_is_one_persons():
-    """The exact name goes before a similar one."""
+    """The exact name takes precedence over a similar one."""
     assert attendance([Person("Ali Hassan"), Person("Hassan Ali")], ["Hassan Ali"]).absent == ("Ali Hassan",)
 
 
@@ -159,7 +159,7 @@ def test_a_number_that_the_grader_gave_to_a_namesake_is_nobodys():
 
 
 def test_names_go_before_numbers_that_contradict_them():
-    """The list of another course, whose numbers are the same."""
+    """The roster may be another course's, which uses the same numbers."""
     names = ["Ada", "Bob", "Cyd"]
     shifted = [Person(name, str(number)) for number, name in enumerate(names, start=4712)]
     found = attendance(shifted, [f"{name} ({number})" for number, name in enumerate(names, start=4711)])
@@ -181,7 +181,7 @@ def test_without_a_list_nobody_is_missing():
 
 @pytest.mark.usefixtures("without_charts")
 def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path):
-    """Also after later runs, which need not be given the list again."""
+    """Later runs report it, too, without the roster being given again."""
     handed_in, out, roster = hand_in("ada_lovelace", **ALL), tmp_path / "grades", tmp_path / "class.txt"
     hand_in("Mallory", **ALL)
     roster.write_text("<b>Müller, Dee</b>\nAda Lovelace\n=Bob (12)\n", encoding="utf-8")
@@ -222,7 +222,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
 
 @pytest.mark.usefixtures("without_charts")
 def test_marks_come_back_into_the_table_of_the_course_system(hand_in, notebook_with, mark_reader, course, tmp_path):
-    """With the lines of CLASSROOM.md: also of who handed in by mail, and nobody's old mark is lost."""
+    """This runs the lines in CLASSROOM.md. Students who submitted by e-mail are included, and old marks are kept."""
     moodle = tmp_path / "moodle.zip"
     with zipfile.ZipFile(moodle, "w") as archive:
         archive.writestr("Ada Lovelace_4711_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
