@@ -254,8 +254,7 @@ def _is_zip(name: str) -> bool:
 
 def _open(path: Path) -> BinaryIO:
     """Open a file without following a link, and without waiting for a writer if it is a pipe."""
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return open(path, "rb", opener=lambda name, usual: os.open(name, usual | flags))
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK))
 
 
 def _read_from_disk(path: Path, student: _Student) -> bytes:
