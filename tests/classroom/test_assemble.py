@@ -661,8 +661,8 @@ def test_an_attempt_on_the_checks_is_flagged_once():
     notebook["cells"].insert(1, code("import transformer_lab\ncheck = print\ntransformer_lab.check = print"))
     flags = handed_in(notebook).flags
     assert flags.pop(EXERCISES[0]) == (
-        "a cell of their own replaces `check`",
-        "a cell of their own writes into `transformer_lab`",
+        "another cell replaces `check`",
+        "another cell writes into `transformer_lab`",
     )
     assert not any(flags.values())
 

@@ -86,7 +86,7 @@ def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
 def test_a_helper_that_cannot_be_read_is_flagged():
     helper = "def helper(*arguments):\n    return F.scaled_dot_product_attention(*arguments)\n#" + "x" * 50_000
     flags = review(ATTENTION, answer("helper(query, key, value)"), [helper], COURSE)
-    assert flags == ("a cell of their own cannot be read as Python",)
+    assert flags == ("another cell cannot be read as Python",)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_an_answer_in_another_cell_is_found():
     through = "def through(*arguments):\n    return helper(*arguments)"
     unused = "expected = nn.MultiheadAttention(4, 1)"
     flags = review(ATTENTION, answer("through(query, key, value)"), [helper, through, unused], COURSE)
-    assert flags == ("line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`",)
+    assert flags == ("line 2 of another cell uses `torch.nn.functional.scaled_dot_product_attention`",)
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
@@ -114,7 +114,7 @@ def test_a_helper_in_the_cell_of_another_exercise_is_found():
     )
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": other, ATTENTION.name: through})
-    assert "line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`" in flags
+    assert "line 2 of another cell uses `torch.nn.functional.scaled_dot_product_attention`" in flags
     honest = answer("tnf.softmax(softmax(query), -1)")
     assert review(ATTENTION, honest, [], COURSE, {"softmax": other, ATTENTION.name: honest}) == ()
 
@@ -123,7 +123,7 @@ def test_a_cell_that_changes_a_library_is_a_part_of_every_answer():
     """It binds no name, so no answer seems to need it."""
     change = "torch.Tensor.normal = torch.Tensor.softmax"
     source = "def softmax(scores):\n    return torch.from_numpy(scores).normal(-1).numpy()"
-    assert review(SOFTMAX, source, [change], COURSE) == ("line 1 of a cell of their own uses `torch.Tensor.softmax`",)
+    assert review(SOFTMAX, source, [change], COURSE) == ("line 1 of another cell uses `torch.Tensor.softmax`",)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
     """Under its name, which the answer then hides, or with a star."""
     source = "theirs = padding_mask\ndef padding_mask(tokens, pad):\n    return theirs(tokens, pad)"
     (flag,) = review(PADDING, source, [f"from transformer_lab.model import {name}"], COURSE)
-    assert flag.startswith("line 1 of a cell of their own ")
+    assert flag.startswith("line 1 of another cell ")
     assert f"`transformer_lab.model.{name}`" in flag
 
 
@@ -230,7 +230,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
 def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
     """It can run between the answer and its check, and the answer doesn't name what it binds."""
     own = textwrap.dedent(inspect.getsource(PADDING.answer))
-    assert review(PADDING, own, [source], COURSE) == (f"line 1 of a cell of their own {flag}",)
+    assert review(PADDING, own, [source], COURSE) == (f"line 1 of another cell {flag}",)
 
 
 def test_what_the_course_imports_for_its_own_pictures_is_no_answer():

@@ -105,7 +105,7 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNot
         name: review(original.exercises[name], source, own_cells, course_cells, sources)
         for name, source in sources.items()
     }
-    attempts = [f"a cell of their own {action}" for own in own_cells for action in interference(own, course_cells)]
+    attempts = [f"another cell {action}" for own in own_cells for action in interference(own, course_cells)]
     if attempts and flags:  # reported once, with the first exercise
         first = next(iter(flags))
         flags[first] = (*list(dict.fromkeys(attempts))[:MAX_FLAGS], *flags[first])

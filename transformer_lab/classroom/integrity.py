@@ -69,38 +69,41 @@ def review(
     """
     known, of_course = _known_names(source, [*own_cells, *answers.values()], course_cells)
     allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
-    flags = _solution_flags(exercise, source) + _flags_of_cell(source, "", exercise, known, allowed, course_cells)
-    for cell in _needed(source, own_cells, answers, known):
-        flags += _flags_of_cell(cell, " of a cell of their own", exercise, known, allowed, course_cells)
-    flags += [f"it {what}" for what in interference(source, course_cells)]
+    course_imports = {item for cell in course_cells for item in names_of(cell).imports.items()}
+    flags = _solution_flags(exercise, source)
+    for cell in [source, *_needed(source, own_cells, answers, known)]:
+        where, subject = ("", "it") if cell == source else (" of another cell", "another cell")
+        if cannot_be_analyzed(cell):
+            flags.append(f"{subject} cannot be read as Python")
+        for line, alias, full in names_of(cell).imported:
+            if alias == exercise.name and (alias, full) not in course_imports:
+                flags.append(f"line {line}{where} imports the answer: `{printable(full)}`")
+        flags += [f"line {line}{where} {what}" for line, what in _suspicious_lines(cell, exercise, known, allowed)]
+    flags += [f"it {action}" for action in interference(source, course_cells)]
     flags = list(dict.fromkeys(flags))
     more = [f"and {len(flags) - MAX_FLAGS} more"] if len(flags) > MAX_FLAGS else []
     return (*flags[:MAX_FLAGS], *more)
 
 
-def _flags_of_cell(
-    cell: str, where: str, exercise: Exercise, known: Mapping[str, str], allowed: set[str], course_cells: Sequence[str]
-) -> list[str]:
-    names = names_of(cell)
-    flags = [f"line {line}{where} runs `{command}`" for line, command in names.commands]
-    if cannot_be_analyzed(cell):
-        flags.append(f"{'a cell of their own' if where else 'it'} cannot be read as Python")
-    for line, alias, full in names.imported:
-        if alias == exercise.name and not any(names_of(other).imports.get(alias) == full for other in course_cells):
-            flags.append(f"line {line}{where} imports the answer: `{printable(full)}`")
+def _suspicious_lines(
+    cell: str, exercise: Exercise, known: Mapping[str, str], allowed: set[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield lines that run or use something suspicious: `4, "uses `torch.nn.functional.softmax`"`."""
+    for line, command in names_of(cell).commands:
+        yield line, f"runs `{command}`"
     lines_with_use = set()
     for line, name in _uses(cell, known):
-        use = f"line {line}{where} uses `{printable(name)}`"
         if _is_library_answer(name, exercise.banned) or _is_unusual(name):
-            flags.append(use)
-            lines_with_use.add(line)
+            reason = ""
         elif name.startswith(PACKAGE) and not _is_allowed(name, allowed, exercise):
-            flags.append(f"{use}, which the exercise does not build on")
-            lines_with_use.add(line)
+            reason = ", which the exercise does not build on"
+        else:
+            continue
+        lines_with_use.add(line)
+        yield line, f"uses `{printable(name)}`{reason}"
     for line, name in _banned_strings(cell, exercise.banned):
         if line not in lines_with_use:
-            flags.append(f"line {line}{where} contains the text `{name}`")
-    return flags
+            yield line, f"contains the text `{name}`"
 
 
 def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[dict[str, str], set[str]]:
