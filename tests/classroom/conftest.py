@@ -38,21 +38,22 @@ class MarkReader:
         pass
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
-        for one in assembled:
+        for submission in assembled:
             if len(self.graded) == self.dies_after:
                 if self.signal:
                     os.kill(os.getpid(), self.signal)
                 raise KeyboardInterrupt
-            self.graded.append((one.student, one.name))
-            if one.student not in self.forgets:
-                yield from [self.result(one, only)] * (2 if self.twice else 1)
+            self.graded.append((submission.student, submission.name))
+            if submission.student not in self.forgets:
+                yield from [self.result(submission, only)] * (2 if self.twice else 1)
 
-    def result(self, one: Assembled, only: str | None) -> SubmissionResult:
-        found = [
-            self.read(exercise.name, one.sources.get(exercise.name, "")) for exercise in self.course.exercises(one.name)
-        ]
-        scored = tuple(result for result in found if only in (None, result.exercise))
-        return SubmissionResult(one.student, one.name, "", scored, one.remarks, junit=JUNIT)
+    def result(self, submission: Assembled, only: str | None) -> SubmissionResult:
+        results = tuple(
+            self.read(exercise.name, submission.sources.get(exercise.name, ""))
+            for exercise in self.course.exercises(submission.name)
+            if only in (None, exercise.name)
+        )
+        return SubmissionResult(submission.student, submission.name, "", results, submission.remarks, junit=JUNIT)
 
     def read(self, name: str, source: str) -> ExerciseResult:
         marked = source.rpartition("# ")[2].strip() if "return 1" in source else "not attempted"

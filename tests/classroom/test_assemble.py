@@ -383,7 +383,7 @@ def test_cells_of_their_own_stay_where_they_were():
     ids = [cell.id for cell in assembled.notebook.cells]
     assert ids[0] == "student-1"
     assert [ids[ids.index(f"student-{number}") - 1] for number in (2, 3, 4)] == previous
-    assert "4 added cells came along." in assembled.remarks
+    assert "4 cells that you added were run as well." in assembled.remarks
     assert not any("my notes" in cell.source for cell in assembled.notebook.cells)
 
 
@@ -520,7 +520,7 @@ def test_a_chain_of_a_thousand_helpers_is_followed():
     notebook = with_answer("softmax", ANSWERS["softmax"] + "\nuse = link_0")
     links = [code(f"link_{number} = lambda x: link_{number + 1}(x)") for number in range(1500)]
     notebook["cells"] += [*links, code("link_1500 = abs")]
-    assert "1501 added cells came along." in handed_in(notebook).remarks
+    assert "1501 cells that you added were run as well." in handed_in(notebook).remarks
 
 
 @pytest.mark.parametrize(
@@ -556,7 +556,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
     assert len(stubs) == len(EXERCISES)
     other = "There are answers of notebook 01 in it, too; those of 03_masks were graded."
     for pasted, remark in (
-        ([code(ANSWERS[name]) for name in EXERCISES], "4 added cells came along."),
+        ([code(ANSWERS[name]) for name in EXERCISES], "4 cells that you added were run as well."),
         ([{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES], other),
         ([{**cell, "id": f"pasted-{cell['id']}"} for cell in stubs], None),  # functions and a class
     ):

@@ -350,7 +350,7 @@ class _Plan:
                 edited += cell.is_edited
                 added += not cell.is_edited
         if added:
-            self.remarks.append(f"{plural(added, 'added cell')} came along.")
+            self.remarks.append(f"{plural(added, 'cell')} that you added {_were(added)} run as well.")
         if edited:
             self.remarks.append(
                 f"You changed {plural(edited, 'course cell')} that your code needs: your version was run as well."
