@@ -221,7 +221,7 @@ def test_where_an_answer_is_found(change):
         "await x\ndef softmax(scores): return scores",
     ],
 )
-def test_however_the_name_is_bound(source):
+def test_all_ways_to_bind_a_name(source):
     """In a cell without ID or metadata; with IPython syntax, with a syntax error, and without a warning of ours."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
@@ -507,7 +507,7 @@ def test_what_cannot_be_graded_is_reported_in_one_line():
         assert len(str(error.value)) < 200
 
 
-def test_what_is_unusual_and_no_problem():
+def test_unusual_files_that_can_be_graded():
     """Only code is limited, because a student may paste a paper. Some editors write a byte order mark."""
     long = solved()
     long["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})

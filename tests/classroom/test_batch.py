@@ -213,7 +213,7 @@ def test_a_grader_that_forgets_or_repeats_loses_and_doubles_nothing(hand_in, gra
     assert reader.graded == [("Bob", "03_masks")]
 
 
-def test_a_mistake_of_ours_in_assembling_stops_nobody_else(hand_in, grade, mark_reader, monkeypatch):
+def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reader, monkeypatch):
     hand_in("Ada", **ALL)
     folder = hand_in("Bob", **ALL)
     assemble = batch.assemble
@@ -259,7 +259,7 @@ def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, o
     assert "Bob" not in (out / "feedback" / "Ada.html").read_text()
 
 
-def test_it_warns_where_nothing_guards_the_machine(hand_in, grade, mark_reader, out):
+def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
     outcome = grade(hand_in("Ada", **ALL), mark_reader(sandboxed=False))
     assert "without a sandbox" in outcome.warnings[0]
     assert "without a sandbox" in (out / "gradebook.csv").read_text(encoding="utf-8-sig").splitlines()[0]
@@ -359,7 +359,7 @@ def regrade(out, course):
     return run
 
 
-def test_one_exercise_is_graded_anew_and_the_difference_shown_first(hand_in, grade, regrade, mark_reader, out):
+def test_one_exercise_is_regraded_after_showing_the_changes(hand_in, grade, regrade, mark_reader, out):
     hand_in("Ada", padding_mask="# passed", causal_mask="# failed transposed")
     folder = hand_in("Bob", padding_mask="# failed", causal_mask="# passed")
     hand_in("Cyd", "01_attention", softmax="# passed")
@@ -391,7 +391,7 @@ def test_a_grader_that_fails_takes_nothing_away(hand_in, grade, regrade, mark_re
     assert states(outcome)["Ada", "causal_mask"] == "passed"
 
 
-def test_what_was_never_graded_is_said(hand_in, grade, regrade, mark_reader):
+def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade, mark_reader):
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     hand_in("Bob", **ALL)
@@ -400,7 +400,7 @@ def test_what_was_never_graded_is_said(hand_in, grade, regrade, mark_reader):
     assert "1 new or changed submission left out" in outcome.warnings[-1]
 
 
-def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
+def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
     """If only the last run's files were regraded, earlier submissions could keep points with another maximum."""
     first = hand_in("Ada", **ALL).rename(tmp_path / "first")
     grade(first, mark_reader())
@@ -420,7 +420,7 @@ def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_r
     assert "the results of Bob, Cyd are unchanged" in outcome.warnings[-1]
 
 
-def test_fewer_points_than_before_are_said(hand_in, grade, mark_reader, tmp_path):
+def test_it_warns_of_lost_points(hand_in, grade, mark_reader, tmp_path):
     """Grading an old download again would silently replace a student's newer submission."""
     old = hand_in("Ada", padding_mask="# passed", causal_mask="# timed out").rename(tmp_path / "old")
     grade(old, mark_reader())

@@ -94,12 +94,12 @@ STUB = "def f(x):\n    '''Doc.'''\n    # YOUR CODE HERE\n    raise NotImplemente
         ("def f(x)\n    pass", False),
     ],
 )
-def test_whether_a_function_is_still_to_be_written(source, unwritten):
+def test_which_functions_are_unwritten(source, unwritten):
     """An untouched stub doesn't count; anything else does."""
     assert is_unwritten(source, "f") is unwritten
 
 
-def test_whether_a_class_is_still_to_be_written():
+def test_which_classes_are_unwritten():
     """It is written as soon as one of the student's methods is."""
     methods = ["__init__(self):\n        {}", "forward(self):\n        {}", "shown(self):\n        return 1"]
     source = "class A:\n" + "".join(f"    def {method}\n" for method in methods)

@@ -239,7 +239,7 @@ def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypa
         lost.end()
 
 
-def test_nobody_at_the_address(course, hand_in, tmp_path, monkeypatch):
+def test_no_scheduler_at_the_address(course, hand_in, tmp_path, monkeypatch):
     from transformer_lab.classroom import cluster as module
 
     monkeypatch.setattr(module, "CONNECT_SECONDS", 1)

@@ -194,7 +194,7 @@ def test_the_sentences_are_those_of_the_exercise():
 @pytest.mark.parametrize(
     ("problem", "advised"), [("the file is empty", True), ("the grader stopped: it says no more", False)]
 )
-def test_who_handed_in_what_cannot_be_graded_is_told_what_to_do(entry, problem, advised):
+def test_an_ungradable_file_comes_with_advice(entry, problem, advised):
     """If the grader itself failed, the student doesn't have to submit again."""
     page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
     assert problem in page

@@ -120,7 +120,7 @@ def test_the_database_answers_plain_questions(book):
 
 
 @pytest.mark.parametrize("kind", ["text", "another program's", "newer", "damaged", "damaged result", "link", "folder"])
-def test_what_is_no_gradebook_is_one_line_and_stays_as_it_is(tmp_path, kind):
+def test_another_file_is_refused_in_one_line_and_unchanged(tmp_path, kind):
     path = tmp_path / "gradebook.sqlite"
     if kind == "text":
         path.write_text("student,points\n" * 100)
@@ -209,7 +209,7 @@ def test_no_cell_is_a_formula(entry):
     assert cell("Ada - Bob = friends") == "Ada - Bob = friends"
 
 
-def test_the_head_warns_and_is_still_a_head(entry, tmp_path):
+def test_the_warning_is_a_heading(entry, tmp_path):
     """With a warning above the headings, a spreadsheet would read every column as text."""
     entries = [entry("Ada", sandboxed=False, padding_mask="passed"), entry("Zoë", padding_mask="passed")]
     path = tmp_path / "gradebook.csv"

@@ -92,7 +92,7 @@ def test_a_helper_that_cannot_be_read_is_flagged():
 @pytest.mark.parametrize(
     "line", ["%matplotlib inline", "%time x = 1", "%%time", "%%capture", "%timeit -n1 -r 2 math.sqrt(2)", "torch.exp?"]
 )
-def test_what_people_write_beside_an_answer_is_not_flagged(line):
+def test_harmless_commands_next_to_an_answer_are_not_flagged(line):
     before = "\n".join((line, "x = 1\n"))
     assert review(ATTENTION, answer("query @ key", before), [], COURSE) == ()
 
@@ -294,7 +294,7 @@ THE_TEXT = "it is the text of the course's own solution"
 
 
 @pytest.mark.parametrize("name", exercises())
-def test_the_courses_own_answer_is_recognised_if_it_is_large_enough(name):
+def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
     """`solution(...)` shows it to everyone."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
@@ -355,7 +355,7 @@ def test_a_mark_of_the_solutions_is_flagged():
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
     ],
 )
-def test_an_attempt_on_the_checks_is_told(source, says):
+def test_an_attempt_on_the_checks_is_reported(source, says):
     """It earns nothing, but the instructor should know."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
     assert interference(source, course) == [says]
@@ -372,7 +372,7 @@ def test_an_attempt_on_the_checks_is_told(source, says):
         "torch.x = 1",
     ],
 )
-def test_what_leaves_the_checks_alone_is_not_told(source):
+def test_code_that_leaves_the_checks_alone_is_not_reported(source):
     """A repeated import, a part that the student built, a local variable."""
     assert interference(source, [*COURSE, "from transformer_lab.mine import split_heads"]) == []
 

@@ -152,7 +152,7 @@ def test_work_is_not_overwritten(course, tmp_path):
     assert not (tmp_path / "03_masks.ipynb").exists()
 
 
-def test_a_page_of_somebodys_own_is_not_overwritten(course, tmp_path):
+def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
     """`release 03 --out .` in a teacher's repository, or into a handout whose page was extended."""
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "README.md").write_text("# My class")

@@ -91,7 +91,7 @@ def test_a_list_that_excel_saves_as_unicode_text(tmp_path):
         ("class.csv", b'name,mail\n"' + b"x" * 200_000, "is not a table (Error tokenizing data"),
     ],
 )
-def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
+def test_a_file_that_is_not_a_roster_is_refused_in_one_line(tmp_path, name, content, says):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
@@ -101,7 +101,7 @@ def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
     assert "\n" not in str(error.value)
 
 
-def test_a_list_that_is_not_there(tmp_path):
+def test_a_roster_that_does_not_exist(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(InputError, match=r"(No such file|Is a directory).*: give a text with one name per line"):
             read_roster(path)
@@ -137,7 +137,7 @@ def test_another_person_is_not(person, student):
     assert (found.absent, found.unlisted) == ((person,), (student,))
 
 
-def test_one_hand_in_is_one_persons():
+def test_one_submission_belongs_to_one_person():
     """The exact name takes precedence over a similar one."""
     assert attendance([Person("Ali Hassan"), Person("Hassan Ali")], ["Hassan Ali"]).absent == ("Ali Hassan",)
 
@@ -180,7 +180,7 @@ def test_without_a_list_nobody_is_missing():
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path):
+def test_absent_students_are_in_every_report(hand_in, mark_reader, course, tmp_path):
     """Later runs report it, too, without the roster being given again."""
     handed_in, out, roster = hand_in("ada_lovelace", **ALL), tmp_path / "grades", tmp_path / "class.txt"
     hand_in("Mallory", **ALL)
@@ -221,7 +221,7 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_marks_come_back_into_the_table_of_the_course_system(hand_in, notebook_with, mark_reader, course, tmp_path):
+def test_marks_go_back_into_the_course_systems_table(hand_in, notebook_with, mark_reader, course, tmp_path):
     """This runs the lines in CLASSROOM.md. Students who submitted by e-mail are included, and old marks are kept."""
     moodle = tmp_path / "moodle.zip"
     with zipfile.ZipFile(moodle, "w") as archive:

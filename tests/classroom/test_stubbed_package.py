@@ -126,7 +126,7 @@ def test_no_answer_is_left_under_another_name(stubbed, name):
     assert taken_out.stderr.splitlines()[-1] == "NotImplementedError"
 
 
-def test_everybody_may_read_it(tmp_path):
+def test_every_user_can_read_it(tmp_path):
     """The submission runs as an unprivileged user, and the grader's umask may be strict."""
     before = os.umask(0o077)
     try:

@@ -187,7 +187,7 @@ def test_a_file_that_names_its_student(tmp_path, name, student):
 
 
 @pytest.mark.parametrize("ending", ["/03_masks.ipynb", "03_masks.ipynb"])
-def test_a_name_with_moodles_marker_twice_is_nobody_elses(tmp_path, ending):
+def test_a_name_with_moodles_marker_twice_is_an_owner_of_its_own(tmp_path, ending):
     """In Moodle, students choose their names. A name that imitates Moodle's folder names could hide Ada's file."""
     eve = f"Ada Lovelace_4711{MOODLE}!_4712{MOODLE}{ending}"
     owners = {
@@ -201,7 +201,7 @@ def test_a_name_with_moodles_marker_twice_is_nobody_elses(tmp_path, ending):
 
 @pytest.mark.parametrize("around", ["", "handed_in/"])
 @pytest.mark.parametrize("between", ["/", "_"])
-def test_a_zip_of_ones_own(tmp_path, around, between):
+def test_a_zip_made_by_hand(tmp_path, around, between):
     """With one folder around everything, as file managers create zips, and without. In a folder it is one student's."""
     names = [f"{around}{student}{between}03_masks.ipynb" for student in ("ada", "ben")]
     write(tmp_path, {"all.zip": dict.fromkeys(names, NOTEBOOK)})
@@ -254,7 +254,7 @@ def test_names_do_not_depend_on_the_order_or_the_form_of_the_arguments(tmp_path,
         assert names(given) == names(given[::-1]) == names([Path(os.path.abspath(path)) for path in given[::-1]])
 
 
-def test_who_has_a_name_first(tmp_path):
+def test_which_file_gets_the_plain_name(tmp_path):
     """Folders are named by the instructor or the course system; a file may be named by its student."""
     files = {"zoe/a.ipynb": NOTEBOOK, "zoe.ipynb": b"{}" + NOTEBOOK, "zoe.zip": {"x.ipynb": NOTEBOOK}}
     students = {one.path.rpartition("class/")[2]: one.student for one in collect([both(tmp_path, files)[0]])}
@@ -262,7 +262,7 @@ def test_who_has_a_name_first(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
-def test_who_comes_later_takes_nobodys_name(tmp_path, kind):
+def test_a_later_file_does_not_take_an_earlier_name(tmp_path, kind):
     """A copy of a file, or a name with an additional space, comes first in alphabetical order."""
     first = {"ada_03_masks.ipynb": NOTEBOOK, "Bob Stone/03_masks.ipynb": NOTEBOOK}
     later = {"ada_03_masks (1).ipynb": NOTEBOOK, "Bob  Stone_03_masks.ipynb": NOTEBOOK}

@@ -334,7 +334,7 @@ def _grade_round(
     only: str | None,
     seconds_spent: Counter[str],
 ) -> Generator[SubmissionResult, None, dict[Key, Submission]]:
-    """Grade one file per student and notebook, because a result says no more than these. Return the other files."""
+    """Grade one file per student and notebook, because these two identify a result. Return the other files."""
     later: dict[Key, Submission] = {}
     digests: dict[tuple[str, str], str | None] = {}  # by student and notebook; None once there is a result
     failures: list[SubmissionResult] = []
@@ -392,11 +392,11 @@ def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
     shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
     warnings = (
         (unguarded, f"{plural(unguarded, 'submission')} {UNGUARDED}: the code ran with your permissions"),
-        (failed, f"the grader failed on {plural(failed, 'submission')}: grade again, which repeats nothing else"),
+        (failed, f"the grader failed on {plural(failed, 'submission')}: grade again; nothing else is repeated"),
         (
             older,
-            f"the package has changed since {plural(older, 'submission')} were graded, and their points stay as they "
-            "are: --only EXERCISE regrades one exercise, and a new --output folder regrades everything",
+            f"{plural(older, 'submission')} graded before the package changed: the points stay as they are; "
+            "--only EXERCISE regrades one exercise, and a new --output folder regrades everything",
         ),
         (late, f"time ran out for {_shortened(late)}: grade again to run their other files"),
         (

@@ -77,7 +77,7 @@ class ClusterGrader:
 
 @contextmanager
 def cluster_grader(address: str, require_sandbox: bool, seed: int) -> Iterator[ClusterGrader]:
-    """Connect to the scheduler at an address like `tcp://host:8786`; in the end, stop what this run has started there.
+    """Connect to the scheduler at an address like `tcp://host:8786`, and end the run's graders there afterwards.
 
     Raises:
         InputError: The extra `cluster` is not installed, no scheduler answers, or a worker cannot grade.

@@ -206,7 +206,7 @@ class Gradebook:
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
     def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
-        """Record whether a run uses a sandbox. A run that did without one once stays marked."""
+        """Record whether a run uses a sandbox. Once it has run without, it stays marked."""
         change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
         self._query(change, (int(sandboxed), run.id))
 

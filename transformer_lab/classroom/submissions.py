@@ -325,7 +325,7 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Stud
         raise NotGradable("its path points outside the zip")
     if entry.flag_bits & 1:
         raise NotGradable("it is protected by a password")
-    if entry.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # Python can't unpack a part of these
+    if entry.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # Python unpacks these all at once
         raise NotGradable("it is compressed with bzip2 or LZMA: create the zip with your system's own program")
     try:
         with archive.open(entry) as file:
@@ -372,7 +372,7 @@ def read_notebook(content: bytes) -> dict[str, Any]:
     if content.startswith(b"PK\x03\x04"):
         raise NotGradable("it is a renamed zip, not a notebook")
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES:
-        raise NotGradable(f"it has more than {MAX_JSON_VALUES:,} values, which no notebook has")
+        raise NotGradable(f"it has more than {MAX_JSON_VALUES:,} values: no real notebook has that many")
     try:
         notebook = json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -487,7 +487,7 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
 
 
 def _guess_notebook(candidate: _Candidate) -> str:
-    """Return something that differs between notebooks, without parsing the file."""
+    """Guess the notebook without parsing the file: an exercise's ID, or else the file's name."""
     match = re.search(rb'"exercise-\w{1,80}"', candidate.content)
     return match[0].decode(errors="replace") if match else candidate.file.parts[-1]
 
