@@ -277,6 +277,13 @@ def test_a_copied_cell():
     assert any("2 cells" in remark for remark in assembled.remarks)
 
 
+def test_a_copied_stub():
+    """Neither is answered, so the student is told which one was looked at."""
+    notebook = untouched()
+    insert(notebook, "check-softmax", copy.deepcopy(cell_of(notebook, "exercise-softmax")))
+    assert "The notebook has 2 cells for `softmax`: the last one counts." in handed_in(notebook).remarks
+
+
 def test_a_stub_that_was_left_behind_counts_for_nothing():
     """The answer may be above the exercise, or in one cell with another answer. The stub after it doesn't count."""
     notebook = untouched()
