@@ -1,4 +1,4 @@
-"""Submissions made from the notebooks of the course, and a grader that reads marks instead of running code."""
+"""Fixtures: submissions made from the course notebooks, and a grader that reads marks instead of running code."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from transformer_lab.exercises import exercises
 
 
 class MarkReader:
-    """A stand-in for `grader.Grader`: it gives what a comment in the student's cell says, such as `# passed`.
+    """A fake `grader.Grader` that takes each result from a comment in the student's cell, such as `# passed`.
 
-    `# failed SLUG` fails with a misconception, `# timed out` and the like are states; a stub was not attempted.
+    `# failed SLUG` fails with a misconception; `# timed out` and the like are states; a stub was not attempted.
     """
 
     def __init__(self, sandboxed=True, dies_after=None, signal=None, forgets=(), twice=False, overrides=None):
@@ -38,21 +38,22 @@ class MarkReader:
         pass
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
-        for one in assembled:
+        for submission in assembled:
             if len(self.graded) == self.dies_after:
                 if self.signal:
                     os.kill(os.getpid(), self.signal)
                 raise KeyboardInterrupt
-            self.graded.append((one.student, one.name))
-            if one.student not in self.forgets:
-                yield from [self.result(one, only)] * (2 if self.twice else 1)
+            self.graded.append((submission.student, submission.name))
+            if submission.student not in self.forgets:
+                yield from [self.result(submission, only)] * (2 if self.twice else 1)
 
-    def result(self, one: Assembled, only: str | None) -> SubmissionResult:
-        found = [
-            self.read(exercise.name, one.sources.get(exercise.name, "")) for exercise in self.course.exercises(one.name)
-        ]
-        scored = tuple(result for result in found if only in (None, result.exercise))
-        return SubmissionResult(one.student, one.name, "", scored, one.remarks, junit=JUNIT)
+    def result(self, submission: Assembled, only: str | None) -> SubmissionResult:
+        results = tuple(
+            self.read(exercise.name, submission.sources.get(exercise.name, ""))
+            for exercise in self.course.exercises(submission.name)
+            if only in (None, exercise.name)
+        )
+        return SubmissionResult(submission.student, submission.name, "", results, submission.remarks, junit=JUNIT)
 
     def read(self, name: str, source: str) -> ExerciseResult:
         marked = source.rpartition("# ")[2].strip() if "return 1" in source else "not attempted"
@@ -83,7 +84,7 @@ def mark_reader() -> type[MarkReader]:
 
 @pytest.fixture(scope="session")
 def notebook_with(course):
-    """The text of a notebook in which exercises are answered: `notebook_with("03_masks", causal_mask="# passed")`."""
+    """Return a function that answers exercises of a notebook: `notebook_with("03_masks", causal_mask="# passed")`."""
 
     def write(name: str, **sources: str) -> str:
         notebook = course.notebook(name)
@@ -98,7 +99,7 @@ def notebook_with(course):
 
 @pytest.fixture
 def hand_in(tmp_path, notebook_with):
-    """Puts a notebook into `handed_in/STUDENT/NAME.ipynb`, with these answers, and gives the folder of all."""
+    """Return a function that writes `handed_in/STUDENT/NAME.ipynb` with answers, and returns the folder `handed_in`."""
 
     def write(student: str, name: str = "03_masks", **sources: str) -> Path:
         path = tmp_path / "handed_in" / student / f"{name}.ipynb"
@@ -111,7 +112,7 @@ def hand_in(tmp_path, notebook_with):
 
 @pytest.fixture
 def entry():
-    """An entry of the gradebook: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
+    """Return a function that makes an entry: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
 
     def make(student, notebook="03_masks", path="ada.ipynb", sandboxed=True, remarks=(), problem="", **states) -> Entry:
         results = []
@@ -128,5 +129,5 @@ def entry():
 
 @pytest.fixture
 def without_charts(monkeypatch):
-    """The pages have only the words of the charts: drawing them takes most of the time, and other tests do it."""
+    """Leave the charts out of the summary, because drawing them takes longer than everything else."""
     monkeypatch.setattr("transformer_lab.classroom.summary.chart", lambda draw, height: {"light": "", "dark": ""})

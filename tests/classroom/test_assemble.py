@@ -1,4 +1,4 @@
-"""Without these, a right answer would be lost for an odd file, or a submission would reach beyond its own answers."""
+"""Without these tests, an odd file could cost a right answer, or a submission could change more than its answers."""
 
 import copy
 import json
@@ -74,7 +74,7 @@ def insert(notebook: dict[str, Any], before: str, *cells: dict[str, Any]) -> Non
 
 
 def with_answer(name: str, source: str) -> dict[str, Any]:
-    """A solved notebook with another answer to an exercise."""
+    """Return a solved notebook with another answer to an exercise."""
     notebook = solved()
     cell_of(notebook, f"exercise-{name}")["source"] = source
     return notebook
@@ -89,7 +89,7 @@ def code(source: str, **fields: Any) -> dict[str, Any]:
 
 
 def order(assembled: Assembled) -> list[str]:
-    """The sources of the cells that run, in their order."""
+    """Return the sources of the cells that run, in their order."""
     return [cell.source for cell in assembled.notebook.cells if cell.cell_type == "code" and SKIP not in tags(cell)]
 
 
@@ -102,7 +102,7 @@ def tags(cell: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()])
 def test_a_solution(name):
-    """Every answer in its place, nothing to remark upon; only what the answers need is run."""
+    """All answers are in place, there are no remarks, and only what the answers need is run."""
     assembled = handed_in((ROOT / "solutions" / f"{name}.ipynb").read_bytes())
     assert assembled.name == name
     assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """Nobody has done anything yet: the stubs, and no word about them."""
+    """Its stubs are taken over without a remark."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -121,7 +121,7 @@ def test_an_untouched_notebook():
 
 
 def test_nothing_but_sources_is_taken_over():
-    """Forged outputs, tags and metadata of a submission have no effect, nor has what was done to the course's cells."""
+    """Forged outputs, tags, and metadata have no effect; neither have changes to the course's cells."""
     notebook = solved()
     notebook["metadata"] = {"kernelspec": {"name": "evil", "display_name": "x"}, "widgets": {}, "nbval": 1}
     for cell in notebook["cells"]:
@@ -186,7 +186,7 @@ def windows(notebook: dict[str, Any]) -> None:
     "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
 )
 def test_where_an_answer_is_found(change):
-    """By the id, by nbgrader's or our metadata, by the name it defines; in old notebooks, and in bare ones."""
+    """By ID, by nbgrader's or our metadata, or by the name it defines; in old notebooks and in bare ones, too."""
     notebook = solved()
     change(notebook)
     assembled = handed_in(notebook)
@@ -221,8 +221,8 @@ def test_where_an_answer_is_found(change):
         "await x\ndef softmax(scores): return scores",
     ],
 )
-def test_however_the_name_is_bound(source):
-    """In a cell that nothing marks; with IPython's own lines, with a syntax error, and with no warning of ours."""
+def test_all_ways_to_bind_a_name(source):
+    """In a cell without ID or metadata; with IPython syntax, with a syntax error, and without a warning of ours."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -244,14 +244,14 @@ def test_however_the_name_is_bound(source):
     ],
 )
 def test_what_does_not_bind_the_name(source):
-    """A cell that only uses it is not an answer."""
+    """A cell that only uses the name is not an answer."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source))
     assert "NotImplementedError" in handed_in(notebook).sources["softmax"]
 
 
 def test_the_last_definition_counts():
-    """The earlier ones come before it, wherever they were: they may define what the last one uses."""
+    """Earlier definitions run before it, wherever they were, because the last one may use what they define."""
     attempt, last = code("old = softmax\ndef softmax(x):\n    return old(x)"), code("def softmax(x):\n    return 2")
     for cells in ([attempt], [last, attempt], [attempt, last]):
         notebook = solved()
@@ -267,7 +267,7 @@ def test_the_last_definition_counts():
 
 
 def test_a_copied_cell():
-    """Two cells with one ID are not a valid notebook; Jupyter's copy keeps nbgrader's metadata."""
+    """A notebook with a duplicate ID is invalid, but it happens; a copy in Jupyter keeps nbgrader's metadata."""
     notebook = solved()
     second = copy.deepcopy(cell_of(notebook, "exercise-softmax"))
     second["source"] = second["source"].replace("exponentials", "e")
@@ -277,8 +277,15 @@ def test_a_copied_cell():
     assert any("2 cells" in remark for remark in assembled.remarks)
 
 
+def test_a_copied_stub():
+    """Neither is answered, so the student is told which one was looked at."""
+    notebook = untouched()
+    insert(notebook, "check-softmax", copy.deepcopy(cell_of(notebook, "exercise-softmax")))
+    assert "The notebook has 2 cells for `softmax`: the last one counts." in handed_in(notebook).remarks
+
+
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """Written above the exercise, in one cell with another answer, or after it: the untouched stub is no last word."""
+    """The answer may be above the exercise, or in one cell with another answer. The stub after it doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -310,7 +317,7 @@ TURNED_TO_TEXT = "The cell of `softmax` had been turned into text: it was run as
     ],
 )
 def test_a_cell_turned_to_text(kind, fence):
-    """One key in Jupyter does it, and nobody sees it in the file."""
+    """One key press in Jupyter does it, and it's hard to notice."""
     notebook = solved()
     cell = cell_of(notebook, "exercise-softmax")
     cell.update(cell_type=kind, source=fence.format(cell["source"]))
@@ -320,7 +327,7 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """Only its text says what it is. Notes about an exercise are no answer where there is one."""
+    """Only its text identifies it. If there is an answer, notes about the exercise don't count."""
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -332,7 +339,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
 
 
 def test_text_that_is_not_an_answer():
-    """A line of a formula looks like an assignment; an old version that was kept as text does not count."""
+    """A line of a formula looks like an assignment; an old version kept as text doesn't count."""
     notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
@@ -349,12 +356,12 @@ def test_a_missing_cell():
     assert assembled.sources == {name: ANSWERS[name] for name in EXERCISES[1:]}
     assert {
         "The cell of `softmax` is missing.",
-        "1 cell of the course had been taken out: it was put back.",
+        "1 course cell had been deleted and was put back.",
     } == set(assembled.remarks)
 
 
 def test_moved_cells():
-    """They are run in the order of the course, each helper before the answer that it stood before."""
+    """They run in the order of the course, with each helper before the answer that it preceded."""
     pairs = [(code(f"helper_of_{name} = 1"), cell_of(solved(), f"exercise-{name}")) for name in EXERCISES]
     rest = without(solved(), *(f"exercise-{name}" for name in EXERCISES))
     for seed in range(5):
@@ -371,7 +378,7 @@ def test_moved_cells():
 
 
 def test_cells_of_their_own_stay_where_they_were():
-    """After the cell of the course that they follow, before the exercise that follows them."""
+    """They run after the course's cell that they follow, and before the next exercise."""
     notebook = solved()
     previous = ["attention-2", "check-softmax", "exercise-numpy_attention"]
     for number, cell_id in enumerate(previous):
@@ -383,12 +390,12 @@ def test_cells_of_their_own_stay_where_they_were():
     ids = [cell.id for cell in assembled.notebook.cells]
     assert ids[0] == "student-1"
     assert [ids[ids.index(f"student-{number}") - 1] for number in (2, 3, 4)] == previous
-    assert "4 added cells came along." in assembled.remarks
+    assert "4 cells that you added were run as well." in assembled.remarks
     assert not any("my notes" in cell.source for cell in assembled.notebook.cells)
 
 
 def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
-    """A training run of an hour at the end must not take the points away; a helper that was written too late counts."""
+    """An hour of training at the end must not cost points, but a helper that is defined too late is found."""
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
@@ -400,7 +407,7 @@ def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
 
 
 def test_an_import_that_was_added_to_a_cell_of_the_course():
-    """Everybody adds an import to the first cell. Without it a right answer fails."""
+    """Many students add an import to the first cell. Without it, a right answer would fail."""
     answer = ANSWERS["scaled_dot_product_attention"].replace("scores.softmax(dim=-1)", "F.softmax(scores, dim=-1)")
     assert "F.softmax" in answer
     notebook = with_answer("scaled_dot_product_attention", answer)
@@ -412,7 +419,7 @@ def test_an_import_that_was_added_to_a_cell_of_the_course():
 
 
 def test_demonstrations_are_run_only_for_answers():
-    """An answer may use a table from one of the course's cells. Printing what training gave would cost the run."""
+    """An answer may use a table from one of the course's cells. Printing a result of training would cost the run."""
     by_hand = cell_of(solved(), "from-scores-to-weights_by-hand-2")["source"]
     assert by_hand not in order(handed_in(solved()))
     name = "scaled_dot_product_attention"
@@ -428,7 +435,7 @@ def test_demonstrations_are_run_only_for_answers():
 
 
 def test_an_answer_in_a_check_cell():
-    """Two cells were merged, or the wrong one was used. What it defines counts; what it checks does not."""
+    """The student merged two cells, or used the wrong one. The definition counts; the call of `check` doesn't."""
     notebook = untouched()
     cell_of(notebook, "check-softmax")["source"] = merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
     assert handed_in(notebook).sources["softmax"] == merged
@@ -448,7 +455,7 @@ LINES = ["# {}", "   ###   {}  ", "x = 1\x0c# {}", "x = 1\u2028#{}", "\x1c#{}", 
 
 @pytest.mark.parametrize("marker", nbval_markers)
 def test_nbvals_markers_have_no_effect(marker):
-    """nbval looks for them itself; what it finds in a student's cell it must not obey."""
+    """nbval obeys comments in cells, so students could use them to skip a cell."""
     notebook = solved()
     texts = [line.format(marker) for line in LINES]
     assert all(list(find_comment_markers(text)) for text in texts)
@@ -469,15 +476,15 @@ UNREADABLE = {
     "white space": (b" \n\t", "the file is empty"),
     "truncated": (WHOLE[: len(WHOLE) // 2], "the file is incomplete"),
     "truncated at the end": (WHOLE[:-1], "the file is incomplete"),
-    "text": (b"def softmax(): pass", "no valid JSON (line 1, column 1)"),
-    "a page": (b"<!DOCTYPE html><html>", "no valid JSON"),
-    "two notebooks": (WHOLE + WHOLE, "no valid JSON"),
+    "text": (b"def softmax(): pass", "invalid JSON (line 1, column 1)"),
+    "a page": (b"<!DOCTYPE html><html>", "invalid JSON"),
+    "two notebooks": (WHOLE + WHOLE, "invalid JSON"),
     "latin-1": (
         WHOLE.decode("unicode_escape", "ignore").encode("latin-1", "replace") + b"\xe4",
         "not encoded as UTF-8",
     ),
     "utf-16": (json.dumps(SOLVED).encode("utf-16"), "UTF-16"),
-    "a zip": (b"PK\x03\x04...", "a zip that was renamed"),
+    "a zip": (b"PK\x03\x04...", "a renamed zip"),
     "null": (b"null", "no list of cells"),
     "a list": (b"[1, 2]", "no list of cells"),
     "a text": (b'"cells"', "no list of cells"),
@@ -488,16 +495,16 @@ UNREADABLE = {
     "no texts": (b'{"cells": [{"source": 3}, 4, null, {"source": [1]}]}', "the notebook is empty"),
     "deep": (b'{"cells": ' + b"[" * 100_000, "nested too deeply"),
     "deep and whole": (b'{"cells": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", "nested too deeply"),
-    "a long number": (b'{"cells": [' + b"1" * 10_000 + b"]}", "no valid JSON"),
+    "a long number": (b'{"cells": [' + b"1" * 10_000 + b"]}", "invalid JSON"),
     "many values": (b"[" + b"0," * 2_100_000 + b"0]", "more than 2,000,000 values"),
     "long": (json.dumps({"cells": [code("#" * 399_999)] * 2}).encode(), "more than 400,000 characters"),
-    "another course": (json.dumps({"cells": [code("def f(): pass")]}).encode(), "none of this course with exercises"),
-    "the tour": ((ROOT / "notebooks" / "00_tour.ipynb").read_bytes(), "none of this course with exercises"),
+    "another course": (json.dumps({"cells": [code("def f(): pass")]}).encode(), "not one of this course's"),
+    "the tour": ((ROOT / "notebooks" / "00_tour.ipynb").read_bytes(), "not one of this course's"),
 }
 
 
 def test_what_cannot_be_graded_is_reported_in_one_line():
-    """With the reason, so that the student can submit it again."""
+    """The reason tells the student what to fix before submitting again."""
     submitted = [(Submission("ada", "03_masks.ipynb", content), reason) for content, reason in UNREADABLE.values()]
     for submission, reason in [*submitted, (Submission("ada", "x", b"", "it is a link"), "it is a link")]:
         with pytest.raises(NotGradable) as error:
@@ -507,8 +514,8 @@ def test_what_cannot_be_graded_is_reported_in_one_line():
         assert len(str(error.value)) < 200
 
 
-def test_what_is_unusual_and_no_problem():
-    """Only code is limited: somebody pasted a paper. Some editors write a byte order mark."""
+def test_unusual_files_that_can_be_graded():
+    """Only code is limited, because a student may paste a paper. Some editors write a byte order mark."""
     long = solved()
     long["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})
     for content in (long, b"\xef\xbb\xbf" + WHOLE):
@@ -516,11 +523,11 @@ def test_what_is_unusual_and_no_problem():
 
 
 def test_a_chain_of_a_thousand_helpers_is_followed():
-    """Cell by cell that would be a pass through all of them for each, and take minutes."""
+    """A pass through all cells for each of them would take minutes."""
     notebook = with_answer("softmax", ANSWERS["softmax"] + "\nuse = link_0")
     links = [code(f"link_{number} = lambda x: link_{number + 1}(x)") for number in range(1500)]
     notebook["cells"] += [*links, code("link_1500 = abs")]
-    assert "1501 added cells came along." in handed_in(notebook).remarks
+    assert "1501 cells that you added were run as well." in handed_in(notebook).remarks
 
 
 @pytest.mark.parametrize(
@@ -529,7 +536,7 @@ def test_a_chain_of_a_thousand_helpers_is_followed():
     ids=["blanks", "empty lines", "quotes"],
 )
 def test_no_text_makes_reading_it_slow(line):
-    """A regular expression that goes back for each character takes minutes for these."""
+    """A regular expression that backtracks at every character would take minutes for these."""
     notebook = solved()
     notebook["cells"] += [code(f"x{number} = (\n{line}") for number in range(7)]
     assert handed_in(notebook).sources == ANSWERS
@@ -547,16 +554,16 @@ def test_the_name_of_the_file_decides_only_where_nothing_else_does():
 
 
 def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
-    """Jupyter's copy and paste takes nbgrader's metadata along. An exercise still to be written is not an answer."""
+    """Pasting in Jupyter keeps nbgrader's metadata. A stub is not an answer."""
     masks, attention = (
         json.loads((ROOT / folder / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
         for folder, name in (("solutions", "03_masks"), ("notebooks", NAME))
     )
     stubs = [cell for cell in attention if exercise_of(nbformat.from_dict(cell))]
     assert len(stubs) == len(EXERCISES)
-    other = "There are answers of notebook 01 in it too; those of 03_masks were graded."
+    other = "There are answers of notebook 01 in it, too; those of 03_masks were graded."
     for pasted, remark in (
-        ([code(ANSWERS[name]) for name in EXERCISES], "4 added cells came along."),
+        ([code(ANSWERS[name]) for name in EXERCISES], "4 cells that you added were run as well."),
         ([{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES], other),
         ([{**cell, "id": f"pasted-{cell['id']}"} for cell in stubs], None),  # functions and a class
     ):
@@ -566,7 +573,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
 
 
 def test_a_notebook_without_a_single_answer_is_recognized_by_its_cells():
-    """All exercises were taken out: not attempted, which is not the same as not gradable."""
+    """If all exercises were deleted, they are not attempted, which is different from not gradable."""
     assembled = handed_in(without(solved(), *(f"exercise-{name}" for name in EXERCISES)))
     assert (assembled.name, assembled.sources) == (NAME, {})
 
@@ -608,7 +615,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_texts(kind):
-    """Whatever is in a cell, the other answers are graded, and the text goes where it was."""
+    """Whatever a cell contains, the other answers are graded, and the text stays in its position."""
     notebook = with_answer("softmax", HOSTILE[kind])
     notebook["cells"].insert(5, code(HOSTILE[kind], id="own"))
     assembled = handed_in(notebook)
@@ -621,7 +628,7 @@ def test_hostile_texts(kind):
 
 
 def test_nothing_of_a_submission_runs(tmp_path):
-    """Not when it is read, not when it is parsed, not where IPython would transform it."""
+    """Neither reading nor parsing nor IPython's transformation runs any code."""
     mark = tmp_path / "mark"
     touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
     sources = [
@@ -644,7 +651,7 @@ def test_nothing_of_a_submission_runs(tmp_path):
 
 
 def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
-    """For the exercises whose names it binds: nothing else in the notebook says who wrote them."""
+    """It is flagged for the exercises whose names it binds, because nothing else shows who wrote them."""
     notebook = untouched()
     insert(notebook, "exercise-softmax", code("from transformer_lab.model import softmax, numpy_attention"))
     flags = handed_in(notebook).flags
@@ -654,21 +661,21 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """The cell is run for all exercises; the instructor reads of it with the first."""
+    """The cell runs for all exercises; the flag appears with the first."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"
     notebook["cells"].insert(1, code("import transformer_lab\ncheck = print\ntransformer_lab.check = print"))
     flags = handed_in(notebook).flags
     assert flags.pop(EXERCISES[0]) == (
-        "a cell of their own replaces `check`",
-        "a cell of their own writes into `transformer_lab`",
+        "another cell replaces `check`",
+        "another cell writes into `transformer_lab`",
     )
     assert not any(flags.values())
 
 
 def test_ids_and_names_of_cells_are_not_taken_over():
-    """They go into reports and into JUnit's XML."""
+    """They appear in reports and in JUnit's XML."""
     notebook = solved()
     for number, cell in enumerate(notebook["cells"]):
         if not cell["id"].startswith(("exercise-", "check-")):
@@ -684,7 +691,7 @@ def test_ids_and_names_of_cells_are_not_taken_over():
 @pytest.mark.parametrize("source", ["x = {}", "# {}", " "])
 @pytest.mark.parametrize("in_front", [True, False])
 def test_ten_thousand_cells(source, in_front):
-    """Wherever they stand, the notebook is recognized, with an answer that is no longer in the cell of the course."""
+    """Wherever they are, the notebook is recognized, and an answer outside its own cell is found."""
     notebook = solved()
     notebook["cells"].append(code(cell_of(notebook, "exercise-softmax").pop("source")))
     cell_of(notebook, "exercise-softmax")["source"] = ""
@@ -696,7 +703,7 @@ def test_ten_thousand_cells(source, in_front):
 
 
 def spoiled(generator: random.Random) -> bytes:
-    """A notebook with some of its parts replaced, removed, repeated or moved."""
+    """Return a notebook in which some parts are replaced, removed, repeated, or moved."""
     notebook: Any = solved()
     notebook["cells"] = [*generator.sample(notebook["cells"], k=12), cell_of(notebook, "exercise-softmax")]
     junk = [None, True, -1, 1e308, "", "x\ud800", [], {}, [[]], {"a": {"b": []}}, "exercise-softmax", ["def softmax"]]
@@ -722,6 +729,6 @@ def spoiled(generator: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_spoiled_notebooks(seed):
-    """Whatever became of a file: it is graded or reported, and the assembled notebook is a valid one."""
+    """Each is graded or reported, and the assembled notebook is valid."""
     with suppress(NotGradable):
         handed_in(spoiled(random.Random(seed)))

@@ -1,4 +1,4 @@
-"""Without these, one broken file or a crash could cost a class its grades, or everything would be graded twice."""
+"""Without these tests, a broken file or a crash could cost a class its grades, or everything could be graded twice."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def out(tmp_path):
 
 @pytest.fixture
 def grade(out, course):
-    """Grades a folder with a mark reader and gives the outcome."""
+    """Return a function that grades a folder with a mark reader."""
 
     def run(handed_in, reader, **options):
         return grade_batch([handed_in] if handed_in else [], out, reader, course, **options)
@@ -89,7 +89,7 @@ def test_a_class_is_graded(hand_in, grade, mark_reader, out):
 
 
 def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, out, tmp_path):
-    """300 pages are not sent by hand. What lies beside it, and names nobody as Moodle does, is no student of Moodle."""
+    """Nobody wants to send 300 pages by hand. Students whose files don't come from Moodle are left out."""
     moodle, others = tmp_path / "moodle.zip", tmp_path / "handed_in"
     with zipfile.ZipFile(moodle, "w") as archive:
         archive.writestr("Ada_May Lovelace_12_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
@@ -112,7 +112,7 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
 
 
 def test_two_names_with_one_number_of_moodle_are_named(notebook_with, grade, mark_reader, out, tmp_path):
-    """Whose page is whose only the teacher can tell. An earlier zip must not be uploaded by mistake either."""
+    """Only the instructor can tell whose page it is. An earlier zip is deleted so that it isn't uploaded by mistake."""
     for name in ("Ada_12", "Bob_12"):
         with zipfile.ZipFile(tmp_path / "moodle.zip", "w") as archive:
             archive.writestr(f"{name}_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
@@ -158,7 +158,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Results are known by student and notebook: both files in the grader at once could be taken for one another."""
+    """A result only says student and notebook, so two such files in the grader at once could be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
@@ -171,7 +171,7 @@ def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, 
 
 
 def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out):
-    """A hundred notebooks of sleeping cells would keep a run busy for hours, and everybody after them waiting."""
+    """A hundred notebooks of sleeping cells would keep a run busy for hours, and all other students waiting."""
     names = ["01_attention", "02_multi_head_attention", "03_masks", "04_embeddings", "05_sublayers"]
     for student, some in (("Ada", names[:3]), ("Bob", names[:2]), ("Cyd", names)):
         for name in some:
@@ -193,7 +193,7 @@ def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out)
     assert problems == dict.fromkeys(names[3:], TIME_IS_UP)
     assert (outcome.graded, outcome.refused) == (11, 3)
     (warning,) = outcome.warnings
-    assert warning.startswith("the time was up for Cyd: grade again")
+    assert warning.startswith("time ran out for Cyd: grade again")
     reader = SlowForCyd()
     outcome = grade(folder, reader)
     assert reader.graded == [("Cyd", "04_embeddings"), ("Cyd", "05_sublayers")]
@@ -213,7 +213,7 @@ def test_a_grader_that_forgets_or_repeats_loses_and_doubles_nothing(hand_in, gra
     assert reader.graded == [("Bob", "03_masks")]
 
 
-def test_a_mistake_of_ours_in_assembling_stops_nobody_else(hand_in, grade, mark_reader, monkeypatch):
+def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reader, monkeypatch):
     hand_in("Ada", **ALL)
     folder = hand_in("Bob", **ALL)
     assemble = batch.assemble
@@ -234,7 +234,7 @@ def test_a_mistake_of_ours_in_assembling_stops_nobody_else(hand_in, grade, mark_
 
 
 def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course):
-    """They are found by the rules of `review`; here it is made sure that they reach the instructor, and no student."""
+    """Other tests show how they are found; this one, that the instructor sees them and students don't."""
     from transformer_lab.authoring.stubs import marked_answer
     from transformer_lab.classroom.course import exercise_of
     from transformer_lab.exercises import exercises
@@ -259,7 +259,7 @@ def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, o
     assert "Bob" not in (out / "feedback" / "Ada.html").read_text()
 
 
-def test_it_warns_where_nothing_guards_the_machine(hand_in, grade, mark_reader, out):
+def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
     outcome = grade(hand_in("Ada", **ALL), mark_reader(sandboxed=False))
     assert "without a sandbox" in outcome.warnings[0]
     assert "without a sandbox" in (out / "gradebook.csv").read_text(encoding="utf-8-sig").splitlines()[0]
@@ -267,7 +267,7 @@ def test_it_warns_where_nothing_guards_the_machine(hand_in, grade, mark_reader, 
 
 
 def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
-    """A corrected check must not leave half a class with the marks of the old one, and nobody told."""
+    """After a check was corrected, half a class could otherwise keep the old points without anyone noticing."""
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     monkeypatch.setattr(batch, "source_digest", lambda: "another")
@@ -300,7 +300,7 @@ def test_an_interrupted_run_is_resumed_with_its_paths_and_its_seed(
 
 
 def test_a_run_that_was_killed_is_resumed(hand_in, grade, out, mark_reader, tmp_path):
-    """Not even a power switch makes what was graded be graded again."""
+    """Not even a power failure makes it grade a submission again."""
     for number in range(4):
         folder = hand_in(f"s{number}", **ALL)
     code = (
@@ -359,7 +359,7 @@ def regrade(out, course):
     return run
 
 
-def test_one_exercise_is_graded_anew_and_the_difference_shown_first(hand_in, grade, regrade, mark_reader, out):
+def test_one_exercise_is_regraded_after_showing_the_changes(hand_in, grade, regrade, mark_reader, out):
     hand_in("Ada", padding_mask="# passed", causal_mask="# failed transposed")
     folder = hand_in("Bob", padding_mask="# failed", causal_mask="# passed")
     hand_in("Cyd", "01_attention", softmax="# passed")
@@ -391,17 +391,17 @@ def test_a_grader_that_fails_takes_nothing_away(hand_in, grade, regrade, mark_re
     assert states(outcome)["Ada", "causal_mask"] == "passed"
 
 
-def test_what_was_never_graded_is_said(hand_in, grade, regrade, mark_reader):
+def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade, mark_reader):
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     hand_in("Bob", **ALL)
     outcome, shown = regrade("causal_mask", mark_reader())
     assert [change.student for change in shown] == ["Ada"]
-    assert "new or changed: 1 submission" in outcome.warnings[-1]
+    assert "1 new or changed submission left out" in outcome.warnings[-1]
 
 
-def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
-    """Only the last run's files were: who had handed in earlier kept the old points, of another maximum perhaps."""
+def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
+    """If only the last run's files were regraded, earlier submissions could keep points with another maximum."""
     first = hand_in("Ada", **ALL).rename(tmp_path / "first")
     grade(first, mark_reader())
     shutil.copytree(first, tmp_path / "in time")
@@ -414,19 +414,19 @@ def test_one_exercise_is_graded_anew_in_all_runs(hand_in, grade, regrade, mark_r
     shutil.rmtree(tmp_path / "in time")
     outcome, shown = regrade("causal_mask", mark_reader())
     assert [change.student for change in shown] == ["Ada", "Cyd"]
-    assert outcome.warnings[-1].startswith("the answers of Bob are as they were, because their files are not where")
+    assert outcome.warnings[-1].startswith("the results of Bob are unchanged, because their files are not where")
     outcome, shown = regrade("causal_mask", mark_reader(), paths=[first])
     assert [change.student for change in shown] == ["Ada"]
-    assert "the answers of Bob, Cyd are as they were" in outcome.warnings[-1]
+    assert "the results of Bob, Cyd are unchanged" in outcome.warnings[-1]
 
 
-def test_fewer_points_than_before_are_said(hand_in, grade, mark_reader, tmp_path):
-    """An old download that was graded once more took away what somebody had handed in since."""
+def test_it_warns_of_lost_points(hand_in, grade, mark_reader, tmp_path):
+    """Grading an old download again would silently replace a student's newer submission."""
     old = hand_in("Ada", padding_mask="# passed", causal_mask="# timed out").rename(tmp_path / "old")
     grade(old, mark_reader())
     assert grade(hand_in("Ada", **ALL).rename(tmp_path / "new"), mark_reader()).warnings == []
     (warning,) = grade(old, mark_reader()).warnings
-    assert warning == ("fewer points than before, because the files of the last run count: Ada (03_masks, 3 -> 1)")
+    assert warning == ("fewer points than before, because the last run's files count: Ada (03_masks, 3 -> 1)")
 
 
 def test_one_exercise_outside_a_sandbox_marks_the_whole(hand_in, grade, regrade, mark_reader):
@@ -466,14 +466,14 @@ def test_an_output_that_cannot_be_used(complaint, hand_in, mark_reader, out):
     out.unlink()
     out.mkdir()
     (out / "holiday.jpg").write_text("")
-    assert "holds other files (holiday.jpg)" in complaint(folder, mark_reader())
+    assert "contains other files (holiday.jpg)" in complaint(folder, mark_reader())
     assert os.listdir(out) == ["holiday.jpg"]
 
 
 def test_an_output_among_what_was_handed_in(hand_in, mark_reader, course):
-    """The next run would take our own reports for submissions."""
+    """The next run would take the reports for submissions."""
     folder = hand_in("Ada", **ALL)
-    with pytest.raises(InputError, match="lies in what was handed in"):
+    with pytest.raises(InputError, match="is inside the submissions"):
         grade_batch([folder], folder / "grades", mark_reader(), course)
     assert os.listdir(folder) == ["Ada"]
 

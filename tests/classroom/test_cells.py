@@ -1,10 +1,10 @@
-"""Without these, a cell would be taken for what it is not: a stub for an answer, a helper for nothing."""
+"""Without these tests, a stub could be taken for an answer, or a helper could be overlooked."""
 
 import warnings
 
 import pytest
 
-from transformer_lab.classroom.cells import MOST_CHARACTERS, is_unwritten, names_of
+from transformer_lab.classroom.cells import MAX_CHARACTERS, is_unwritten, names_of
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from transformer_lab.classroom.cells import MOST_CHARACTERS, is_unwritten, names
     ],
 )
 def test_ipythons_lines_are_no_errors(source):
-    """A cell that could not be read would lose what it imports and uses."""
+    """If such a cell could not be parsed, its imports and names would be lost."""
     names = names_of(source)
     assert names.is_python
     assert "x" in names.binds
@@ -57,14 +57,14 @@ def test_another_language_binds_nothing(source):
     ],
 )
 def test_global_names(source, binds, reads, changes):
-    """Local ones are nobody's business: nearly every answer has a `scores`."""
+    """Local names don't count: nearly every answer has a variable `scores`."""
     names = names_of(source)
     assert (names.binds, names.reads - {"self"}, names.changes) == (binds, reads, changes)
 
 
 def test_what_is_too_long_is_not_parsed():
-    """Its tree would take hundreds of times its room. What it defines is still found."""
-    names = names_of("softmax = 1\n" * MOST_CHARACTERS)
+    """Its syntax tree would take hundreds of times as much memory. The names that it defines are still found."""
+    names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}
 
@@ -94,13 +94,13 @@ STUB = "def f(x):\n    '''Doc.'''\n    # YOUR CODE HERE\n    raise NotImplemente
         ("def f(x)\n    pass", False),
     ],
 )
-def test_whether_a_function_is_still_to_be_written(source, unwritten):
-    """An untouched stub counts for nothing; whatever was written counts."""
+def test_which_functions_are_unwritten(source, unwritten):
+    """An untouched stub doesn't count; anything else does."""
     assert is_unwritten(source, "f") is unwritten
 
 
-def test_whether_a_class_is_still_to_be_written():
-    """What counts is the methods that a student writes, and whether any of them was."""
+def test_which_classes_are_unwritten():
+    """It is written as soon as one of the student's methods is."""
     methods = ["__init__(self):\n        {}", "forward(self):\n        {}", "shown(self):\n        return 1"]
     source = "class A:\n" + "".join(f"    def {method}\n" for method in methods)
     blank = ("__init__", "forward")
@@ -112,7 +112,7 @@ def test_whether_a_class_is_still_to_be_written():
 
 
 def test_uses_are_whole_names():
-    """The line and the longest form; `getattr` with a text is a name as well. What has no name has attributes."""
+    """The line and the full dotted name, also through `getattr`. An object without a name only has attributes."""
     source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\ngetattr(m, n)\n"
     assert names_of(source).uses == (
         (1, "a", ("b", "c")),
@@ -128,14 +128,14 @@ def test_uses_are_whole_names():
 
 
 def test_every_import_has_its_line():
-    """The same name may be imported twice, and each time from elsewhere."""
+    """A name may be imported twice, from different modules."""
     source = "import a.b\nimport a.b as c\ndef f():\n    from d import e as c\nfrom g import *\nfrom . import h\n"
     assert names_of(source).imported == ((1, "a", "a"), (2, "c", "a.b"), (4, "c", "d.e"))
     assert names_of(source).imports == {"a": "a", "c": "d.e"}
 
 
 def test_nothing_warns():
-    """`"\\d"` in a student's text would be a warning of ours, with a line of theirs."""
+    """Python would show a warning about `"\\d"` in a student's text as if it were ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert names_of("x = '\\d' is 3; assert (x, 'y')").is_python

@@ -95,7 +95,7 @@ def test_release(lab, course, tmp_path):
 
 def test_release_of_what_there_is_not(lab, course):
     assert "transformer-lab release 03" in lab("release").complaint
-    assert "there is no notebook `77`" in lab("release", "77").complaint
+    assert "unknown notebook `77`" in lab("release", "77").complaint
 
 
 # --- grade ---
@@ -124,7 +124,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
     (tmp_path / "class.txt").write_text("Ada\nBob\x1b[2J\n")
     done = lab("grade", "handed_in", "--roster", "class.txt")
     assert done.status == 0
-    assert done.stderr == "warning: submitted nothing: 1 of the 2 students on the list: Bob [2J\n"
+    assert done.stderr == "warning: submitted nothing: 1 of the 2 students on the roster: Bob [2J\n"
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
@@ -249,12 +249,12 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
         (["grade"], "nothing to grade"),
         (["grade", "missing"], "missing: No such file or directory"),
         (["grade", "handed_in", "--out", "a file"], "a file is a file"),
-        (["grade", "handed_in", "--out", "handed_in/grades"], "lies in what was handed in"),
-        (["grade", "handed_in", "--out", "strange"], "no gradebook, or a damaged one"),
+        (["grade", "handed_in", "--out", "handed_in/grades"], "is inside the submissions"),
+        (["grade", "handed_in", "--out", "strange"], "not a gradebook, or damaged"),
         (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
-        (["grade", "--only", "causal_mask"], "holds no gradebook"),
-        (["grade", "--resume"], "holds no gradebook"),
-        (["grade", "handed_in", "--roster", "a file"], "a file names nobody"),
+        (["grade", "--only", "causal_mask"], "there is no gradebook in"),
+        (["grade", "--resume"], "there is no gradebook in"),
+        (["grade", "handed_in", "--roster", "a file"], "a file contains no names"),
         (["grade", "--only", "causal_mask", "--roster", "a file"], "leave out --only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

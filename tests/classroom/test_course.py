@@ -1,4 +1,4 @@
-"""Without these, a notebook would be graded with another's exercises, or a change of a copy would show in the next."""
+"""Without these tests, a notebook could be graded with another's exercises, or a changed copy could affect the next."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ def course() -> Course:
 
 
 def test_each_notebook_has_the_exercises_that_the_registry_lists_for_it(course):
-    """Two lists of the same thing: the cells of the notebook, and the files of `exercises/`."""
+    """The notebooks' cells and the files in `exercises/` must agree."""
     for name in course.graded:
         listed = {exercise.name for exercise in notebooks()[name[:2]]}
         assert {exercise.name for exercise in course.exercises(name)} == listed
@@ -29,7 +29,7 @@ def test_each_notebook_has_the_exercises_that_the_registry_lists_for_it(course):
 
 
 def test_a_heading_that_sounds_like_an_exercise_is_none(course):
-    """`## Exercise: your softmax` gives its cell the id `exercise-your-softmax`."""
+    """`## Exercise: your softmax` gives its cell the ID `exercise-your-softmax`."""
     cells = [cell for cell in course.notebook("01_attention").cells if cell.id.startswith("exercise-")]
     assert len(cells) > len(course.exercises("01_attention"))
 
@@ -45,7 +45,7 @@ def test_short_names(course, asked):
 
 
 def test_a_notebook_of_another_version(tmp_path):
-    """Its exercise is not known here; a grader that went on would give nobody the points."""
+    """This package doesn't know its exercise, so continuing would give everyone too few points."""
     text = (ROOT / "notebooks" / "03_masks.ipynb").read_text(encoding="utf-8").replace("causal_mask", "no_future")
     (tmp_path / "03_masks.ipynb").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="has the exercise `no_future`, which this version"):
@@ -53,13 +53,13 @@ def test_a_notebook_of_another_version(tmp_path):
 
 
 def test_a_package_that_was_installed_without_its_checkout(tmp_path, monkeypatch):
-    """The notebooks are then looked for where one is."""
+    """The notebooks are looked for in the current folder."""
     package = tmp_path / "site-packages" / "transformer_lab" / "classroom"
     monkeypatch.setattr("transformer_lab.classroom.course.__file__", str(package / "course.py"))
     monkeypatch.chdir(ROOT)
     assert Course.find().folder == ROOT / "notebooks"
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="do this in the folder of the project"):
+    with pytest.raises(InputError, match="run this in the project"):
         Course.find()
 
 

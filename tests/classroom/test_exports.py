@@ -1,4 +1,4 @@
-"""Without these, a runner or Gradescope could not read the results, or would show what is the instructor's alone."""
+"""Without these tests, a runner or Gradescope could not read the results, or would show the instructor's flags."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from transformer_lab.classroom.exports import (
-    LONGEST,
+    MAX_CHARACTERS,
     feedback_text,
     gradescope_results,
     junit_xml,
@@ -40,7 +40,7 @@ def result(handed_in):
 
 
 def test_junit_says_what_ran_and_what_was_earned(result):
-    """A runner shows failures by case and counts them; points and cells are properties."""
+    """A runner lists and counts failed cases; points and cells are properties."""
     (suite,) = ElementTree.fromstring(junit_xml(result).encode())
     assert [suite.get(name) for name in ("name", "tests", "failures", "errors", "skipped")] == [
         "03_masks", "4", "1", "0", "1"
@@ -57,7 +57,7 @@ def test_junit_says_what_ran_and_what_was_earned(result):
 
 
 def test_junit_has_each_exercise_once_with_what_counts_now(result):
-    """nbval's run knows an older result of `padding_mask`; after a new grading of it, both would stand there."""
+    """nbval's XML has an older result of `padding_mask`; after regrading, it would appear next to the new one."""
     assert junit_xml(result).count('name="padding_mask"') == 1
     assert 'value="9"' not in junit_xml(result)
 
@@ -71,7 +71,7 @@ def test_every_state_has_its_words_in_every_format(entry, state):
 
 
 def test_a_file_that_could_not_be_read(entry):
-    """A student who sees nothing asks whether the autograder is broken."""
+    """Without a reason, the student would ask whether the autograder is broken."""
     found = entry("Ada", "", problem="the file is empty")
     assert ElementTree.fromstring(junit_xml(found.result)).find("testsuite/testcase/error").text == "the file is empty"
     given = json.loads(gradescope_results([found]))
@@ -82,7 +82,7 @@ def test_a_file_that_could_not_be_read(entry):
 
 
 def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
-    """Gradescope reads one file a submission, whatever was handed in."""
+    """Gradescope reads one file per submission, however many notebooks were submitted."""
     attention = entry("Ada", "01_attention", softmax="passed", remarks=["a cell is missing"])
     lost = entry("Ada", "", path="handed_in/Ada/notes.ipynb", problem="the file is empty")
     given = json.loads(gradescope_results([lost, attention, handed_in]))
@@ -101,7 +101,7 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 def test_text_of_a_student_stays_text():
     """A lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs.
 
-    Text whose direction is overridden reads as something else than what it is.
+    Text with a direction override looks different from what it is.
     """
     exercise = ExerciseResult(
         HOSTILE, "failed", 0.0, 1.0, (HOSTILE,), HOSTILE, (HOSTILE,), (HOSTILE,), HOSTILE, HOSTILE
@@ -122,7 +122,7 @@ def test_text_of_a_student_stays_text():
     "junit", ["", "<testsuites>", "no xml", '<!DOCTYPE x [<!ENTITY a "aaaa">]><x><testcase name="&a;"/></x>', "\ud800"]
 )
 def test_a_damaged_junit_costs_its_cells_alone(result, junit):
-    """It comes out of a run beside a student's kernel."""
+    """The XML comes from a process next to a student's kernel."""
     root = ElementTree.fromstring(junit_xml(replace(result, junit=junit)))
     assert len(root.findall("testsuite/testcase")) == 3
 
@@ -141,7 +141,7 @@ def test_gradescope_reads_points_and_feedback(handed_in):
 
 
 def test_of_two_names_with_one_number_neither_gets_the_others_page(entry):
-    """Moodle would give both pages to whoever has the number, or the second one in place of the first."""
+    """Moodle would give both pages to the student with that number, or replace one by the other."""
     paths = {
         "Ada (4711)": "moodle.zip: Ada_4711_assignsubmission_file_/a.ipynb",
         "Eve (4711)": "moodle.zip: Eve_4711_assignsubmission_file_/a.ipynb",
@@ -158,7 +158,7 @@ def test_of_two_names_with_one_number_neither_gets_the_others_page(entry):
 
 
 def test_flags_are_for_the_instructor(entry):
-    """A suspicion is no feedback."""
+    """A suspicion isn't feedback."""
     found = entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)})
     assert "secret" not in junit_xml(found.result)
     assert "secret" not in gradescope_results([found])
@@ -166,4 +166,4 @@ def test_flags_are_for_the_instructor(entry):
 
 def test_a_report_without_end_is_shortened(entry):
     found = entry("Ada", padding_mask={"state": "failed", "report": "x" * 10_000_000}).result
-    assert LONGEST < len(junit_xml(found)) < LONGEST + 3000
+    assert MAX_CHARACTERS < len(junit_xml(found)) < MAX_CHARACTERS + 3000

@@ -1,4 +1,4 @@
-"""Without these, feedback could run a script, leave out what was misunderstood, or show what is not a student's."""
+"""Without these tests, a page could run a script, leave out a mistake, or show students what is not for them."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,7 @@ from transformer_lab.files import clean
 
 
 class Reader(HTMLParser):
-    """The tags, attributes and text of a page, as a browser reads them."""
+    """Reads the tags, attributes, and text of a page, as a browser does."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def read():
 
 
 def graded(name, number):
-    """The result of a known mistake, or of the answer where `number` is None."""
+    """Return the result of a known mistake, or of the answer if `number` is None."""
     exercise = exercises()[name]
     subject = exercise.answer if number is None else mistakes_of(exercise)[number].ways[0].subject
     report = run_check(exercise, subject)
@@ -76,7 +76,7 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_report_loses_nothing_on_the_page(number, entry):
-    """What is not recognised as a list, a table or a heading would vanish."""
+    """Text that isn't recognized as a list, a table, or a heading must not vanish."""
     exercise = exercises()["scaled_dot_product_attention"]
     report = str(run_check(exercise, mistakes_of(exercise)[number].ways[0].subject))
     page = feedback_page("Ada", [entry("Ada", **{exercise.name: {"state": "failed", "report": report}})], {})
@@ -87,7 +87,7 @@ def test_a_report_loses_nothing_on_the_page(number, entry):
 
 
 def test_what_was_received_is_aligned_with_what_was_expected():
-    """A report is 80 columns wide, so wide tables follow each other after an empty line."""
+    """Reports are 80 columns wide, so wide tables follow each other after an empty line."""
     report = "x: failed\n\n    f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4\n\nThe end."
     parts = parts_of_report(ExerciseResult("softmax", "failed", 0.0, 1.0, report=report))
     listing = "f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4"
@@ -124,7 +124,7 @@ def test_nothing_of_a_student_is_more_than_text(entry, read):
 
 
 def test_the_browser_is_told_to_run_nothing(entry, read):
-    """Should an escape be forgotten one day, the policy still stops scripts, and requests to the network."""
+    """Even if a value is not escaped one day, the policy stops scripts and network requests."""
     page = feedback_page("Ada", [entry("Ada", padding_mask="passed")], {})
     policy = re.search('Content-Security-Policy" content="([^"]+)"', page)[1]
     assert policy.startswith("default-src 'none';")
@@ -140,7 +140,7 @@ def test_the_browser_is_told_to_run_nothing(entry, read):
 
 
 def contrast(one: str, other: str) -> float:
-    """As in WCAG 2.1."""
+    """Return the contrast ratio of WCAG 2.1."""
 
     def luminance(colour):
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
@@ -152,7 +152,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_text_can_be_read_in_light_and_in_dark():
-    """At least 4.5 to 1, as WCAG asks for."""
+    """WCAG requires at least 4.5 to 1."""
     for theme in STYLE.split("@media (prefers-color-scheme: dark)")[:2]:
         colours = dict(re.findall(r"--(\w+): (#\w{6})", theme))
         for ink in ("ink", "soft", "link", "good", "bad", "warn", "none"):
@@ -172,7 +172,7 @@ def test_flags_and_other_students_are_not_on_the_page(entry):
 
 
 def test_code_without_end_is_shortened(entry):
-    """A cell of a million lines must not make a page that no browser opens."""
+    """A cell with a million lines must not make a page that no browser can open."""
     fields = {"state": "failed", "source": "x\n" * 1_000_000 + "y" * 1_000_000, "report": "z\n" * 1_000_000}
     page = feedback_page("Ada", [entry("Ada", padding_mask=fields)], {})
     assert len(page) < 200_000
@@ -194,8 +194,8 @@ def test_the_sentences_are_those_of_the_exercise():
 @pytest.mark.parametrize(
     ("problem", "advised"), [("the file is empty", True), ("the grader stopped: it says no more", False)]
 )
-def test_who_handed_in_what_cannot_be_graded_is_told_what_to_do(entry, problem, advised):
-    """What is the grader's own failure is no reason to hand in again."""
+def test_an_ungradable_file_comes_with_advice(entry, problem, advised):
+    """If the grader itself failed, the student doesn't have to submit again."""
     page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
     assert problem in page
     assert ("submit the file that ends in .ipynb" in page) == advised

@@ -1,4 +1,4 @@
-"""Without these, a grade could get lost, a stranger's file be taken for a gradebook, or a cell be a formula."""
+"""Without these tests, grades could get lost, another file could be overwritten, or a cell could be a formula."""
 
 import csv
 import io
@@ -27,9 +27,10 @@ def result(student, digest, earned=1.0, notebook="03_masks", state="passed", pro
 
 
 def run(book, *results, paths=None):
-    """A whole run in which these results were found."""
+    """Record a whole run with these results."""
     begun = book.begin("1.0", "sources", 7, ["handed_in"])
-    book.hand_in(begun, [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)])
+    submitted = [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)]
+    book.record_submissions(begun, submitted)
     for found in results:
         book.save(begun, found)
     book.finish(begun)
@@ -40,16 +41,16 @@ def run(book, *results, paths=None):
 
 
 def test_a_result_is_kept_as_it_was(book):
-    """Text that no UTF-8 file may hold comes out of students' notebooks, and must not stop the batch."""
+    """Students' notebooks contain text that UTF-8 can't encode, which must not stop the batch."""
     exercise = ExerciseResult("softmax", "failed", 0.5, 1.0, ("a", "b"), "report", ("flag",), ("\ud800",), "x\0", "id")
     whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
     assert from_json(as_json(whole)) == whole
     book.save(book.begin("1.0", "s", 1, []), whole)
-    assert book.kept() == {("Zoë �", "d"): whole}
+    assert book.final_results() == {("Zoë �", "d"): whole}
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
-    """Killed without a warning, the process leaves all that it had reported as done."""
+    """A process that is killed in the middle of a transaction leaves everything it has saved."""
     path = tmp_path / "gradebook.sqlite"
     code = (
         "import os, pathlib, signal, sys\n"
@@ -66,7 +67,7 @@ def test_a_crash_loses_no_result_that_was_saved(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert done.returncode == -9, done.stderr
-    assert [student for student, _ in Gradebook(path).kept()] == ["s0", "s1", "s2"]
+    assert [student for student, _ in Gradebook(path).final_results()] == ["s0", "s1", "s2"]
 
 
 def test_the_last_run_of_a_notebook_counts(book):
@@ -96,21 +97,21 @@ def test_where_the_grader_failed_it_has_to_grade_again(book):
         result("Bob", "b1", notebook="", problem="the grader stopped: it says no more"),
         result("Cyd", "c1", notebook="", problem="the file is empty"),
     )
-    assert set(book.kept()) == {("Cyd", "c1")}
+    assert set(book.final_results()) == {("Cyd", "c1")}
     assert len(book.entries()) == 3
 
 
 def test_what_was_graded_outside_a_sandbox_stays_marked(book):
     begun = run(book, result("Ada", "v1"))
-    book.note_sandbox(begun, False)
-    book.note_sandbox(begun, True)
+    book.record_sandbox(begun, False)
+    book.record_sandbox(begun, True)
     later = run(book, result("Bob", "b1"))
-    book.note_sandbox(later, True)
+    book.record_sandbox(later, True)
     assert {entry.student: entry.sandboxed for entry in book.entries()} == {"Ada": False, "Bob": True}
 
 
 def test_the_database_answers_plain_questions(book):
-    """An instructor who knows SQL needs nothing of ours to read it."""
+    """An instructor who knows SQL can read it without this package."""
     run(book, result("Ada", "v1", 0.5, state="failed"))
     with sqlite3.connect(book.path) as database:
         assert database.execute("SELECT student, exercise, state, earned, possible FROM marks").fetchall() == [
@@ -119,7 +120,7 @@ def test_the_database_answers_plain_questions(book):
 
 
 @pytest.mark.parametrize("kind", ["text", "another program's", "newer", "damaged", "damaged result", "link", "folder"])
-def test_what_is_no_gradebook_is_one_line_and_stays_as_it_is(tmp_path, kind):
+def test_another_file_is_refused_in_one_line_and_unchanged(tmp_path, kind):
     path = tmp_path / "gradebook.sqlite"
     if kind == "text":
         path.write_text("student,points\n" * 100)
@@ -196,7 +197,7 @@ HOSTILE = [
 
 
 def test_no_cell_is_a_formula(entry):
-    """A spreadsheet would run what a student has called themselves."""
+    """A spreadsheet would evaluate a student's name."""
     flags = {"state": "failed", "flags": ("=HYPERLINK(1)",)}
     entries = [entry(name, path=name, remarks=[name], padding_mask=flags, problem=name) for name in HOSTILE]
     text = as_csv(entries)
@@ -208,8 +209,8 @@ def test_no_cell_is_a_formula(entry):
     assert cell("Ada - Bob = friends") == "Ada - Bob = friends"
 
 
-def test_the_head_warns_and_is_still_a_head(entry, tmp_path):
-    """A line of warning above the head would turn every column of a spreadsheet into text."""
+def test_the_warning_is_a_heading(entry, tmp_path):
+    """With a warning above the headings, a spreadsheet would read every column as text."""
     entries = [entry("Ada", sandboxed=False, padding_mask="passed"), entry("Zoë", padding_mask="passed")]
     path = tmp_path / "gradebook.csv"
     path.write_text(as_csv(entries), encoding="utf-8-sig")
@@ -223,7 +224,7 @@ def test_the_head_warns_and_is_still_a_head(entry, tmp_path):
 
 
 def test_a_crowd_of_similar_answers_does_not_fill_the_table(entry):
-    """Every answer that is like three hundred others would name them all: the table would grow with their square."""
+    """If each of 300 similar answers named all the others, the table would grow quadratically."""
     from dataclasses import replace
 
     alike = replace(entry("Ada", padding_mask="passed"), similar={"padding_mask": tuple(f"s{n}" for n in range(300))})

@@ -1,5 +1,4 @@
-"""Without these, a library's answer would pass for a student's, or a copied answer would not be seen, or honest people
-would be on the instructor's list."""
+"""Without these tests, library answers and copies could go unseen, or honest students could be flagged."""
 
 import ast
 import inspect
@@ -9,7 +8,7 @@ import pytest
 
 from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.classroom.course import Course, exercise_of
-from transformer_lab.classroom.integrity import MOST_FLAGS, Similar, interference, review, similar
+from transformer_lab.classroom.integrity import MAX_FLAGS, interference, review, similar
 from transformer_lab.exercises import exercises
 
 ATTENTION = exercises()["scaled_dot_product_attention"]
@@ -78,7 +77,7 @@ def answer(body: str, before: str = "") -> str:
     ],
 )
 def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
-    """Each is a way that somebody would try to call it by."""
+    """Each is a way to call a library's answer."""
     flags = review(ATTENTION, source, [], COURSE)
     assert any(flag in text for text in flags), flags
     assert not any("\n" in text for text in flags)
@@ -87,44 +86,44 @@ def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
 def test_a_helper_that_cannot_be_read_is_flagged():
     helper = "def helper(*arguments):\n    return F.scaled_dot_product_attention(*arguments)\n#" + "x" * 50_000
     flags = review(ATTENTION, answer("helper(query, key, value)"), [helper], COURSE)
-    assert flags == ("a cell of their own cannot be read as Python",)
+    assert flags == ("another cell cannot be read as Python",)
 
 
 @pytest.mark.parametrize(
     "line", ["%matplotlib inline", "%time x = 1", "%%time", "%%capture", "%timeit -n1 -r 2 math.sqrt(2)", "torch.exp?"]
 )
-def test_what_people_write_beside_an_answer_is_not_flagged(line):
+def test_harmless_commands_next_to_an_answer_are_not_flagged(line):
     before = "\n".join((line, "x = 1\n"))
     assert review(ATTENTION, answer("query @ key", before), [], COURSE) == ()
 
 
 def test_an_answer_in_another_cell_is_found():
-    """A helper is a part of the answer; a cell that the answer does not use is none."""
+    """A helper is a part of the answer; a cell that the answer doesn't use isn't."""
     helper = "def helper(*arguments):\n    return nn.functional.scaled_dot_product_attention(*arguments)\n"
     through = "def through(*arguments):\n    return helper(*arguments)"
     unused = "expected = nn.MultiheadAttention(4, 1)"
     flags = review(ATTENTION, answer("through(query, key, value)"), [helper, through, unused], COURSE)
-    assert flags == ("line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`",)
+    assert flags == ("line 2 of another cell uses `torch.nn.functional.scaled_dot_product_attention`",)
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """The other answer itself is none of this one's, nor is what it uses."""
+    """The other exercise's answer doesn't belong to this one, and neither does what it uses."""
     other = (
         "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_product_attention\n"
         "def softmax(scores):\n    return nn.MultiheadAttention(4, 1)(scores)\n"
     )
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": other, ATTENTION.name: through})
-    assert "line 2 of a cell of their own uses `torch.nn.functional.scaled_dot_product_attention`" in flags
+    assert "line 2 of another cell uses `torch.nn.functional.scaled_dot_product_attention`" in flags
     honest = answer("tnf.softmax(softmax(query), -1)")
     assert review(ATTENTION, honest, [], COURSE, {"softmax": other, ATTENTION.name: honest}) == ()
 
 
 def test_a_cell_that_changes_a_library_is_a_part_of_every_answer():
-    """It binds nothing, so no answer seems to need it."""
+    """It binds no name, so no answer seems to need it."""
     change = "torch.Tensor.normal = torch.Tensor.softmax"
     source = "def softmax(scores):\n    return torch.from_numpy(scores).normal(-1).numpy()"
-    assert review(SOFTMAX, source, [change], COURSE) == ("line 1 of a cell of their own uses `torch.Tensor.softmax`",)
+    assert review(SOFTMAX, source, [change], COURSE) == ("line 1 of another cell uses `torch.Tensor.softmax`",)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_another_name_for_a_library_is_followed(before):
 
 
 def test_other_ways_to_the_same_are_flagged():
-    """A library has its answers under several names, and an alias of it may be imported in a cell of its own."""
+    """A library has the same answer under several names, and another cell may import it under an alias."""
     for body in ("torch.nn.functional.softmin(-x, -1)", "nn.Softmin(-1)(-x)", "nn.Softmax2d()(x)"):
         source = f"def softmax(scores):\n    x = torch.from_numpy(scores)\n    return {body}"
         assert review(SOFTMAX, source, [], COURSE)
@@ -172,13 +171,13 @@ HONEST = [
 
 @pytest.mark.parametrize("line", HONEST)
 def test_an_honest_answer_is_not_flagged(line):
-    """What the exercise does not ban, what the course imports, and variables that are called like something else."""
+    """Functions that the exercise allows, the course's own imports, and variables named like something else."""
     source = f"import os\nimport sys\n{line}\n"
     assert review(ATTENTION, source, [], COURSE) == ()
 
 
 def test_parts_that_the_exercise_builds_on_are_free():
-    """Notebook 02 brings `scaled_dot_product_attention` itself."""
+    """Notebook 02 itself imports `scaled_dot_product_attention`."""
     course = ["from transformer_lab.mine import scaled_dot_product_attention\nfrom transformer_lab.model import Mask"]
     source = "class MultiHeadAttention(nn.Module):\n    attend = scaled_dot_product_attention\n    other = Mask\n"
     assert review(HEADS, source, [], course) == ()
@@ -204,7 +203,7 @@ def test_parts_that_the_exercise_builds_on_are_free():
     ],
 )
 def test_an_answer_that_is_imported_is_flagged(source, imported):
-    """Nothing of it is used in the cell, and it gets all points."""
+    """The cell doesn't use it, but it would earn all points."""
     line = source.count("\n", 0, source.index("from ")) + 1
     assert review(PADDING, source, [], COURSE) == (f"line {line} imports the answer: `{imported}`",)
     assert review(exercises()["target_mask"], source, [], COURSE) == ()
@@ -212,10 +211,10 @@ def test_an_answer_that_is_imported_is_flagged(source, imported):
 
 @pytest.mark.parametrize("name", ["padding_mask", "*"])
 def test_an_answer_that_another_cell_imports_is_flagged(name):
-    """By its name, which the answer then hides, or without one."""
+    """Under its name, which the answer then hides, or with a star."""
     source = "theirs = padding_mask\ndef padding_mask(tokens, pad):\n    return theirs(tokens, pad)"
     (flag,) = review(PADDING, source, [f"from transformer_lab.model import {name}"], COURSE)
-    assert flag.startswith("line 1 of a cell of their own ")
+    assert flag.startswith("line 1 of another cell ")
     assert f"`transformer_lab.model.{name}`" in flag
 
 
@@ -229,13 +228,13 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
     ],
 )
 def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
-    """It can stand between the answer and its check, and nothing in the answer names what it binds."""
+    """It can run between the answer and its check, and the answer doesn't name what it binds."""
     own = textwrap.dedent(inspect.getsource(PADDING.answer))
-    assert review(PADDING, own, [source], COURSE) == (f"line 1 of a cell of their own {flag}",)
+    assert review(PADDING, own, [source], COURSE) == (f"line 1 of another cell {flag}",)
 
 
 def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
-    """Notebook 01 takes the package's attention under another name, below the exercise."""
+    """Notebook 01 imports the package's attention under another name, below the exercise."""
     course = ["from transformer_lab.model import scaled_dot_product_attention as package_attention"]
     (flag,) = review(ATTENTION, answer("package_attention(query, key, value)"), [], course)
     assert "`transformer_lab.model.scaled_dot_product_attention`, which" in flag
@@ -243,7 +242,7 @@ def test_what_the_course_imports_for_its_own_pictures_is_no_answer():
 
 @pytest.mark.parametrize("name", Course.find().graded)
 def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
-    """`from transformer_lab import check, hint`, `from transformer_lab.mine import ...`: the course does so itself."""
+    """The course itself imports `check`, `hint`, and parts from `transformer_lab.mine`."""
     notebook = Course.find().notebook(name)
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code" and not exercise_of(cell)]
     imports = [line for cell in cells for line in cell.split("\n") if line.startswith("from transformer_lab")]
@@ -267,7 +266,7 @@ def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
     ],
 )
 def test_a_softmax_that_is_a_method_is_flagged(expression, used):
-    """A tensor has the answer of notebook 01 as a method; later notebooks use it themselves."""
+    """Tensors have the answer of notebook 01 as a method; later notebooks use it themselves."""
     source = f"def softmax(scores):\n    return {expression}\n"
     assert review(SOFTMAX, source, [], COURSE) == (f"line 2 uses `{used}`",)
     assert review(ATTENTION, source, [], COURSE) == ()
@@ -275,16 +274,16 @@ def test_a_softmax_that_is_a_method_is_flagged(expression, used):
 
 @pytest.mark.parametrize("name", ["methodcaller('softmax', -1)", "torch.Tensor.__dict__['softmax']"])
 def test_a_softmax_that_is_a_text_is_flagged(name):
-    """But not a word in a sentence, such as that of an error."""
+    """But a word in a sentence, such as an error message, isn't."""
     source = f"def softmax(scores):\n    return {name}(torch.from_numpy(scores))\n"
-    assert review(SOFTMAX, source, [], COURSE) == ("line 2 has `softmax` as a text",)
+    assert review(SOFTMAX, source, [], COURSE) == ("line 2 contains the text `softmax`",)
     assert review(ATTENTION, source, [], COURSE) == ()
     honest = 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n'
     assert review(SOFTMAX, honest, [], COURSE) == ()
 
 
 def test_a_name_of_their_own_hides_ours():
-    """A student's function may be called like one that another cell imports."""
+    """A student's function may have the name of something that another cell imports."""
     course = ["from torch.nn.functional import scaled_dot_product_attention as attend"]
     assert review(ATTENTION, answer("attend(query, key, value)"), [], course)
     assert review(ATTENTION, "def attend(*x): return x\n" + answer("attend(query)"), [], course) == ()
@@ -295,18 +294,18 @@ THE_TEXT = "it is the text of the course's own solution"
 
 
 @pytest.mark.parametrize("name", exercises())
-def test_the_courses_own_answer_is_recognised_if_it_is_large_enough(name):
-    """`solution(...)` shows it to everybody."""
+def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
+    """`solution(...)` shows it to everyone."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
-    assert set(flags) <= {THE_TEXT, "but for names and comments it is the course's own answer"}
+    assert set(flags) <= {THE_TEXT, "except for names and comments, it is the course's own answer"}
     assert len(flags) <= 1
 
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_text_of_a_solution_is_flagged(name):
-    """A cell of `solutions/`, as it is, and without its marks, comments and docstrings."""
+    """A cell of `solutions/`, unchanged, and without its markers, comments, and docstrings."""
     exercise = exercises()[name]
     assert review(exercise, marked_answer(exercise.answer, exercise.blank), [], COURSE) == (THE_TEXT,)
     plain = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))))
@@ -318,7 +317,7 @@ def test_the_text_of_a_solution_is_flagged(name):
 
 
 def test_a_short_solution_may_be_found_by_oneself():
-    """`padding_mask` is one line, which its last hint shows nearly; a comment of the solution's is no chance."""
+    """`padding_mask` is one line, which its last hint almost shows. A comment of the solution is not a coincidence."""
     assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
     combine = exercises()["combine_heads"]
     own = textwrap.dedent(inspect.getsource(combine.answer))
@@ -331,10 +330,11 @@ def test_a_short_solution_may_be_found_by_oneself():
 
 
 def test_a_mark_of_the_solutions_is_flagged():
-    """Whoever copies a solution and changes it leaves one behind."""
+    """A student who copies a solution and changes it may leave a marker behind."""
     for mark in ("### BEGIN SOLUTION", "### END SOLUTION"):
         source = answer(f"query @ key\n    {mark}")
-        assert review(ATTENTION, source, [], COURSE) == (f"it has the mark `{mark}` of the course's own solution",)
+        flag = f"it contains `{mark}`, a marker of the course's own solution"
+        assert review(ATTENTION, source, [], COURSE) == (flag,)
 
 
 @pytest.mark.parametrize(
@@ -355,8 +355,8 @@ def test_a_mark_of_the_solutions_is_flagged():
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
     ],
 )
-def test_an_attempt_on_the_checks_is_told(source, says):
-    """It earns nothing, and somebody has tried."""
+def test_an_attempt_on_the_checks_is_reported(source, says):
+    """It earns nothing, but the instructor should know."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
     assert interference(source, course) == [says]
 
@@ -372,8 +372,8 @@ def test_an_attempt_on_the_checks_is_told(source, says):
         "torch.x = 1",
     ],
 )
-def test_what_leaves_the_checks_alone_is_not_told(source):
-    """An import that is repeated, a part of their own, a variable of a function."""
+def test_code_that_leaves_the_checks_alone_is_not_reported(source):
+    """A repeated import, a part that the student built, a local variable."""
     assert interference(source, [*COURSE, "from transformer_lab.mine import split_heads"]) == []
 
 
@@ -386,10 +386,10 @@ def test_what_cannot_be_read():
 
 
 def test_flags_are_few_short_and_printable():
-    """The page is the instructor's, and a submission must not fill it. An alias may stand for a name of any length."""
+    """A submission must not fill the instructor's page. An alias can stand for a name of any length."""
     flags = review(ATTENTION, "\n".join("eval('1')" for _ in range(200)), [], [])
-    assert len(flags) == MOST_FLAGS + 1
-    assert flags[-1] == f"and {200 - MOST_FLAGS} more"
+    assert len(flags) == MAX_FLAGS + 1
+    assert flags[-1] == f"and {200 - MAX_FLAGS} more"
     (flag,) = review(ATTENTION, f"import transformer_lab.{'a' * 20_000} as x\nx.y\n", [], [])
     assert len(flag) < 200
 
@@ -458,18 +458,18 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
-    """As it is, with other names, comments and annotations, with one statement more, with one that is different."""
+    """Unchanged; with other names, comments, and annotations; with one more statement; with one different statement."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
-    assert similar(answers) == [Similar(NAME, ("ada", "cy"))]
+    assert similar(answers) == [(NAME, ("ada", "cy"))]
 
 
 def test_copies_of_copies_are_one_group():
-    """Each differs in a statement from the next, and the first in two from the last."""
+    """Each differs from the next in one statement, and the first from the last in two."""
     twice = ONE_MORE.replace("raise ValueError(f", "raise TypeError(f")
     repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
     answers += [("eve", NAME, repeated), ("fay", NAME, repeated.replace("print(q)", "print(q)\n        print(k)", 1))]
-    assert similar(answers) == [Similar(NAME, ("ada", "cy", "dee")), Similar(NAME, ("eve", "fay"))]
+    assert similar(answers) == [(NAME, ("ada", "cy", "dee")), (NAME, ("eve", "fay"))]
 
 
 @pytest.mark.parametrize(

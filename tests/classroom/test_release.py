@@ -1,4 +1,4 @@
-"""Without these, an instructor could hand out an answer, or lose a file, or not know what was handed out."""
+"""Without these tests, an instructor could release an answer, lose a file, or not know what was released."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ def course() -> Course:
 
 
 def test_what_is_handed_out(course, tmp_path):
-    """The notebook to the byte, a page for people, and a list with points and checksums for programs."""
+    """The notebook byte for byte, a page for people, and a manifest with points and checksums for programs."""
     written = release("01", tmp_path / "new" / "handout", course)
     assert [path.name for path in written] == ["01_attention.ipynb", "README.md", "manifest.json"]
     assert all(path.is_file() for path in written)
@@ -43,7 +43,7 @@ def test_what_is_handed_out(course, tmp_path):
 
 
 def test_the_students_page_fits_the_handout(course, tmp_path):
-    """A student who has nothing yet starts from it, and tries what it says on the notebook at hand."""
+    """A student who has only this page starts from it, and tries what it says."""
     page = release("03", tmp_path / "masks", course)[1].read_text()
     assert 'hint("padding_mask")' in page
     assert "softmax" not in page
@@ -57,7 +57,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
 
 
 def test_the_plan_for_a_term_adds_up(course):
-    """Teachers set dates and points by it."""
+    """Teachers plan dates and points with it."""
 
     def exercises_points_hours(name: str) -> tuple[int, int, float]:
         cells = course.notebook(name).cells
@@ -93,7 +93,7 @@ def test_the_plan_for_a_term_adds_up(course):
 
 
 def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
-    """The page and the list would say other points than the notebook, and nbgrader would count the old ones."""
+    """The page and the manifest would show other points than the notebook, and nbgrader would count the old ones."""
     folder = tmp_path / "course"
     folder.mkdir()
     notebook = course.notebook("03_masks")
@@ -103,14 +103,14 @@ def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
     with pytest.raises(InputError) as refused:
         release("03", tmp_path / "handout", Course(folder))
     assert str(refused.value) == (
-        f"{folder / '03_masks.ipynb'} gives `causal_mask` 2.5 points, and the package 1: "
+        f"{folder / '03_masks.ipynb'} gives 2.5 points for `causal_mask`, but the package gives 1: "
         "run `make notebooks ARGS=03_masks` before you release it"
     )
     assert not (tmp_path / "handout").exists()
 
 
 def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
-    """A folder grows over a term; the list must hold all of it, and the same release be the same bytes."""
+    """A folder grows over a term. The manifest must list everything, and the same release must be the same bytes."""
     names = course.graded
     for name in names:
         release(name, tmp_path / "one", course)
@@ -122,7 +122,7 @@ def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
 
 
 def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
-    """An instructor works in the notebooks too."""
+    """Instructors work in the notebooks, too."""
     folder = tmp_path / "course"
     folder.mkdir()
     shutil.copy(ROOT / "solutions" / "01_attention.ipynb", folder)
@@ -139,7 +139,7 @@ def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
 
 
 def test_work_is_not_overwritten(course, tmp_path):
-    """`release 01 --out .` in the folder of a student, or of the instructor who tries the exercises."""
+    """`release 01 --out .` in a student's folder, or in that of an instructor who tries the exercises."""
     (path, *_) = release("01", tmp_path, course)
     release("01", tmp_path, course)  # nothing was done in it
     path.write_text("my work")
@@ -152,8 +152,8 @@ def test_work_is_not_overwritten(course, tmp_path):
     assert not (tmp_path / "03_masks.ipynb").exists()
 
 
-def test_a_page_of_somebodys_own_is_not_overwritten(course, tmp_path):
-    """`release 03 --out .` in a repository of the teacher's, or into a handout whose page has been added to."""
+def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
+    """`release 03 --out .` in a teacher's repository, or into a handout whose page was extended."""
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "README.md").write_text("# My class")
     with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since: move it away"):
@@ -168,7 +168,7 @@ def test_a_page_of_somebodys_own_is_not_overwritten(course, tmp_path):
 
 
 def test_a_release_that_was_interrupted_can_be_repeated(course, tmp_path, monkeypatch):
-    """Whichever file was the last: the page is the release's own, and not somebody's."""
+    """Wherever it stopped, the page is recognized as the release's own."""
     release("03", tmp_path / "handout", course)
     for number, name in enumerate(("04", "05", "06", "07")):  # after so many files
         written = []
@@ -198,7 +198,7 @@ def test_the_address_stays_on_the_page(course, tmp_path):
 
 @pytest.mark.parametrize("name", ["99", "masks", "../01_attention", "", "01_attention.ipynb.bak"])
 def test_a_notebook_that_is_not_there(course, tmp_path, name):
-    with pytest.raises(InputError, match="there is no notebook"):
+    with pytest.raises(InputError, match="unknown notebook"):
         release(name, tmp_path, course)
 
 

@@ -1,4 +1,4 @@
-"""Without these, a teacher would tell somebody who has handed in that nothing came, or miss who is missing."""
+"""Without these tests, a student who submitted could be reported as absent, or an absent one could be missed."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import pytest
 
 from transformer_lab.classroom.batch import grade_batch
 from transformer_lab.classroom.gradebook import Gradebook
-from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person, attendance, read_roster
+from transformer_lab.classroom.roster import NO_ROSTER, Attendance, Person, attendance, read_roster
 from transformer_lab.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,26 +72,26 @@ def test_a_list_that_excel_saves_as_unicode_text(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("class.txt", b"", "names nobody"),
-        ("class.csv", b"\n", "names nobody"),
-        ("class.csv", b"Student,ID\n", "names nobody"),
-        ("class.csv", b"nr;mail\n1;ada@example.org\n", "has the columns nr, mail, and none of them is Full name"),
+        ("class.txt", b"", "contains no names"),
+        ("class.csv", b"\n", "contains no names"),
+        ("class.csv", b"Student,ID\n", "contains no names"),
+        ("class.csv", b"nr;mail\n1;ada@example.org\n", "has the columns nr, mail, but needs one called Full name"),
         ("class.csv", b'Name,ID\nLovelace, Ada,1\n"Mu, Dee",2\n', "is not a table (Length of header or names"),
         ("class.csv", b"Name,ID\nAda,1\nLovelace, Ada,2\n", "is not a table (Error tokenizing data"),
-        ("class.csv", b"Student,Mail\n300101,a\n", "has 300101, which is not a name"),
+        ("class.csv", b"Student,Mail\n300101,a\n", "lists 300101, which is not a name"),
         ("class.csv", b'Name,Mail\n"Ada,a\nBob,b\n', "is not a table (Error tokenizing data"),
-        ("class.csv", b'Name,Mail\n"Ada\nBob",b\n', "has a name of several lines: Ada Bob"),
-        ("class.xlsx", b"PK\x03\x04...", "is a workbook"),
+        ("class.csv", b'Name,Mail\n"Ada\nBob",b\n', "has a name that spans several lines: Ada Bob"),
+        ("class.xlsx", b"PK\x03\x04...", "is a spreadsheet"),
         ("class.txt", b"Ada\xff", "byte 3 is not UTF-8"),
         ("class.txt", b"\xff\xfeA", "is not UTF-8"),
         ("class.txt", b"Ada\0", "is not a list of names"),
         ("class.txt", b"x" * (16 * 2**20 + 1), "is not a list of names"),
-        ("class.txt", b"Ada May\nBob\nada  may\n", "has Ada May twice"),
-        ("class.txt", b"Ada (1)\nBob (1)\n", "has Ada (1) twice"),
+        ("class.txt", b"Ada May\nBob\nada  may\n", "lists Ada May twice"),
+        ("class.txt", b"Ada (1)\nBob (1)\n", "lists Ada (1) twice"),
         ("class.csv", b'name,mail\n"' + b"x" * 200_000, "is not a table (Error tokenizing data"),
     ],
 )
-def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
+def test_a_file_that_is_not_a_roster_is_refused_in_one_line(tmp_path, name, content, says):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
@@ -101,9 +101,9 @@ def test_what_is_no_list_is_one_line(tmp_path, name, content, says):
     assert "\n" not in str(error.value)
 
 
-def test_a_list_that_is_not_there(tmp_path):
+def test_a_roster_that_does_not_exist(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(InputError, match=r"(No such file|Is a directory).*: give a text with a name a line"):
+        with pytest.raises(InputError, match=r"(No such file|Is a directory).*: give a text with one name per line"):
             read_roster(path)
 
 
@@ -137,8 +137,8 @@ def test_another_person_is_not(person, student):
     assert (found.absent, found.unlisted) == ((person,), (student,))
 
 
-def test_one_hand_in_is_one_persons():
-    """The exact name goes before a similar one."""
+def test_one_submission_belongs_to_one_person():
+    """The exact name takes precedence over a similar one."""
     assert attendance([Person("Ali Hassan"), Person("Hassan Ali")], ["Hassan Ali"]).absent == ("Ali Hassan",)
 
 
@@ -159,13 +159,13 @@ def test_a_number_that_the_grader_gave_to_a_namesake_is_nobodys():
 
 
 def test_names_go_before_numbers_that_contradict_them():
-    """The list of another course, whose numbers are the same."""
+    """The roster may be another course's, which uses the same numbers."""
     names = ["Ada", "Bob", "Cyd"]
     shifted = [Person(name, str(number)) for number, name in enumerate(names, start=4712)]
     found = attendance(shifted, [f"{name} ({number})" for number, name in enumerate(names, start=4711)])
     assert (found.absent, found.unlisted, found.doubtful) == ((), (), ())
     found = attendance([Person("Ada", "4711")], ["Augusta (4711)"])
-    assert (found.absent, found.doubtful) == ((), ("Augusta (4711) is Ada on the list",))
+    assert (found.absent, found.doubtful) == ((), ("Augusta (4711) is Ada on the roster",))
 
 
 def test_the_list_of_another_class_is_noticed():
@@ -176,12 +176,12 @@ def test_the_list_of_another_class_is_noticed():
 
 
 def test_without_a_list_nobody_is_missing():
-    assert attendance([], ["Ada"]) == NOT_ASKED == Attendance()
+    assert attendance([], ["Ada"]) == NO_ROSTER == Attendance()
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path):
-    """Also after later runs, which need not be given the list again."""
+def test_absent_students_are_in_every_report(hand_in, mark_reader, course, tmp_path):
+    """Later runs report it, too, without the roster being given again."""
     handed_in, out, roster = hand_in("ada_lovelace", **ALL), tmp_path / "grades", tmp_path / "class.txt"
     hand_in("Mallory", **ALL)
     roster.write_text("<b>Müller, Dee</b>\nAda Lovelace\n=Bob (12)\n", encoding="utf-8")
@@ -198,8 +198,8 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     for options in ({"roster": roster}, {}, {"resume": True}):
         outcome, table = grade(**options)
         assert outcome.warnings == [
-            "submitted nothing: 2 of the 3 students on the list: <b>Müller, Dee<_b>; =Bob (12)",
-            "not on the list of the class: 1 student: Mallory",
+            "submitted nothing: 2 of the 3 students on the roster: <b>Müller, Dee<_b>; =Bob (12)",
+            "not on the roster: 1 student: Mallory",
         ]
         assert [(row["student"], row["number"], row["total"], row["states"]) for row in table] == [
             ("<b>Müller, Dee<_b>", "", "0", "submitted nothing"),
@@ -217,12 +217,12 @@ def test_who_is_missing_stands_everywhere(hand_in, mark_reader, course, tmp_path
     roster.write_text("Mallory\nada lovelace\n")
     assert grade(roster=roster)[0].warnings == []
     roster.write_text("Xenia\nYves\nZoë\n", encoding="utf-8")
-    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anybody on the list was found: is it the list")
+    assert grade(roster=roster)[0].warnings[-1].startswith("hardly anyone on the roster was found: is it the roster")
 
 
 @pytest.mark.usefixtures("without_charts")
-def test_marks_come_back_into_the_table_of_the_course_system(hand_in, notebook_with, mark_reader, course, tmp_path):
-    """With the lines of CLASSROOM.md: also of who handed in by mail, and nobody's old mark is lost."""
+def test_marks_go_back_into_the_course_systems_table(hand_in, notebook_with, mark_reader, course, tmp_path):
+    """This runs the lines in CLASSROOM.md. Students who submitted by e-mail are included, and old marks are kept."""
     moodle = tmp_path / "moodle.zip"
     with zipfile.ZipFile(moodle, "w") as archive:
         archive.writestr("Ada Lovelace_4711_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))

@@ -1,4 +1,4 @@
-"""Without these, a submission could call the answer, or read it where the package keeps it a second time."""
+"""Without these tests, a submission could call the answer, or find a second copy of it in the package."""
 
 import difflib
 import inspect
@@ -30,7 +30,7 @@ LEAST_TOKENS = 16  # shorter bodies are sentences of the language: `self.norm = 
 
 @pytest.fixture(scope="module")
 def stubbed(tmp_path_factory) -> dict[str, Path]:
-    """The folder of the stubbed package for each notebook that has exercises."""
+    """Return the folder of the stubbed package for each notebook that has exercises."""
     folder = tmp_path_factory.mktemp("stubbed")
     for number in notebooks():
         write_stubbed_package(folder / number, [number])
@@ -39,13 +39,13 @@ def stubbed(tmp_path_factory) -> dict[str, Path]:
 
 @cache
 def tokens(text: str) -> tuple[str, ...]:
-    """What is left of a text without comments, indentation and line ends; a docstring is one token."""
+    """Return the tokens of a text without comments, indentation, and line ends. A docstring is one token."""
     left_out = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     return tuple(t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in left_out)
 
 
 def bodies(name: str) -> list[tuple[str, ...]]:
-    """The tokens of what is taken out of an answer: the lines that the stub does not have."""
+    """Return the tokens of what is removed from an answer: the lines that the stub doesn't have."""
     exercise = exercises()[name]
     whole = textwrap.dedent(inspect.getsource(exercise.answer)).strip("\n").splitlines()
     matcher = difflib.SequenceMatcher(None, stub(exercise.answer, exercise.blank).splitlines(), whole, autojunk=False)
@@ -62,7 +62,7 @@ def holds(stream: tuple[str, ...], part: tuple[str, ...]) -> bool:
 
 
 def test_the_measure_finds_an_answer_where_it_is():
-    """If the bodies were cut out wrongly, nothing would ever be found."""
+    """If the bodies were cut out wrongly, the other tests would never find anything."""
     for name, exercise in exercises().items():
         stream = tokens((PACKAGE / places_of(exercise)[0][0]).read_text(encoding="utf-8"))
         found = bodies(name)
@@ -72,9 +72,9 @@ def test_the_measure_finds_an_answer_where_it_is():
 
 @pytest.mark.parametrize("number", notebooks())
 def test_no_answer_is_left_in_the_package(stubbed, number):
-    """Neither whole nor six tenths of a body, wherever it stands and however it is laid out.
+    """Not even six tenths of a body, wherever it is and however it is formatted.
 
-    Earlier notebooks' answers stay: whoever writes a decoder may look at, or inherit from, the encoder.
+    Earlier notebooks' answers stay: a student who writes a decoder may read the encoder, or inherit from it.
     """
     earlier = {places_of(e)[0][0] for n, found in notebooks().items() if n < number for e in found}
     earlier -= {places_of(e)[0][0] for n, found in notebooks().items() if n >= number for e in found}
@@ -95,7 +95,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 
 @pytest.mark.parametrize("number", notebooks())
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
-    """Wrong answers that are nearly right, byte code, tests and notebooks are second copies too."""
+    """Wrong answers that are nearly right, byte code, tests, and notebooks would be second copies."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
@@ -126,8 +126,8 @@ def test_no_answer_is_left_under_another_name(stubbed, name):
     assert taken_out.stderr.splitlines()[-1] == "NotImplementedError"
 
 
-def test_everybody_may_read_it(tmp_path):
-    """The submission runs as a user without rights; the grader's umask may be strict."""
+def test_every_user_can_read_it(tmp_path):
+    """The submission runs as an unprivileged user, and the grader's umask may be strict."""
     before = os.umask(0o077)
     try:
         package = write_stubbed_package(tmp_path, ["01"])
@@ -184,7 +184,7 @@ for arguments in runs:
 
 @pytest.fixture(scope="module")
 def outcomes(stubbed) -> dict[str, str]:
-    """What came of running each solution with the package in which its answers are missing."""
+    """Return the outcome of running each solution with the package in which its answers are missing."""
     runs = {}
     for name in SOLVED:
         content = (ROOT / "solutions" / f"{name}.ipynb").read_bytes()
@@ -203,8 +203,8 @@ def outcomes(stubbed) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_right_answers_run_with_it(outcomes, name):
-    """Every module of it can be imported, its answers are gone, and the cells that are not skipped are all that a
-    solution needs: none fails for a name that a skipped cell would have given."""
+    """All its modules can be imported, its answers are gone, and the cells that are not skipped are enough for a
+    solution: none fails because a skipped cell would have defined a name."""
     assert outcomes[name] == "fine"
 
 
@@ -225,13 +225,13 @@ class Liar:
     ],
 )
 def test_check_never_raises(capsys, arguments, says):
-    """An exception in a check cell would be a failure that the student has not earned."""
+    """An exception in a check cell would be a failure that the student didn't cause."""
     assert inert_exercises.check(*arguments) is None
     assert capsys.readouterr().out.startswith(says)
 
 
 def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
-    """nbval compares what the check prints: a right answer is found by its variable, whatever it calls itself."""
+    """nbval compares what the check prints: a right answer is found by its variable, whatever its `__name__` is."""
     monkeypatch.setattr(inert_exercises, "ANSWERS", {"softmax": "transformer_lab.model"})
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)

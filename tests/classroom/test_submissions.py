@@ -1,4 +1,4 @@
-"""Without these, one strange file would stop the batch, fill the memory, or be graded as somebody else's."""
+"""Without these tests, one strange file could stop the batch, fill the memory, or be graded as another student's."""
 
 import io
 import json
@@ -22,7 +22,7 @@ NOTEBOOK = json.dumps(
     {"cells": [{"cell_type": "code", "id": "exercise-softmax", "source": "1"}], "nbformat": 4}
 ).encode()
 OTHER = NOTEBOOK.replace(b"softmax", b"padding_mask")
-NONE = ["there is no notebook (.ipynb) in it"]
+NONE = ["it contains no notebook (.ipynb)"]
 LINK = ["it is a link, and links are not followed"]
 CLASS = ["it looks like the zip of a whole class: give the path of the zip itself, not of its folder"]
 
@@ -46,12 +46,12 @@ def write(folder: Path, files: Files) -> Path:
 
 
 def both(folder: Path, files: Files) -> tuple[Path, Path]:
-    """The same files in a folder and in a zip of that name."""
+    """Return a folder and a zip with the same name and the same files."""
     return write(folder / "class", files), write(folder, {"class.zip": files}) / "class.zip"
 
 
 def found(*paths: Path) -> dict[str, list[str]]:
-    """Student to what became of each file: `ok`, or the problem."""
+    """Return what became of each student's files: `ok`, or the problem."""
     result: dict[str, list[str]] = {}
     for submission in collect(list(paths)):
         assert bool(submission.content) != bool(submission.problem)
@@ -62,7 +62,7 @@ def found(*paths: Path) -> dict[str, list[str]]:
 
 
 def with_memory(path: Path) -> tuple[list[Submission], int]:
-    """What is collected, and how many bytes were held at once."""
+    """Return what was collected, and the peak memory in bytes."""
     submissions._notebook_pattern()  # imports what it needs, once
     tracemalloc.start()
     try:
@@ -152,7 +152,7 @@ LAYOUTS = {  # files, and what is found in a folder and in a zip of them
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_whose_files_they_are(tmp_path, layout):
-    """As people arrange them and as course systems name them. A row too many, and the mean counts somebody twice."""
+    """Layouts used by people and by course systems. An extra row would count a student twice in the mean."""
     files, expected = LAYOUTS[layout]
     for path in both(tmp_path, files):
         assert found(path) == expected
@@ -181,14 +181,14 @@ FILE_NAMES = {
 
 @pytest.mark.parametrize(("name", "student"), FILE_NAMES.items())
 def test_a_file_that_names_its_student(tmp_path, name, student):
-    """Flat, as people collect them by mail, and as Canvas and Moodle name them."""
+    """Flat folders, as they result from e-mail, Canvas, and Moodle."""
     folder, archive = both(tmp_path, {name: NOTEBOOK})
     assert found(folder) == found(folder / name) == found(archive) == {student: ["ok"]}
 
 
 @pytest.mark.parametrize("ending", ["/03_masks.ipynb", "03_masks.ipynb"])
-def test_a_name_with_moodles_marker_twice_is_nobody_elses(tmp_path, ending):
-    """Moodle shows the name that a student chose. One that imitates a folder of Moodle's would bury Ada's file."""
+def test_a_name_with_moodles_marker_twice_is_an_owner_of_its_own(tmp_path, ending):
+    """In Moodle, students choose their names. A name that imitates Moodle's folder names could hide Ada's file."""
     eve = f"Ada Lovelace_4711{MOODLE}!_4712{MOODLE}{ending}"
     owners = {
         f"Ada Lovelace_4711{MOODLE}{ending}": "Ada Lovelace (4711)",
@@ -201,8 +201,8 @@ def test_a_name_with_moodles_marker_twice_is_nobody_elses(tmp_path, ending):
 
 @pytest.mark.parametrize("around", ["", "handed_in/"])
 @pytest.mark.parametrize("between", ["/", "_"])
-def test_a_zip_of_ones_own(tmp_path, around, between):
-    """With one folder around everything, as file managers make them, and without. In a folder it is one student's."""
+def test_a_zip_made_by_hand(tmp_path, around, between):
+    """With one folder around everything, as file managers create zips, and without. In a folder it is one student's."""
     names = [f"{around}{student}{between}03_masks.ipynb" for student in ("ada", "ben")]
     write(tmp_path, {"all.zip": dict.fromkeys(names, NOTEBOOK)})
     assert found(tmp_path / "all.zip") == {"ada": ["ok"], "ben": ["ok"]}
@@ -222,7 +222,7 @@ def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
 
 
 def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
-    """And a mere name is not: two groups may have an Ada each."""
+    """A name alone doesn't identify a student: each of two groups may have an Ada."""
     for name, content in (("a.zip", NOTEBOOK), ("b.zip", NOTEBOOK.replace(b"1", b"2"))):
         write(tmp_path, {name: {f"Ada_12{MOODLE}/03_masks.ipynb": content, "Ben/03_masks.ipynb": content}})
     students = [one.student for one in collect([tmp_path / "a.zip", tmp_path / "b.zip"])]
@@ -230,7 +230,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """The points would be added up in one row; on some systems the pages would be one file."""
+    """Otherwise their points would be added up in one row, and on some systems their pages would be one file."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -238,7 +238,7 @@ def test_names_that_look_the_same_are_told_apart(tmp_path):
 
 
 def test_names_do_not_depend_on_the_order_or_the_form_of_the_arguments(tmp_path, monkeypatch):
-    """A run that goes on after a crash finds everybody under the name they had; `--resume` gives whole paths."""
+    """A resumed run has to find all students under their previous names, and `--resume` uses absolute paths."""
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "there")
     folders = [write(Path("x" * n), {f"{name}_03_masks.ipynb": NOTEBOOK for name in ("ada", "ADA")}) for n in (1, 2, 3)]
@@ -254,16 +254,16 @@ def test_names_do_not_depend_on_the_order_or_the_form_of_the_arguments(tmp_path,
         assert names(given) == names(given[::-1]) == names([Path(os.path.abspath(path)) for path in given[::-1]])
 
 
-def test_who_has_a_name_first(tmp_path):
-    """A folder is named by the instructor or the course system, a file sometimes by its student."""
+def test_which_file_gets_the_plain_name(tmp_path):
+    """Folders are named by the instructor or the course system; a file may be named by its student."""
     files = {"zoe/a.ipynb": NOTEBOOK, "zoe.ipynb": b"{}" + NOTEBOOK, "zoe.zip": {"x.ipynb": NOTEBOOK}}
     students = {one.path.rpartition("class/")[2]: one.student for one in collect([both(tmp_path, files)[0]])}
     assert students == {"zoe/a.ipynb": "zoe", "zoe.zip: x.ipynb": "zoe (2)", "zoe.ipynb": "zoe (3)"}
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
-def test_who_comes_later_takes_nobodys_name(tmp_path, kind):
-    """A copy of a file and a name with another space sort before those that they resemble."""
+def test_a_later_file_does_not_take_an_earlier_name(tmp_path, kind):
+    """A copy of a file, or a name with an additional space, comes first in alphabetical order."""
     first = {"ada_03_masks.ipynb": NOTEBOOK, "Bob Stone/03_masks.ipynb": NOTEBOOK}
     later = {"ada_03_masks (1).ipynb": NOTEBOOK, "Bob  Stone_03_masks.ipynb": NOTEBOOK}
     before, after = (
@@ -293,14 +293,14 @@ NAMES = {
 
 @pytest.mark.parametrize(("name", "shown"), NAMES.items())
 def test_a_name_is_data(name, shown):
-    """It appears in tables, on pages, and on screens: on one line, without what these obey, never as a path."""
+    """Names appear in tables, on pages, and on screens. They must not contain anything that these obey."""
     assert printable(name) == shown
     assert printable(name).isprintable()
     assert printable(printable(name)) == printable(name)
 
 
 def test_any_name_that_a_file_system_takes(tmp_path):
-    """As a student's folder and as the file itself."""
+    """As the name of a student's folder, and as the name of the file."""
     names = ["-rf", "@conftest", "a::b", "a\nb", "x" * 240, "=1+1", "\x1b[2J", "~", "$HOME", "a;b", "conftest.py"]
     for name in names:
         assert list(found(write(tmp_path / "one", {f"{name}/{name}.ipynb": NOTEBOOK})).values())[-1] == ["ok"]
@@ -337,7 +337,7 @@ def test_links_are_not_followed(tmp_path):
 
 
 def test_what_is_not_an_ordinary_file(tmp_path):
-    """A pipe would be waited for; a folder may be called like a notebook."""
+    """Opening a pipe could block forever; a folder may be named like a notebook."""
     handed_in = write(tmp_path, {"ada/03_masks.ipynb/03_masks.ipynb": NOTEBOOK, "ben/x": b""})
     os.mkfifo(handed_in / "ben" / "03_masks.ipynb")
     os.mkfifo(handed_in / "pipe.zip")
@@ -353,7 +353,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
 
 
 def test_a_path_that_does_not_exist(tmp_path):
-    """The instructor's own mistake is reported as such, before anything is graded."""
+    """The instructor's own mistake is reported before anything is graded."""
     write(tmp_path, {"broken.zip": b"PK\x03\x04 and no more", "empty.zip": b""})
     reasons = {"nowhere": "No such file", "a\0b": "null", "broken.zip": "cannot be read as a zip", "empty.zip": "empty"}
     for name, reason in reasons.items():
@@ -366,17 +366,17 @@ def test_a_path_that_does_not_exist(tmp_path):
 
 
 def test_a_huge_file_is_not_held(tmp_path):
-    """Hundreds are in memory at once. This one has a hole and takes no room on the disk."""
+    """Hundreds of files are in memory at once. This one is sparse and takes no space on the disk."""
     path = tmp_path / "ada.ipynb"
     with open(path, "wb") as file:
         file.truncate(200 * MEBIBYTE)
     (submission,) = collect([path])
-    assert submission.problem == "it has more than 64 MiB: clear the outputs and submit it again"
+    assert submission.problem == "it is larger than 64 MiB: clear the outputs and submit it again"
     assert submission.content == b""
 
 
 def test_pictures_are_left_out_of_a_large_notebook(tmp_path):
-    """Three hundred notebooks of five megabytes are nothing special, and only their sources are graded."""
+    """Three hundred notebooks of five megabytes are normal, and only their sources are graded."""
     cells = [{"cell_type": "code", "id": f"c{n}", "metadata": {"tags": ["x"]}, "source": f"x = {n}"} for n in range(5)]
     large = [{**cell, "outputs": ["i" * 10**6]} for cell in cells]
     notebook = {"cells": large, "metadata": {"widgets": "w" * 10**6}, "nbformat": 4, "nbformat_minor": 5}
@@ -393,8 +393,8 @@ LARGE = [
     ('{"cells": ' * 60_000 + "[" * MEBIBYTE, "nested too deeply"),
     ('{"cells": [' + "{}," * 500_000, "the file is incomplete"),
     ('{"cells": ["' + "x" * MEBIBYTE, "the file is incomplete"),
-    ("x" * MEBIBYTE * 3, "no valid JSON (line 1, column 1)"),
-    ('{"cells": [' + "1" * MEBIBYTE * 2 + "]}", "no valid JSON"),
+    ("x" * MEBIBYTE * 3, "invalid JSON (line 1, column 1)"),
+    ('{"cells": [' + "1" * MEBIBYTE * 2 + "]}", "invalid JSON"),
     (f"[{SPACES}]", "no list of cells"),
     ('{"cells": 3, "worksheets": "abc"' + SPACES + "}", "no list of cells"),
     ('{"cells": [3, null, "x", {"outputs": 1}], "worksheets": [1]' + SPACES + "}", ""),
@@ -403,7 +403,7 @@ LARGE = [
 
 
 def test_large_files_that_are_not_notebooks(tmp_path):
-    """Nothing of them is held, and none stops anything."""
+    """None of them is kept in memory or stops the others."""
     for content, reason in LARGE:
         (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
         assert reason in submission.problem
@@ -412,16 +412,16 @@ def test_large_files_that_are_not_notebooks(tmp_path):
 
 
 def with_claimed_size(content: bytes, size: int) -> bytes:
-    """A zip whose list of entries says something else about the size of the last one."""
+    """Return the zip with another size claimed for its last entry."""
     start = content.rindex(b"PK\x01\x02")
     return content[: start + 24] + struct.pack("<I", size) + content[start + 28 :]
 
 
 def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
-    """A hundred megabytes of zeros are a hundred kilobytes in the zip; the list of entries may lie about it."""
-    monkeypatch.setattr(submissions, "MOST_BYTES", 4 * MEBIBYTE)
+    """A hundred megabytes of zeros take a hundred kilobytes in a zip, whose list of entries may be wrong."""
+    monkeypatch.setattr(submissions, "MAX_BYTES", 4 * MEBIBYTE)
     bomb = {"ben/03_masks.ipynb": b"0" * (8 * MEBIBYTE), "ada/03_masks.ipynb": NOTEBOOK}
-    too_large = "it has more than 4 MiB: clear the outputs and submit it again"
+    too_large = "it is larger than 4 MiB: clear the outputs and submit it again"
     assert found(*both(tmp_path, bomb)[1:]) == {"ada": ["ok"], "ben": [too_large]}
     lying = with_claimed_size(zipped({"ben/03_masks.ipynb": b"0" * (3 * MEBIBYTE)}), 10)
     (ben,) = collect([write(tmp_path, {"class.zip": lying}) / "class.zip"])
@@ -429,8 +429,8 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
-    """Each takes a kilobyte once the list is read. A student's zip with many must not have the class's refused."""
-    monkeypatch.setattr(submissions, "MOST_ENTRIES", 50)
+    """Reading the list takes a kilobyte per entry. A student's zip must not make the class's zip fail."""
+    monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})
     with pytest.raises(InputError, match="the zip has more than 50 entries"):
@@ -446,8 +446,8 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize("comment", [b"", b"a comment", bytes(65_535)])
 @pytest.mark.parametrize("locator", [b"", struct.pack("<4sLQL", b"PK\6\7", 0, 2**62, 1)])
 def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp_path, monkeypatch):
-    """Whatever is at the end: what is counted must be what will be read."""
-    monkeypatch.setattr(submissions, "MOST_ENTRIES", 50)
+    """Whatever the zip ends with, the entries that are counted must be those that are read."""
+    monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     whole = zipped({f"{n}.txt": b"" for n in range(51)})
     end = whole.rindex(b"PK\5\6")
     record = whole[end:-2] + struct.pack("<H", len(comment)) + comment
@@ -458,7 +458,7 @@ def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp
 
 @pytest.fixture
 def read(monkeypatch) -> list[int]:
-    """How many bytes were read of each file, packed or not, and not of an archive's own list."""
+    """Return the number of bytes read from each file, without the lists of zips."""
     sizes: list[int] = []
     original = submissions._read
 
@@ -482,29 +482,29 @@ WAYS = {  # to submit many files
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_one_student_cannot_submit_a_thousand_files(tmp_path, read, way, is_packed):
-    """Nothing is read of what is not taken, and the student is told."""
+    """Files above the limit are not even read, and the student is told."""
     files = WAYS[way]({f"{n:03}.ipynb": NOTEBOOK for n in range(1_000)})
     results = collect([both(tmp_path, files | {"ben/03_masks.ipynb": NOTEBOOK})[is_packed]])
     assert [one.content for one in results if one.student == "ben"] == [NOTEBOOK]
     (refused,) = (one for one in results if one.problem)
     assert refused.student.startswith("ada")
     assert refused.problem == "only the first 100 files of a student are read: submit fewer"
-    assert len(read) == submissions.MOST_FILES_OF_A_STUDENT + 1
+    assert len(read) == submissions.MAX_FILES_PER_STUDENT + 1
     assert len(results) == len(read) - {"in one zip": 1, "in zips": 50}.get(way, 0) + 1
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, is_packed):
-    """A file by itself may be as large as any. What is above the limit is reported, what still fits is graded."""
-    monkeypatch.setattr(submissions, "MOST_BYTES_READ_OF_A_STUDENT", 5 * MEBIBYTE // 2)
-    monkeypatch.setattr(submissions, "MOST_BYTES_KEPT_OF_A_STUDENT", MEBIBYTE)
+    """A file that exceeds the student's limit is reported, and a later one that still fits is graded."""
+    monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 5 * MEBIBYTE // 2)
+    monkeypatch.setattr(submissions, "MAX_BYTES_KEPT_PER_STUDENT", MEBIBYTE)
     large = NOTEBOOK + b" " * 700_000
     files = WAYS[way]({"a.ipynb": large, "b.ipynb": large, "c.ipynb": NOTEBOOK, "d.ipynb": large, "e.ipynb": large})
     results = collect([both(tmp_path, files | {"ben/a.ipynb": large, "cy/a.ipynb": large})[is_packed]])
     of_ada = [one for one in results if one.student.startswith("ada")]
     held, whole = (
-        f"with it, the {what} of this student would have more than {most} MiB: clear the outputs and submit fewer"
+        f"with it, this student's {what} would exceed {most} MiB: clear the outputs and submit fewer"
         for what, most in (("notebooks", "1"), ("files", "2.5"))
     )
     assert [one.problem for one in of_ada] == ["", held, "", held, whole]
@@ -513,21 +513,21 @@ def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, i
 
 
 def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
-    """A hundred zips of a hundred notebooks of a megabyte are a zip of ten kilobytes."""
+    """A hundred zips, each with a hundred notebooks of a megabyte, fit into a zip of ten kilobytes."""
     notebook = json.dumps({"cells": [{"cell_type": "code", "source": "#" * 1_300_000}]}).encode()
     bomb = {f"{n}.zip": {f"{m}.ipynb": notebook for m in range(20)} for n in range(6)}
     flat = {f"{n}.ipynb": notebook for n in range(90)}
     write(tmp_path, {"ada/all.zip": bomb, "ben/all.zip": {"03_masks.ipynb": notebook}, "cy/all.zip": flat})
     results, peak = with_memory(tmp_path)
     # what is kept of one student, and a notebook that is being read
-    assert peak < submissions.MOST_BYTES_KEPT_OF_A_STUDENT + 16 * MEBIBYTE
+    assert peak < submissions.MAX_BYTES_KEPT_PER_STUDENT + 16 * MEBIBYTE
     assert [[one.problem] for one in results if one.student in ("ada", "ben")] == [NONE, [""]]
     (problem,) = {one.problem for one in results if one.problem and one.student.startswith("cy")}
-    assert "more than 32 MiB" in problem
+    assert "exceed 32 MiB" in problem
 
 
 def test_names_that_are_very_long(tmp_path):
-    """A name in a zip has up to 64 KiB. Looking for ` (2)` at the end of each would take hours."""
+    """A name in a zip can have 64 KiB. Searching each for ` (2)` at its end could take hours."""
     names = [f"{n}{' ' * 60_000}x.ipynb" for n in range(90)]
     write(tmp_path, {"ada/all.zip": dict.fromkeys(names, NOTEBOOK), "ben.zip": {"x.ipynb": NOTEBOOK}})
     assert sum(one.content == NOTEBOOK for one in collect([tmp_path])) == 91
@@ -537,7 +537,7 @@ def test_names_that_are_very_long(tmp_path):
 
 
 def test_entries_that_are_links_or_point_outside(tmp_path):
-    """Nothing is unpacked, so nothing can be written anywhere; and nobody gets points for a path."""
+    """Nothing is unpacked, so nothing can be written elsewhere, and such a path earns no points."""
     link = zipfile.ZipInfo("ada/03_masks.ipynb")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     outside = ["../../ben/03_masks.ipynb", "/cy/03_masks.ipynb", "dee/../../03_masks.ipynb", "eve\\..\\03_masks.ipynb"]
@@ -546,12 +546,12 @@ def test_entries_that_are_links_or_point_outside(tmp_path):
     result = found(tmp_path / "all.zip")
     assert (result.pop("fay"), result.pop("ada")) == (["ok"], LINK)
     assert "ben" in result
-    assert [problem for problems in result.values() for problem in problems] == ["its name points out of the zip"] * 4
+    assert [problem for problems in result.values() for problem in problems] == ["its path points outside the zip"] * 4
     assert [path.name for path in tmp_path.iterdir()] == ["all.zip"]
 
 
 def test_of_two_entries_of_one_name_the_last_counts(tmp_path):
-    """As with every program that unpacks: what people looked at is what is graded."""
+    """Programs that unpack zips do the same, so what people looked at is what is graded."""
     with warnings.catch_warnings(action="ignore"):
         write(tmp_path, {"all.zip": zipped([("ada/03_masks.ipynb", b"{}"), ("ada/03_masks.ipynb", NOTEBOOK)])})
     (submission,) = collect([tmp_path / "all.zip"])
@@ -579,20 +579,20 @@ def test_a_damaged_entry_is_reported_and_the_others_are_read(tmp_path, kind):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_entry_that_would_unpack_all_at_once(tmp_path, method):
-    """Python gives the size of a piece to zlib alone: a kilobyte of bzip2 becomes a gigabyte before it is counted."""
+    """Only zlib unpacks in pieces: a kilobyte of bzip2 becomes a gigabyte before its size can be checked."""
     info = zipfile.ZipInfo("03_masks.ipynb")
     info.compress_type = method
     bomb = with_claimed_size(zipped([(info, b"0" * 32 * MEBIBYTE)]), 1_000)
     write(tmp_path, {"ada/all.zip": bomb, "ben/03_masks.ipynb": NOTEBOOK})
     results, peak = with_memory(tmp_path)
-    problem = "it is compressed with bzip2 or LZMA: make the zip again with your system's own program"
+    problem = "it is compressed with bzip2 or LZMA: create the zip with your system's own program"
     assert [(one.student, one.problem) for one in results] == [("ada", problem), ("ben", "")]
     assert peak < 8 * MEBIBYTE
 
 
 def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
-    """Damage shows after everything was unpacked, which can be done a hundred times."""
-    monkeypatch.setattr(submissions, "MOST_BYTES_READ_OF_A_STUDENT", 4 * MEBIBYTE)
+    """Damage shows only after unpacking, and a zip can have a hundred damaged entries."""
+    monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 4 * MEBIBYTE)
     content = bytearray(zipped({f"{n:02}.ipynb": b"0" * MEBIBYTE for n in range(20)}))
     for match in re.finditer(b"PK\x01\x02", bytes(content)):
         content[match.start() + 16 : match.start() + 20] = b"\0\0\0\0"  # the checksum
@@ -600,11 +600,11 @@ def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
     assert result.pop("ben") == ["ok"]
     (problems,) = result.values()
     assert ["damaged" in problem for problem in problems] == [True] * 3 + [False] * 17
-    assert "with it, the files of this student would have more than 4 MiB" in problems[-1]
+    assert "with it, this student's files would exceed 4 MiB" in problems[-1]
 
 
 def test_a_zip_that_is_incomplete(tmp_path):
-    """An upload that broke off; wherever it did, nothing else is affected."""
+    """Wherever an upload broke off, the other submissions are not affected."""
     whole = zipped({"03_masks.ipynb": NOTEBOOK, "x.ipynb": NOTEBOOK, "y.ipynb": OTHER})
     for size in [*range(0, 120, 7), *range(120, len(whole), 61), len(whole) - 1]:
         result = found(write(tmp_path, {"ada/all.zip": whole[:size], "ben/03_masks.ipynb": NOTEBOOK}))
@@ -613,7 +613,7 @@ def test_a_zip_that_is_incomplete(tmp_path):
 
 
 def test_zips_within_zips(tmp_path):
-    """One within another is what Moodle makes of a student's zip. Deeper ones are left alone."""
+    """In Moodle's zip, a student's zip is a zip within a zip. Deeper ones are ignored."""
     inner: Files = {"03_masks.ipynb": NOTEBOOK}
     for _ in range(5):
         inner = {"more.zip": inner}
@@ -623,7 +623,7 @@ def test_zips_within_zips(tmp_path):
 
 
 def test_nothing_is_changed(tmp_path):
-    """What was submitted is evidence."""
+    """Submissions are evidence."""
     write(tmp_path, {"ada/03_masks.ipynb": NOTEBOOK, "ben/all.zip": {"03_masks.ipynb": NOTEBOOK}})
 
     def state() -> list[tuple]:

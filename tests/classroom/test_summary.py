@@ -1,4 +1,4 @@
-"""Without these, the instructor would not see where the class stands, or a student's name would run in the browser."""
+"""Without these tests, the instructor might not see where the class is stuck, or a name could run a script."""
 
 import base64
 import os
@@ -41,7 +41,7 @@ def class_of_four(entry, slug):
 
 
 def text_of(page, heading):
-    """The text from this heading to the next one."""
+    """Return the text from this heading to the next."""
     part = page.partition(f"<h2>{heading}</h2>")[2].partition("<h2>")[0]
     return " ".join(re.sub("<[^>]+>", " ", part).split())
 
@@ -65,7 +65,7 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
 
 
 def test_means_of_exercises_add_up_to_the_notebooks(show, class_of_four, entry):
-    """One that is of all files beside those that are of the readable ones looks like a mistake of the grader."""
+    """If one mean included the unreadable files and another didn't, it would look like a mistake of the grader."""
     page = show(*class_of_four, entry("Ada", "01_attention", softmax="passed"), entry("Eve", "01_attention", softmax={
         "state": "failed", "earned": 0.5
     }))  # fmt: skip
@@ -111,7 +111,7 @@ def test_the_outcomes_are_told_apart(entry):
 
 
 def test_charts_hold_their_data_for_both_themes_and_have_words(show, class_of_four):
-    """A chart that is fetched from elsewhere is no chart on a train, and one without words is none for the blind."""
+    """The page must work offline, and for a reader who can't see the charts."""
     page = show(*class_of_four)
     figures = re.findall("<figure>(.*?)</figure>", page, re.DOTALL)
     assert len(figures) == 3
@@ -129,7 +129,7 @@ def test_charts_hold_their_data_for_both_themes_and_have_words(show, class_of_fo
 
 
 def test_the_same_results_give_the_same_page(show, class_of_four):
-    """So that a folder of grades can be kept under version control."""
+    """This keeps a folder of grades fit for version control."""
     assert show(*class_of_four) == show(*class_of_four)
 
 
@@ -160,7 +160,7 @@ def test_three_hundred_students_are_still_a_page(show, entry):
 
 
 def test_a_home_without_matplotlib_stays_without(tmp_path, monkeypatch):
-    """It would write its list of fonts there; nothing but the folder of grades is to be changed by grading."""
+    """matplotlib would save a list of fonts there, but grading must write to the output folder only."""
     monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
     for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, "")  # so that it is put back in the end

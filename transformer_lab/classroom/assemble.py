@@ -1,91 +1,82 @@
-"""Assembles a submission: the notebook of the course with the student's sources in their places.
+"""Assembles a submission: the course notebook with the student's sources in their places.
 
-Only the text of cells is taken from what was submitted. It is read and never run.
+Only the text of cells is taken from a submission. It is read and never run.
 """
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from nbformat import NotebookNode, from_dict
 
 from transformer_lab.authoring.notebooks import COMPARE_OUTPUT, METADATA
-from transformer_lab.classroom.cells import is_unwritten, names_of, providers_of
+from transformer_lab.classroom.cells import Names, is_unwritten, names_of, providers_of
 from transformer_lab.classroom.course import Course, check_of, exercise_of
-from transformer_lab.classroom.integrity import MOST_FLAGS, interference, review
+from transformer_lab.classroom.integrity import MAX_FLAGS, interference, review
 from transformer_lab.classroom.submissions import NotGradable, Submission, cells_of, read_notebook
-from transformer_lab.exercises import exercises
+from transformer_lab.exercises import Exercise, exercises
 from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 
-MOST_CELLS = 2_000
-MOST_CHARACTERS = 400_000  # of all code cells together: reading so many takes seconds
-MARKS_OF_A_NOTEBOOK = 8  # IDs or texts of its cells; some are in several notebooks, such as "What comes next"
+MAX_CELLS = 2_000
+MAX_CHARACTERS = 400_000  # of all code cells together: parsing that much takes seconds
+MIN_MATCHES = 8  # IDs or texts that identify a notebook without answers; some cells, such as headings, are in several
 SKIP = "nbval-skip"
 
-# Comments that nbval obeys, as it looks for them.
-_NBVAL_MARKER = re.compile(
-    r"(?:NBVAL_(?:IGNORE_OUTPUT|CHECK_OUTPUT|RAISES_EXCEPTION|SKIP)|PYTEST_VALIDATE_IGNORE_OUTPUT)"
-)
+_NBVAL_MARKER = re.compile("NBVAL_|PYTEST_VALIDATE_")  # the comments that nbval obeys start like this
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold one, as an escape; a file in UTF-8 cannot
 
 
 @dataclass(frozen=True)
 class Assembled:
-    """What is run and scored."""
+    """A submission that is ready to be run and scored."""
 
     student: str
     name: str  # of the notebook: "01_attention"
-    notebook: NotebookNode  # the one of the course, with the student's sources in place
-    sources: dict[str, str]  # exercise to the text of the student's cell; no item if the cell is missing
+    notebook: NotebookNode  # the course notebook, with the student's sources in place
+    sources: dict[str, str]  # exercise to the text of the student's cell; an exercise without a cell is left out
     flags: dict[str, tuple[str, ...]]  # exercise to what the instructor should look at
     remarks: tuple[str, ...]  # for the student: what was unusual about the file
 
 
-@dataclass
+@dataclass(eq=False)
 class _Cell:
-    """A cell as it was submitted."""
+    """A submitted cell."""
 
     source: str
     is_code: bool
     id: str
     grade_id: str  # nbgrader's
-    exercise: str | None  # that its ID or metadata names, of any notebook
-    place: int | None = None  # index of the course's cell that it is, or was
+    exercise: str | None  # according to its ID or metadata; may be one of another notebook until `_locate`
+    position: int | None = None  # of the course's cell that it is, or was
     is_edited: bool = False  # it is a cell of the course with another text
     defines: frozenset[str] = frozenset()  # exercises of the notebook
 
+    @property
+    def names(self) -> Names:
+        return names_of(self.source)
 
-@dataclass
-class _Plan:
-    """Where the cells go."""
-
-    homes: dict[str, _Cell] = field(default_factory=dict)  # exercise to the cell that is put in its place
-    counts: dict[str, _Cell] = field(default_factory=dict)  # exercise to the cell that counts
-    before: dict[int, list[_Cell]] = field(default_factory=dict)  # index of a course's cell to those put before it
-    remarks: list[str] = field(default_factory=list)
+    def is_written(self, exercise: Exercise) -> bool:
+        return not is_unwritten(self.source, exercise.name, exercise.blank)
 
 
-class _Canonical:
-    """A notebook of the course, with what is asked about its cells again and again."""
+class _CourseNotebook:
+    """A notebook of the course, with an index of its cells."""
 
     def __init__(self, course: Course, name: str) -> None:
         self.name = name
         self.cells = course.notebook(name).cells
         self.exercises = {exercise.name: exercise for exercise in course.exercises(name)}
-        self.place_of_id = {cell.id: place for place, cell in enumerate(self.cells)}
-        self.place_of_text = {_plain(cell.source): place for place, cell in enumerate(self.cells)}
-        self.place = {exercise_of(cell): place for place, cell in enumerate(self.cells) if exercise_of(cell)}
-
-    def is_written(self, cell: _Cell, name: str) -> bool:
-        return not is_unwritten(cell.source, name, self.exercises[name].blank)
+        self.by_id = {cell.id: position for position, cell in enumerate(self.cells)}
+        self.by_text = {_normalized(cell.source): position for position, cell in enumerate(self.cells)}
+        self.by_exercise = {exercise_of(cell): n for n, cell in enumerate(self.cells) if exercise_of(cell)}
 
 
 @cache
-def _canonical(course: Course) -> dict[str, _Canonical]:
-    return {name: _Canonical(course, name) for name in course.graded}
+def _course_notebooks(course: Course) -> list[_CourseNotebook]:
+    return [_CourseNotebook(course, name) for name in course.graded]
 
 
 def assemble(submission: Submission, course: Course) -> Assembled:
@@ -96,59 +87,51 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     """
     if submission.problem:
         raise NotGradable(submission.problem)
-    plan = _Plan()
-    cells = _cells(read_notebook(submission.content), course, plan.remarks)
-    canonical = _best_match(cells, submission.path.rpartition("/")[2], course)
-    _remark_on_other_notebooks(cells, canonical, plan)
-    for cell in cells:
-        _locate(cell, canonical)
-    _choose_answers(cells, canonical, plan)
-    _choose_homes(cells, canonical, plan)
-    _place_added_cells(cells, canonical, plan)
-    _remark_on_order(cells, canonical, plan)
-    notebook = _built(plan, canonical)
-    sources = {name: plan.counts[name].source for name in canonical.exercises if name in plan.counts}
-    flags = _flags(sources, notebook, canonical)
-    return Assembled(submission.student, canonical.name, notebook, sources, flags, tuple(plan.remarks))
+    remarks: list[str] = []
+    cells = _read_cells(read_notebook(submission.content), course, remarks)
+    original = _best_match(cells, submission.path.rpartition("/")[2], course)
+    plan = _Plan(cells, original, remarks)
+    notebook = plan.notebook()
+    sources = {name: plan.answers[name].source for name in original.exercises if name in plan.answers}
+    flags = _flags(sources, notebook, original)
+    return Assembled(submission.student, original.name, notebook, sources, flags, tuple(remarks))
 
 
-def _flags(sources: dict[str, str], notebook: NotebookNode, canonical: _Canonical) -> dict[str, tuple[str, ...]]:
+def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNotebook) -> dict[str, tuple[str, ...]]:
     run = [cell for cell in notebook.cells if cell.cell_type == "code" and SKIP not in cell.metadata.get("tags", ())]
-    helpers = [cell.source for cell in run if list(_about(cell)) == ["student"]]
-    course_cells = [cell.source for cell in run if not _about(cell)]
+    own_cells = [cell.source for cell in run if list(_role(cell)) == ["student"]]
+    course_cells = [cell.source for cell in run if not _role(cell)]
     flags = {
-        name: review(canonical.exercises[name], source, helpers, course_cells, sources)
+        name: review(original.exercises[name], source, own_cells, course_cells, sources)
         for name, source in sources.items()
     }
-    attempts = [f"a cell of their own {what}" for helper in helpers for what in interference(helper, course_cells)]
-    if attempts and flags:  # the first exercise says it for all
+    attempts = [f"another cell {action}" for own in own_cells for action in interference(own, course_cells)]
+    if attempts and flags:  # reported once, with the first exercise
         first = next(iter(flags))
-        flags[first] = (*list(dict.fromkeys(attempts))[:MOST_FLAGS], *flags[first])
+        flags[first] = (*list(dict.fromkeys(attempts))[:MAX_FLAGS], *flags[first])
     return flags
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[_Cell]:
-    """Return the cells whose text can be read, whatever the version of the format."""
+def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[_Cell]:
+    """Return the cells that have a text, whatever the version of the format."""
     raw_cells = cells_of(notebook)
     if raw_cells is not notebook.get("cells"):
-        remarks.append("The notebook has an old format (before version 4); its cells were read all the same.")
-    cells = [cell for raw in raw_cells if (cell := _cell(raw)) is not None]
+        remarks.append("The notebook has an old format (before version 4), but its cells could be read.")
+    cells = [cell for raw in raw_cells if (cell := _read_cell(raw)) is not None]
     if damaged := len(raw_cells) - len(cells):
         remarks.append(f"{plural(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
-    if len(cells) > MOST_CELLS:
+    if len(cells) > MAX_CELLS:
         remarks.append(
-            f"The notebook has {len(raw_cells):,} cells; only {MOST_CELLS:,} were read, the course's own first."
+            f"The notebook has {len(raw_cells):,} cells; only {MAX_CELLS:,} were read, starting with the course's own."
         )
         cells = _most_important(cells, course)
     if not any(cell.source.strip() for cell in cells):
         raise NotGradable("the notebook is empty: there is no text in its cells")
-    if sum(len(cell.source) for cell in cells if cell.is_code) > MOST_CHARACTERS:
-        raise NotGradable(
-            f"its code has more than {MOST_CHARACTERS:,} characters: no notebook of the course has a tenth of that"
-        )
+    if sum(len(cell.source) for cell in cells if cell.is_code) > MAX_CHARACTERS:
+        raise NotGradable(f"its code has more than {MAX_CHARACTERS:,} characters: remove what you pasted into it")
     repaired = 0
     for cell in cells:
         cell.source, surrogates = _LONE_SURROGATE.subn("\ufffd", cell.source)
@@ -160,7 +143,7 @@ def _cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list
     return cells
 
 
-def _cell(raw: Any) -> _Cell | None:
+def _read_cell(raw: Any) -> _Cell | None:
     source = raw.get("source", raw.get("input", "")) if isinstance(raw, dict) else None
     if isinstance(source, list) and all(isinstance(line, str) for line in source):
         source = "".join(source)
@@ -178,81 +161,50 @@ def _cell(raw: Any) -> _Cell | None:
 
 
 def _text_in(value: Any, *keys: str) -> str:
-    """Return a text deep in a cell, or "" if it is not there or not a text."""
+    """Return a nested text, or "" if it is missing or not a text."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def _most_important(cells: list[_Cell], course: Course) -> list[_Cell]:
-    """Return as many cells as are read, in their order: the course's own and answers, then others from the front."""
-    notebooks = _canonical(course).values()
-    marks = {mark for known in notebooks for mark in (*known.place_of_id, *known.place_of_text)}
+    """Return `MAX_CELLS` cells in their order: the course's own and answers, then the first of the others."""
+    known = {mark for notebook in _course_notebooks(course) for mark in (*notebook.by_id, *notebook.by_text)}
 
     def rank(cell: _Cell) -> int:
         defined = re.findall(r"^(?:def|class)[ \t]+(\w+)", cell.source, re.MULTILINE)
-        if cell.exercise or {cell.id, _plain(cell.source)} & marks or not exercises().keys().isdisjoint(defined):
+        if cell.exercise or {cell.id, _normalized(cell.source)} & known or not exercises().keys().isdisjoint(defined):
             return 0
         return 1 if cell.source.strip() else 2
 
-    chosen = sorted(range(len(cells)), key=[rank(cell) for cell in cells].__getitem__)[:MOST_CELLS]
-    return [cells[index] for index in sorted(chosen)]
+    chosen = set(sorted(cells, key=rank)[:MAX_CELLS])
+    return [cell for cell in cells if cell in chosen]
 
 
-def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _Canonical:
-    """Return the course notebook that the cells match best."""
+def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNotebook:
+    """Return the course notebook that this submission matches best."""
     answered = {cell.exercise for cell in cells}
-    bound = set().union(*(names_of(cell.source).binds for cell in cells if cell.is_code))
+    bound = set().union(*(cell.names.binds for cell in cells if cell.is_code))
     ids = {cell.id for cell in cells}
-    texts = {_plain(cell.source) for cell in cells}
+    texts = {_normalized(cell.source) for cell in cells}
     number = re.search(r"(?<!\d)(\d\d)[ _-]", file_name)
 
-    def evidence(canonical: _Canonical) -> tuple[int, bool]:
-        # Answers of earlier notebooks may have been pasted, with their metadata: the other cells count too.
-        answers = len(answered & set(canonical.exercises)) + len(bound & set(canonical.exercises))
-        others = len(ids & set(canonical.place_of_id)) + len(texts & set(canonical.place_of_text))
-        enough = answers or others >= MARKS_OF_A_NOTEBOOK
-        return (3 * answers + others) * bool(enough), bool(number) and canonical.name.startswith(number[1])
+    def evidence(original: _CourseNotebook) -> tuple[int, bool]:
+        # The other cells count too, because answers of earlier notebooks may have been pasted with their metadata.
+        names = original.exercises.keys()
+        answers = len(answered & names) + len(bound & names)
+        others = len(ids & original.by_id.keys()) + len(texts & original.by_text.keys())
+        is_enough = answers or others >= MIN_MATCHES
+        return (3 * answers + others) * bool(is_enough), bool(number) and original.name.startswith(number[1])
 
-    best = max(_canonical(course).values(), key=evidence, default=None)
+    best = max(_course_notebooks(course), key=evidence, default=None)
     if best is None or not evidence(best)[0]:
-        raise NotGradable("it is a notebook, but none of this course with exercises: nothing in it was recognized")
+        raise NotGradable("it is a notebook, but not one of this course's with exercises: no cell was recognized")
     return best
 
 
-def _remark_on_other_notebooks(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> None:
-    others = {
-        notebook_of(cell.exercise)
-        for cell in cells
-        if cell.exercise and cell.exercise not in canonical.exercises
-        if not is_unwritten(cell.source, cell.exercise, exercises()[cell.exercise].blank)
-    }
-    if others:
-        named = ", ".join(sorted(others))
-        plan.remarks.append(f"There are answers of notebook {named} in it too; those of {canonical.name} were graded.")
-
-
-def _locate(cell: _Cell, canonical: _Canonical) -> None:
-    """Find out which cell of the course this is, or was, and which exercises it defines."""
-    if cell.exercise in canonical.exercises:
-        cell.place = canonical.place[cell.exercise]
-    else:
-        cell.exercise = None
-        text = _plain(cell.source)
-        cell.place = canonical.place_of_id.get(cell.id, canonical.place_of_id.get(cell.grade_id))
-        if cell.place is None and text:
-            cell.place = canonical.place_of_text.get(text)
-        if cell.place is not None:
-            cell.is_edited = text != _plain(canonical.cells[cell.place].source)
-            cell.exercise = exercise_of(canonical.cells[cell.place])  # found by its text: an untouched stub
-    if cell.exercise and not cell.is_code:
-        cell.source = _without_fence(cell.source)
-    if cell.is_code or cell.exercise:
-        cell.defines = names_of(cell.source).binds & set(canonical.exercises)
-
-
-def _plain(source: str) -> str:
-    """Return the text without what editors change by themselves."""
+def _normalized(source: str) -> str:
+    """Return the text without the white space that editors change by themselves."""
     return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
@@ -264,195 +216,230 @@ def _without_fence(source: str) -> str:
 # --- deciding --------------------------------------------------------------------------------------------------------
 
 
-def _choose_answers(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> None:
-    """Choose the cell that counts for each exercise: the last that defines it and is written, else its own cell."""
-    for name in canonical.exercises:
-        if answers := _answers(name, cells, canonical):
-            plan.counts[name] = answers[-1]
-            if len(answers) > 1:
-                plan.remarks.append(f"`{name}` is defined in {len(answers)} cells: the last one counts.")
-    taken = {id(cell) for cell in plan.counts.values()}
-    for name in [name for name in canonical.exercises if name not in plan.counts]:
-        own = [cell for cell in cells if cell.exercise == name]
-        unanswered = [cell for cell in own if id(cell) not in taken] or _turned_to_text(name, cells)
-        if len(own) > 1:
-            plan.remarks.append(f"The cell of `{name}` is in the notebook {len(own)} times: the last one counts.")
-        if not unanswered:
-            plan.remarks.append(f"The cell of `{name}` is missing.")
-            continue
-        plan.counts[name] = unanswered[-1]
-        if name not in unanswered[-1].defines:
-            plan.remarks.append(f"The cell of `{name}` does not define `{name}`.")
-    for name, cell in plan.counts.items():
-        if not cell.is_code:
-            plan.remarks.append(f"The cell of `{name}` had been turned into text: it was run as code.")
+class _Plan:
+    """Where the cells of a submission go in the original notebook."""
 
+    def __init__(self, cells: list[_Cell], original: _CourseNotebook, remarks: list[str]) -> None:
+        self.cells, self.original, self.remarks = cells, original, remarks
+        self.answers: dict[str, _Cell] = {}  # exercise to the cell that counts
+        self.homes: dict[str, _Cell] = {}  # exercise to the cell that is put in its position
+        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # by the position of the cell after them
+        self._remark_on_other_notebooks()
+        for cell in cells:
+            self._locate(cell)
+        self._choose_answers()
+        self._choose_homes()
+        self._place_added_cells()
+        self._remark_on_order()
 
-def _answers(name: str, cells: list[_Cell], canonical: _Canonical) -> list[_Cell]:
-    """Return the cells that define an exercise, leaving out text if there is code, and stubs.
+    def _remark_on_other_notebooks(self) -> None:
+        others = {
+            notebook_of(cell.exercise)
+            for cell in self.cells
+            if cell.exercise and cell.exercise not in self.original.exercises
+            if cell.is_written(exercises()[cell.exercise])
+        }
+        if others:
+            names = ", ".join(sorted(others))
+            self.remarks.append(
+                f"There are answers of notebook {names} in it, too; those of {self.original.name} were graded."
+            )
 
-    An import or an assignment elsewhere (`from torch import softmax`) takes nothing away from a function or a class.
-    """
-    written = [cell for cell in cells if name in cell.defines and canonical.is_written(cell, name)]
-    written = [cell for cell in written if cell.is_code] or written
-    return [
-        cell for cell in written if cell.exercise == name or name in names_of(cell.source).definitions
-    ] or written
+    def _locate(self, cell: _Cell) -> None:
+        """Find out which cell of the course this is, or was, and which exercises it defines."""
+        original = self.original
+        if cell.exercise in original.exercises:
+            cell.position = original.by_exercise[cell.exercise]
+        else:
+            cell.exercise = None
+            text = _normalized(cell.source)
+            cell.position = original.by_id.get(cell.id, original.by_id.get(cell.grade_id))
+            if cell.position is None and text:
+                cell.position = original.by_text.get(text)
+            if cell.position is not None:
+                cell.is_edited = text != _normalized(original.cells[cell.position].source)
+                cell.exercise = exercise_of(original.cells[cell.position])  # a stub without its ID
+        if cell.exercise and not cell.is_code:
+            cell.source = _without_fence(cell.source)
+        if cell.is_code or cell.exercise:
+            cell.defines = cell.names.binds & original.exercises.keys()
 
+    def _choose_answers(self) -> None:
+        """Choose the cell that counts for each exercise: the last written one that defines it, else its own cell."""
+        for name, exercise in self.original.exercises.items():
+            if definitions := self._definitions(exercise):
+                self.answers[name] = definitions[-1]
+                if len(definitions) > 1:
+                    self.remarks.append(f"`{name}` is defined in {len(definitions)} cells: the last one counts.")
+        answering = set(self.answers.values())
+        for name in [name for name in self.original.exercises if name not in self.answers]:
+            own = [cell for cell in self.cells if cell.exercise == name]
+            unanswered = [cell for cell in own if cell not in answering] or self._turned_to_text(name)
+            if len(own) > 1:
+                self.remarks.append(f"The notebook has {len(own)} cells for `{name}`: the last one counts.")
+            if not unanswered:
+                self.remarks.append(f"The cell of `{name}` is missing.")
+                continue
+            self.answers[name] = unanswered[-1]
+            if name not in unanswered[-1].defines:
+                self.remarks.append(f"The cell of `{name}` does not define `{name}`.")
+        for name, cell in self.answers.items():
+            if not cell.is_code:
+                self.remarks.append(f"The cell of `{name}` had been turned into text: it was run as code.")
 
-def _turned_to_text(name: str, cells: list[_Cell]) -> list[_Cell]:
-    """Return the last text cell that is Python and defines the exercise, where nothing else says which cell it is."""
-    for cell in reversed(cells):
-        if not cell.is_code and cell.place is None:
-            names = names_of(_without_fence(cell.source))
-            if names.is_python and name in names.binds:
-                return [replace(cell, source=_without_fence(cell.source), defines=frozenset({name}))]
-    return []
+    def _definitions(self, exercise: Exercise) -> list[_Cell]:
+        """Return the cells that define an exercise, without stubs, and without text cells if there is code.
 
+        An import or an assignment elsewhere (`from torch import softmax`) doesn't replace a function or a class.
+        """
+        name = exercise.name
+        written = [cell for cell in self.cells if name in cell.defines and cell.is_written(exercise)]
+        written = [cell for cell in written if cell.is_code] or written
+        return [cell for cell in written if cell.exercise == name or name in cell.names.definitions] or written
 
-def _choose_homes(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> None:
-    """Choose the cell for each exercise's place: a cell with several answers has one, older attempts keep their own."""
-    taken = {id(cell) for cell in plan.counts.values()}
-    for name, cell in plan.counts.items():
-        in_the_same_cell = [exercise for exercise, counted in plan.counts.items() if counted is cell]
-        home = cell.exercise if cell.exercise in in_the_same_cell else in_the_same_cell[0]
-        plan.homes[home] = cell
-        if name != home and name not in plan.homes:
-            own = [own for own in cells if own.exercise == name and id(own) not in taken and own.is_code]
-            if attempts := [attempt for attempt in own if canonical.is_written(attempt, name)]:
-                plan.homes[name] = attempts[-1]
+    def _turned_to_text(self, name: str) -> list[_Cell]:
+        """Return the last unrecognized text cell that is Python and defines the exercise."""
+        for cell in reversed(self.cells):
+            if not cell.is_code and cell.position is None:
+                code = replace(cell, source=_without_fence(cell.source), defines=frozenset({name}))
+                if code.names.is_python and name in code.names.binds:
+                    return [code]
+        return []
 
+    def _choose_homes(self) -> None:
+        """Give each answer one position, also if it answers several exercises; earlier attempts fill the others."""
+        answering = set(self.answers.values())
+        for name, cell in self.answers.items():
+            answered = [exercise for exercise, answer in self.answers.items() if answer is cell]
+            home = cell.exercise if cell.exercise in answered else answered[0]
+            self.homes[home] = cell
+            if name != home and name not in self.homes:
+                exercise = self.original.exercises[name]
+                own = [own for own in self.cells if own.exercise == name and own not in answering and own.is_code]
+                if attempts := [attempt for attempt in own if attempt.is_written(exercise)]:
+                    self.homes[name] = attempts[-1]
 
-def _place_added_cells(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> None:
-    """Put what the student added before the exercise that follows it, and after the course's cell that it follows.
+    def _place_added_cells(self) -> None:
+        """Put the student's own cells after the cell that they follow, but before the next exercise.
 
-    What stands before an exercise comes along in any case; the rest, and changed cells of the course, if it is needed.
-    """
-    placed = {id(cell): canonical.place[home] for home, cell in plan.homes.items()}
-    added: list[tuple[_Cell, int, bool]] = []  # the cell, its place, and whether it comes along in any case
-    preceding = -1
-    for cell, following in zip(cells, _places_of_next_exercise(cells, placed, canonical), strict=True):
-        if id(cell) in placed:
-            preceding = placed[id(cell)]
-        elif _may_come_along(cell, canonical):
-            in_any_case = following is not None and not cell.is_edited
-            preceding = cell.place if cell.is_edited else preceding
-            places = [preceding + 1, *([following] if in_any_case else [])]
-            places += [placed[id(plan.counts[name])] for name in cell.defines if name in plan.counts]
-            added.append((cell, min(places), in_any_case))
-        elif cell.place is not None:
-            preceding = cell.place
-    wanted = _read_by([*plan.counts.values(), *(cell for cell, _, in_any_case in added if in_any_case)])
-    provides = [_newly_bound(cell, canonical) for cell, _, _ in added]
-    needed = providers_of(wanted, provides, [names_of(cell.source).reads for cell, _, _ in added])
-    along = [(cell, place) for i, (cell, place, in_any_case) in enumerate(added) if in_any_case or i in needed]
-    for cell, place in along:
-        plan.before.setdefault(place, []).append(cell)
-    edited = sum(cell.is_edited for cell, _ in along)
-    if len(along) > edited:
-        plan.remarks.append(f"{plural(len(along) - edited, 'added cell')} came along.")
-    if edited:
-        plan.remarks.append(
-            f"You changed {plural(edited, 'cell')} of the course that your code needs: your version was run as well."
+        Cells that precede an exercise always come along. The others, and changed cells of the course, come along if
+        an answer needs them.
+        """
+        positions = {cell: self.original.by_exercise[home] for home, cell in self.homes.items()}
+        candidates: list[tuple[_Cell, int, bool]] = []  # the cell, its position, and whether it always comes along
+        preceding = -1
+        for cell, following in zip(self.cells, self._positions_of_next_exercise(positions), strict=True):
+            if cell in positions:
+                preceding = positions[cell]
+            elif self._may_come_along(cell):
+                always = following is not None and not cell.is_edited
+                preceding = cell.position if cell.is_edited else preceding
+                bounds = [preceding + 1, *([following] if always else [])]
+                bounds += [positions[self.answers[name]] for name in cell.defines if name in self.answers]
+                candidates.append((cell, min(bounds), always))
+            elif cell.position is not None:
+                preceding = cell.position
+        cells = [cell for cell, _, _ in candidates]
+        readers = [*self.answers.values(), *(cell for cell, _, always in candidates if always)]
+        wanted = set().union(*(cell.names.reads for cell in readers))
+        needed = providers_of(wanted, list(map(self._newly_bound, cells)), [cell.names.reads for cell in cells])
+        edited = added = 0
+        for index, (cell, position, always) in enumerate(candidates):
+            if always or index in needed:
+                self.added[position].append(cell)
+                edited += cell.is_edited
+                added += not cell.is_edited
+        if added:
+            self.remarks.append(f"{plural(added, 'cell')} that you added {_were(added)} run as well.")
+        if edited:
+            self.remarks.append(
+                f"You changed {plural(edited, 'course cell')} that your code needs: your version was run as well."
+            )
+
+    def _positions_of_next_exercise(self, positions: dict[_Cell, int]) -> list[int | None]:
+        next_positions: list[int | None] = []
+        following = None
+        for cell in reversed(self.cells):
+            next_positions.append(following)
+            following = positions.get(cell, self.original.by_exercise.get(cell.exercise, following))
+        return next_positions[::-1]
+
+    def _may_come_along(self, cell: _Cell) -> bool:
+        """Return whether it is the student's own cell, another attempt at an exercise, or a changed course cell."""
+        if not (cell.is_code and cell.source.strip()):
+            return False
+        if cell.exercise:
+            return cell.is_written(self.original.exercises[cell.exercise])
+        return cell.position is None or (
+            cell.is_edited and self.original.cells[cell.position].cell_type == "code"
         )
 
+    def _newly_bound(self, cell: _Cell) -> frozenset[str]:
+        """Return the names that a cell binds, except for those that the course's version of the cell binds."""
+        if cell.is_edited:
+            return cell.names.binds - names_of(self.original.cells[cell.position].source).binds
+        return cell.names.binds
 
-def _places_of_next_exercise(cells: list[_Cell], placed: dict[int, int], canonical: _Canonical) -> list[int | None]:
-    """Return, for each cell, the place of the next exercise after it."""
-    places: list[int | None] = []
-    following = None
-    for cell in reversed(cells):
-        places.append(following)
-        following = placed.get(id(cell), canonical.place.get(cell.exercise, following))
-    return places[::-1]
+    def _remark_on_order(self) -> None:
+        positions = [cell.position for cell in self.cells if cell.position is not None]
+        distinct = list(dict.fromkeys(positions))
+        if distinct != sorted(distinct):
+            self.remarks.append("Cells had been moved: they were run in the order of the course.")
+        code = {position for position, cell in enumerate(self.original.cells) if cell.cell_type == "code"}
+        missing = len(code - set(positions) - set(self.original.by_exercise.values()))
+        if missing:
+            self.remarks.append(f"{plural(missing, 'course cell')} had been deleted and {_were(missing)} put back.")
+        of_exercises = [cell.exercise for cell in self.cells if cell.exercise]
+        repeated = len(positions) - len(distinct) - (len(of_exercises) - len(set(of_exercises)))
+        if repeated > 0:
+            self.remarks.append(f"{plural(repeated, 'course cell')} {_were(repeated)} there twice.")
 
+    # --- building ---
 
-def _may_come_along(cell: _Cell, canonical: _Canonical) -> bool:
-    """Return whether it is a cell of their own, another version of an exercise, or a changed cell of the course."""
-    if not (cell.is_code and cell.source.strip()):
-        return False
-    if cell.exercise:
-        return canonical.is_written(cell, cell.exercise)
-    return cell.place is None or (cell.is_edited and canonical.cells[cell.place].cell_type == "code")
+    def notebook(self) -> NotebookNode:
+        """Return the assembled notebook."""
+        cells: list[NotebookNode] = []
+        n_added = 0
+        for position, cell in enumerate([*self.original.cells, None]):
+            for own in self.added.get(position, []):
+                n_added += 1
+                cells.append(_code(_without_markers(own.source), f"student-{n_added}", {"student": True}))
+            if cell is not None:
+                cells.append(self._course_cell(cell))
+        _skip_demonstrations(cells)
+        return from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": METADATA, "cells": cells})
 
-
-def _newly_bound(cell: _Cell, canonical: _Canonical) -> frozenset[str]:
-    """Return the names that a cell binds; for a changed cell of the course, those that it did not bind before."""
-    names = names_of(cell.source).binds
-    return names - names_of(canonical.cells[cell.place].source).binds if cell.is_edited else names
-
-
-def _read_by(cells: Iterable[_Cell]) -> set[str]:
-    return set().union(*(names_of(cell.source).reads for cell in cells))
-
-
-def _remark_on_order(cells: list[_Cell], canonical: _Canonical, plan: _Plan) -> None:
-    places = [cell.place for cell in cells if cell.place is not None]
-    distinct = list(dict.fromkeys(places))
-    if distinct != sorted(distinct):
-        plan.remarks.append("Cells had been moved: they were run in the order of the course.")
-    code = {place for place, cell in enumerate(canonical.cells) if cell.cell_type == "code"}
-    missing = len(code - set(places) - set(canonical.place.values()))
-    if missing:
-        put_back = "it was" if missing == 1 else "they were"
-        plan.remarks.append(f"{plural(missing, 'cell')} of the course had been taken out: {put_back} put back.")
-    of_exercises = [cell.exercise for cell in cells if cell.exercise]
-    repeated = len(places) - len(distinct) - (len(of_exercises) - len(set(of_exercises)))
-    if repeated > 0:
-        plan.remarks.append(f"{plural(repeated, 'cell')} of the course {_were(repeated)} there twice.")
-
-
-# --- building --------------------------------------------------------------------------------------------------------
-
-
-def _built(plan: _Plan, canonical: _Canonical) -> NotebookNode:
-    cells: list[NotebookNode] = []
-    added = 0
-    for place, cell in enumerate([*canonical.cells, None]):
-        for own in plan.before.get(place, []):
-            added += 1
-            cells.append(_code(_without_markers(own.source), f"student-{added}", {"student": True}))
-        if cell is not None:
-            cells.append(_of_course(cell, plan))
-    _skip_what_only_illustrates(cells)
-    return from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": METADATA, "cells": cells})
+    def _course_cell(self, cell: NotebookNode) -> NotebookNode:
+        """Return a cell of the course, with the student's source if it is an exercise's."""
+        if cell.cell_type != "code":
+            return from_dict({"cell_type": "markdown", "id": cell.id, "metadata": {}, "source": cell.source})
+        if exercise := check_of(cell):
+            check = _code(f"check({exercise})", cell.id, {"check": exercise})
+            check.metadata["tags"] = [COMPARE_OUTPUT]
+            check.execution_count = 1
+            printed = f"handed in: {exercise}\n"  # by `check` in the package that submissions run with
+            check.outputs = [from_dict({"output_type": "stream", "name": "stdout", "text": printed})]
+            return check
+        exercise = exercise_of(cell)
+        if exercise in self.homes:
+            return _code(
+                _without_markers(self.homes[exercise].source), cell.id, {"exercise": exercise, "student": True}
+            )
+        if exercise in self.answers:
+            home = next(name for name, own in self.homes.items() if own is self.answers[exercise])
+            return _code(f"# `{exercise}` is in the cell of `{home}`.", cell.id, {"exercise": exercise})
+        return _code(cell.source, cell.id, {"exercise": exercise} if exercise else {})
 
 
-def _of_course(cell: NotebookNode, plan: _Plan) -> NotebookNode:
-    """Return a cell of the course, with the student's source in place of an exercise's."""
-    if cell.cell_type != "code":
-        return from_dict({"cell_type": "markdown", "id": cell.id, "metadata": {}, "source": cell.source})
-    if exercise := check_of(cell):
-        check = _code(f"check({exercise})", cell.id, {"check": exercise})
-        check.metadata["tags"] = [COMPARE_OUTPUT]
-        check.execution_count = 1
-        output = {"output_type": "stream", "name": "stdout", "text": f"{handed_in(exercise)}\n"}
-        check.outputs = [from_dict(output)]
-        return check
-    exercise = exercise_of(cell)
-    if exercise in plan.homes:
-        about = {"exercise": exercise, "student": True}
-        return _code(_without_markers(plan.homes[exercise].source), cell.id, about)
-    if exercise in plan.counts:
-        home = next(name for name, own in plan.homes.items() if own is plan.counts[exercise])
-        return _code(f"# `{exercise}` is in the cell of `{home}`.", cell.id, {"exercise": exercise})
-    return _code(cell.source, cell.id, {"exercise": exercise} if exercise else {})
-
-
-def _code(source: str, cell_id: str, about: dict[str, Any]) -> NotebookNode:
+def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
     """Return a cell that has not been run. nbformat's own functions would validate it, which takes much longer."""
-    metadata = {"transformer_lab": about} if about else {}
+    metadata = {"transformer_lab": role} if role else {}
     cell = {"cell_type": "code", "id": cell_id, "metadata": metadata, "source": source}
     return from_dict({**cell, "outputs": [], "execution_count": None})
 
 
-def handed_in(exercise: str) -> str:
-    """Return what a check prints in the package that submissions run with."""
-    return f"handed in: {exercise}"
-
-
 def _without_markers(source: str) -> str:
-    """Return the text without comments that nbval would obey; it looks at lines as `splitlines` makes them."""
+    """Disable the comments that nbval obeys. It splits lines as `splitlines` does."""
     lines = source.splitlines(keepends=True)
     for index, line in enumerate(lines):
         if line.strip().startswith("#"):
@@ -460,25 +447,25 @@ def _without_markers(source: str) -> str:
     return "".join(lines)
 
 
-def _skip_what_only_illustrates(cells: list[NotebookNode]) -> None:
+def _skip_demonstrations(cells: list[NotebookNode]) -> None:
     """Tag the course's cells that no answer depends on: pictures, training runs, common mistakes.
 
-    What the student only tried out does not bring them back: printing a trained model would cost a training run.
+    The student's experiments don't bring them back: printing a trained model would cost a training run.
     """
     code = [cell for cell in cells if cell.cell_type == "code"]
     names = [names_of(cell.source) for cell in code]
-    graded = {index for index, cell in enumerate(code) if {"exercise", "check"} & set(_about(cell))}
+    graded = {index for index, cell in enumerate(code) if {"exercise", "check"} & set(_role(cell))}
     wanted = set().union(*(names[index].reads for index in graded))
     provides, reads = [cell.binds | cell.changes for cell in names], [cell.reads for cell in names]
     needed = graded | providers_of(wanted, provides, reads)
     for index, cell in enumerate(code):
-        if index not in needed and not _about(cell):
+        if index not in needed and not _role(cell):
             cell.metadata["tags"] = [SKIP]
 
 
-def _about(cell: NotebookNode) -> dict[str, Any]:
+def _role(cell: NotebookNode) -> dict[str, Any]:
     return cell.metadata.get("transformer_lab", {})
 
 
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"

@@ -1,4 +1,4 @@
-"""A whole class: what was handed in is graded, one result after the other is kept, and the reports are written."""
+"""Grades a whole class: collects the submissions, saves each result as it arrives, and writes the reports."""
 
 import fcntl
 import hashlib
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
@@ -23,9 +22,9 @@ from transformer_lab.classroom.gradebook import (
     UNGUARDED,
     Entry,
     Gradebook,
-    Run,
+    GradingRun,
     by_student,
-    failed_itself,
+    grader_failed,
     source_digest,
 )
 from transformer_lab.classroom.reports import write_reports
@@ -39,11 +38,12 @@ from transformer_lab.files import writing
 from transformer_lab.plural import plural
 
 PACKAGE = "transformer-lab"
-GRADER_ERROR = "grader error"
+
+Key = tuple[str, str]  # student and digest of a submission
 
 
 class Grading(Protocol):
-    """What grades: `grader.Grader` on this machine, `cluster.ClusterGrader` on several."""
+    """A grader: `grader.Grader` on this machine, or `cluster.ClusterGrader` on a cluster."""
 
     sandboxed: bool
 
@@ -55,7 +55,7 @@ OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # from th
 
 @dataclass(frozen=True)
 class Change:
-    """What grading one exercise anew gave."""
+    """An exercise before and after it was regraded."""
 
     student: str
     notebook: str
@@ -64,40 +64,37 @@ class Change:
 
     @property
     def differs(self) -> bool:
-        def mark(result: ExerciseResult) -> tuple:
+        def outcome(result: ExerciseResult) -> tuple:
             return result.state, round(result.earned, 6), result.misconceptions
 
-        return mark(self.before) != mark(self.after)
+        return outcome(self.before) != outcome(self.after)
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What a run came to."""
+    """The outcome of a run."""
 
-    entries: list[Entry]  # what counts now, of this run and of those before
+    entries: list[Entry]  # all results that count, whichever run they are from
     graded: int  # submissions of this run
-    kept: int  # submissions that had been graded before, and are as they were
+    kept: int  # submissions that earlier runs have graded
     written: list[Path]
     warnings: list[str]
-    changes: tuple[Change, ...] = ()  # of a run of one exercise
-    refused: int = 0  # of the submissions of this run, what could not be graded
+    refused: int = 0  # of the submissions of this run, those that could not be graded
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
-    """How to open the grader that was asked for. Nothing is started yet."""
-    if cluster:
-        from transformer_lab.classroom.cluster import ClusterGrader
+    """Return a function that opens the local grader, or the one on a cluster if there is an address."""
 
-        return lambda seed, course: ClusterGrader(cluster, require_sandbox, seed)
-    return partial(_local_grader, jobs, require_sandbox)
+    def open_grader(seed: int, course: Course) -> AbstractContextManager[Grading]:
+        if cluster:
+            from transformer_lab.classroom.cluster import cluster_grader
 
+            return cluster_grader(cluster, require_sandbox, seed)
+        from transformer_lab.classroom.grader import Grader
 
-def _local_grader(
-    jobs: int | None, require_sandbox: bool, seed: int, course: Course
-) -> AbstractContextManager[Grading]:
-    from transformer_lab.classroom.grader import Grader
+        return Grader(jobs=jobs, require_sandbox=require_sandbox, seed=seed, course=course)
 
-    return Grader(jobs=jobs, require_sandbox=require_sandbox, seed=seed, course=course)
+    return open_grader
 
 
 def grade_batch(
@@ -109,18 +106,18 @@ def grade_batch(
     roster: Path | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult:
-    """Grade what was handed in and write the gradebook and all reports into `out`.
+    """Grade submissions, and write the gradebook and all reports into `out`.
 
-    What was graded before, by this version of the package, and has not changed is not graded again.
+    Submissions that this version of the package has graded before are not graded again unless they have changed.
 
     Args:
-        paths: Files, folders and zips; with `resume` they may be left out.
-        out: A new folder, or one that holds a gradebook.
-        open_grader: As `grader_for` gives it.
-        course: Where the canonical notebooks come from; without, the checkout of the package.
-        resume: Go on with the last run: with its paths, and with its secret seed where it was interrupted.
-        roster: A list of the class, as `read_roster` reads it; without, the one of an earlier run into `out`.
-        advance: Is told how many submissions are done, of how many.
+        paths: Files, folders, and zips. May be empty with `resume`.
+        out: A new folder, or one with a gradebook.
+        open_grader: See `grader_for`.
+        course: The course notebooks; by default those of the checkout.
+        resume: Continue the last run: with its paths and, if it was interrupted, with its secret seed.
+        roster: A file for `read_roster`; by default the roster of an earlier run is used again.
+        advance: Called with the number of submissions done, and how many there are.
 
     Raises:
         InputError: There is nothing to grade, `out` cannot be used, or the grader cannot be started.
@@ -128,42 +125,37 @@ def grade_batch(
     course = course or Course.find()
     people = read_roster(roster) if roster else None
     if resume:
-        _must_hold_gradebook(out, "--resume")
+        _require_gradebook(out, "--resume")
     submissions = _collect(paths) if paths or not resume else []
     with _opened(out, paths) as (out, book):
         last = _last_run(book, out)
         if resume and not paths:
             paths = [Path(path) for path in last.paths] if last else []
             submissions = _collect(paths)
-        if resume and last and last.finished is None:
-            run = last
-        else:
-            run = book.begin(version(PACKAGE), source_digest(), secrets.randbits(62), list(map(os.path.abspath, paths)))
+        run = last if resume and last and last.finished is None else _begin(book, secrets.randbits(62), paths)
         if people is not None:
-            book.note_roster(people)
+            book.save_roster(people)
         before = {(entry.student, entry.notebook): entry for entry in book.entries()}
-        digests = [digest_of(submission, run.version) for submission in submissions]
-        of_submission = list(zip(submissions, digests, strict=True))
-        book.hand_in(run, [(submission.student, digest, submission.path) for submission, digest in of_submission])
-        done = book.kept()
-        todo = {(s.student, digest): s for s, digest in of_submission if (s.student, digest) not in done}
+        keys = _keys(submissions, run.version)
+        book.record_submissions(run, [(*key, submission.path) for key, submission in keys])
+        done = book.final_results()
+        todo = {key: submission for key, submission in keys if key not in done}
         advance(0, len(todo))
         refused = 0
-        if todo:
-            readable = any(not submission.problem for submission in todo.values())
-            with open_grader(run.seed, course) if readable else nullcontext() as grader:
-                if readable:
-                    book.note_sandbox(run, grader.sandboxed)
-                for count, result in enumerate(_grade_all(todo, grader, course), start=1):
-                    book.save(run, result)
-                    refused += bool(result.problem)
-                    advance(count, len(todo))
-                if readable:
-                    book.note_sandbox(run, grader.sandboxed)  # a machine may have joined that has none
+        readable = any(not submission.problem for submission in todo.values())
+        with open_grader(run.seed, course) if readable else nullcontext() as grader:
+            if grader:
+                book.record_sandbox(run, grader.sandboxed)
+            for count, result in enumerate(_grade_all(todo, grader, course), start=1):
+                book.save(run, result)
+                refused += bool(result.problem)
+                advance(count, len(todo))
+            if grader:
+                book.record_sandbox(run, grader.sandboxed)  # a machine without one may have joined the cluster
         book.finish(run)
-        entries, found, written = write_reports(out, book, course)
-        warnings = [*_warnings(entries, run), *_less_than_before(entries, before), *_about_the_list(found)]
-        return BatchResult(entries, len(todo), len(submissions) - len(todo), written, warnings, refused=refused)
+        entries, present, written = write_reports(out, book, course)
+        warnings = [*_warnings(entries, run), *_lost_points(entries, before), *_roster_warnings(present)]
+        return BatchResult(entries, len(todo), len(submissions) - len(todo), written, warnings, refused)
 
 
 def regrade_exercise(
@@ -175,38 +167,38 @@ def regrade_exercise(
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult | None:
-    """Grade one exercise anew in all that was graded before, and keep the results if `approve` says so.
+    """Regrade one exercise in all submissions that were graded before, and save the results if they are approved.
 
     Args:
-        paths: Files, folders and zips; where none is given, those of all runs, as far as they are still there.
+        paths: Files, folders, and zips; by default the paths of all runs that still exist.
         out: The folder of the gradebook.
-        exercise: Its name.
-        open_grader: As `grader_for` gives it.
-        approve: Is shown what was found, before anything is written.
+        exercise: Name of the exercise.
+        open_grader: See `grader_for`.
+        approve: Called with all changes before anything is written.
         course: As in `grade_batch`.
         advance: As in `grade_batch`.
 
     Returns:
-        The outcome; None where it was not approved, and nothing was written.
+        The outcome, or None if it was not approved and nothing was written.
 
     Raises:
-        InputError: As `grade_batch`, or there is no such exercise, or nobody handed it in.
+        InputError: As in `grade_batch`; or the exercise does not exist, or is in none of the graded submissions.
     """
     find_exercise(exercise)
     course = course or Course.find()
-    _must_hold_gradebook(out, "--only")
+    _require_gradebook(out, "--only")
     with _opened(out, paths) as (out, book):
         _last_run(book, out)
-        # Each run apart: in which of them two students of one name met decides what they are called.
-        of_runs = [paths] if paths else [[Path(path) for path in given] for given in book.paths_of_runs()]
-        submissions = [one for given in of_runs for one in collect(given if paths else filter(Path.exists, given))]
-        done = {
+        # Each run is collected by itself, because the names of namesakes depend on who else is in it.
+        runs = [paths] if paths else [filter(Path.exists, map(Path, given)) for given in book.paths_of_runs()]
+        submissions = [submission for given in runs for submission in collect(list(given))]
+        before = {
             key: result
-            for key, result in book.that_may_count().items()
-            if any(one.exercise == exercise for one in result.exercises)
+            for key, result in book.results_of_last_runs().items()
+            if any(graded.exercise == exercise for graded in result.exercises)
         }
-        keys = [(submission.student, digest_of(submission, version(PACKAGE))) for submission in submissions]
-        todo = {key: submission for key, submission in zip(keys, submissions, strict=True) if key in done}
+        keys = dict(_keys(submissions, version(PACKAGE)))
+        todo = {key: submission for key, submission in keys.items() if key in before}
         if not todo:
             raise InputError(f"none of the {len(submissions)} submissions was graded with the exercise `{exercise}`")
         advance(0, len(todo))
@@ -214,204 +206,210 @@ def regrade_exercise(
         seed = secrets.randbits(62)
         with open_grader(seed, course) as grader:
             for count, result in enumerate(_grade_all(todo, grader, course, exercise), start=1):
-                before = done[result.student, result.digest]
-                old = next(old for old in before.exercises if old.exercise == exercise)
-                new = [new for new in result.exercises if new.exercise == exercise]
-                after = new[0] if new else replace(old, state=GRADER_ERROR, earned=0.0, report=result.problem)
-                changes.append(Change(before.student, before.notebook, old, after))
-                exercises = tuple(after if each is old else each for each in before.exercises)
-                merged.append(replace(before, exercises=exercises))
+                whole = before[result.student, result.digest]
+                change, whole = _with_regraded(whole, result, exercise)
+                changes.append(change)
+                merged.append(whole)
                 advance(count, len(todo))
-            guarded = grader.sandboxed
-        changes.sort(key=lambda change: (change.student.casefold(), change.student, change.notebook))
-        if not approve(changes):
+            sandboxed = grader.sandboxed
+        if not approve(sorted(changes, key=lambda c: (c.student.casefold(), c.student, c.notebook))):
             return None
-        guarded_before = all(entry.sandboxed for entry in book.entries())
-        run = book.begin(version(PACKAGE), source_digest(), seed, list(map(os.path.abspath, paths)), only=exercise)
-        book.note_sandbox(run, guarded and guarded_before)
+        sandboxed_before = all(entry.sandboxed for entry in book.entries())
+        run = _begin(book, seed, paths, only=exercise)
+        book.record_sandbox(run, sandboxed and sandboxed_before)
         for result in merged:
-            if not failed_itself(result):
+            if not grader_failed(result):
                 book.save(run, result)
         book.finish(run)
         entries, _, written = write_reports(out, book, course)
         warnings = _warnings(entries, run)
-        if new := set(keys) - book.kept().keys():
-            warnings.append(f"left out, because new or changed: {plural(len(new), 'submission')}; grade without --only")
-        if missed := sorted({done[key].student for key in done.keys() - todo.keys()}):
+        if new := keys.keys() - book.final_results().keys():
             warnings.append(
-                f"the answers of {_shortened(missed)} are as they were, because their files are "
-                + ("not in the paths given" if paths else "not where they were")
+                f"{plural(len(new), 'new or changed submission')} left out: grade without --only to include them"
             )
-        return BatchResult(entries, len(todo), len(set(keys) - todo.keys()), written, warnings, tuple(changes))
+        if missing := sorted({result.student for key, result in before.items() if key not in todo}):
+            where = "in the paths given" if paths else "where they were"
+            warnings.append(f"the results of {_shortened(missing)} are unchanged, because their files are not {where}")
+        return BatchResult(entries, len(todo), len(keys.keys() - todo.keys()), written, warnings)
 
 
-def digest_of(submission: Submission, package_version: str) -> str:
-    """What tells whether a submission has to be graded again: its content, and the version of the package."""
-    parts = [package_version.encode(), submission.problem.encode(errors="surrogatepass"), submission.content]
-    return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
+def _with_regraded(whole: SubmissionResult, regraded: SubmissionResult, name: str) -> tuple[Change, SubmissionResult]:
+    """Return what changed in an exercise, and the whole submission with its new result."""
+    old = next(exercise for exercise in whole.exercises if exercise.exercise == name)
+    failed = replace(old, state="grader error", earned=0.0, report=regraded.problem)
+    new = next((exercise for exercise in regraded.exercises if exercise.exercise == name), failed)
+    exercises = tuple(new if exercise is old else exercise for exercise in whole.exercises)
+    return Change(whole.student, whole.notebook, old, new), replace(whole, exercises=exercises)
+
+
+def _begin(book: Gradebook, seed: int, paths: Sequence[Path], only: str = "") -> GradingRun:
+    return book.begin(version(PACKAGE), source_digest(), seed, list(map(os.path.abspath, paths)), only)
+
+
+def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple[Key, Submission]]:
+    """Pair submissions with their students and digests. A digest changes with the content and the version."""
+
+    def digest(submission: Submission) -> str:
+        parts = [package_version.encode(), submission.problem.encode(errors="surrogatepass"), submission.content]
+        return hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).hexdigest()
+
+    return [((submission.student, digest(submission)), submission) for submission in submissions]
 
 
 @contextmanager
 def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]]:
-    """The folder, without links, and its gradebook; no other run writes there meanwhile."""
+    """Yield the folder, with links resolved, and its gradebook, and keep other runs out meanwhile."""
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: give a folder for the grades")
+        raise InputError(f"{out} is a file: choose a folder for the grades")
     out = out.resolve()
     for path in paths:
         if path.is_dir() and out.is_relative_to(path.resolve()):
-            raise InputError(f"{out} lies in what was handed in: choose another folder for the grades")
+            raise InputError(f"{out} is inside the submissions: choose another folder for the grades")
     if out.is_dir() and not (out / "gradebook.sqlite").exists():
         strangers = sorted(entry.name for entry in out.iterdir() if not entry.name.startswith("."))
         if strangers:
-            raise InputError(f"{out} holds other files ({strangers[0]}) and no gradebook: choose a new folder")
+            raise InputError(f"{out} contains other files ({strangers[0]}) but no gradebook: choose a new folder")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out / ".grading", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit it
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit this kind of lock
         except OSError:
-            raise InputError(f"another run is writing into {out}: wait for it, or choose another folder") from None
+            raise InputError(f"another run is writing to {out}: wait for it, or choose another folder") from None
         yield out, Gradebook(out / "gradebook.sqlite")
     finally:
         os.close(lock)
 
 
-def _last_run(book: Gradebook, out: Path) -> Run | None:
+def _last_run(book: Gradebook, out: Path) -> GradingRun | None:
     last = book.last_run()
     if last and last.version != version(PACKAGE):
         raise InputError(
-            f"{out} was graded by transformer-lab {last.version}, and this is {version(PACKAGE)}: "
-            "choose another folder, so that all are graded alike"
+            f"{out} was graded by transformer-lab {last.version}, but this is {version(PACKAGE)}: "
+            "choose another folder, so that everyone is graded by the same version"
         )
     return last
 
 
-def _must_hold_gradebook(out: Path, option: str) -> None:
+def _require_gradebook(out: Path, option: str) -> None:
     if not (out / "gradebook.sqlite").exists():
-        raise InputError(f"{out} holds no gradebook: grade into it without {option} first")
+        raise InputError(f"there is no gradebook in {out}: grade without {option} first")
 
 
 def _collect(paths: Sequence[Path]) -> list[Submission]:
     submissions = collect(paths)
     if not submissions:
         where = f"no notebooks in {', '.join(map(str, paths))}" if paths else "nothing to grade"
-        raise InputError(f"{where}: give files, folders or zips with what was handed in")
+        raise InputError(f"{where}: give files, folders, or zips with submissions")
     return submissions
 
 
-def _grade_all(
-    todo: dict[tuple[str, str], Submission], grader: Grading | None, course: Course, only: str | None = None
-) -> Iterator[SubmissionResult]:
-    """A result for each submission, whatever happens to one of them.
+# --- grading ---------------------------------------------------------------------------------------------------------
 
-    Students take turns, the first file of each and then the second, so that nobody waits for all files of another.
+
+def _grade_all(
+    todo: dict[Key, Submission], grader: Grading | None, course: Course, only: str | None = None
+) -> Iterator[SubmissionResult]:
+    """Yield a result for each submission, even if some of them break the grader.
+
+    Students take turns: the first file of each, then the second. That way, a student with many files doesn't delay the
+    others.
     """
     files: Counter[str] = Counter()
-    turns = {}
+    turns: dict[Key, int] = {}
     for student, digest in todo:
         files[student] += 1
         turns[student, digest] = files[student]
     pending = {key: todo[key] for key in sorted(todo, key=turns.__getitem__)}
-    spent: Counter[str] = Counter()  # seconds of each student
+    seconds_spent: Counter[str] = Counter()  # by student
     while pending:
-        pending = yield from _grade_one_each(pending, grader, course, only, spent)
+        pending = yield from _grade_round(pending, grader, course, only, seconds_spent)
 
 
-def _grade_one_each(
-    pending: dict[tuple[str, str], Submission],
+def _grade_round(
+    pending: dict[Key, Submission],
     grader: Grading | None,
     course: Course,
     only: str | None,
-    spent: Counter[str],
-) -> Generator[SubmissionResult, None, dict[tuple[str, str], Submission]]:
-    """The same for the first file of each student for each notebook, by which results are known. Returns the others."""
-    later: dict[tuple[str, str], Submission] = {}
-    waiting: dict[tuple[str, str], str] = {}  # digests of what the grader has
-    seen: set[tuple[str, str]] = set()
-    unassembled: list[SubmissionResult] = []
+    seconds_spent: Counter[str],
+) -> Generator[SubmissionResult, None, dict[Key, Submission]]:
+    """Grade one file per student and notebook, because these two identify a result. Return the other files."""
+    later: dict[Key, Submission] = {}
+    digests: dict[tuple[str, str], str | None] = {}  # by student and notebook; None once there is a result
+    failures: list[SubmissionResult] = []
 
     def assembled() -> Iterator[Assembled]:
         for (student, digest), submission in pending.items():
-            if spent[student] >= STUDENT_SECONDS and not submission.problem:
-                unassembled.append(SubmissionResult(student, "", digest, (), problem=TIME_IS_UP))
-                continue
             began = time.monotonic()
-            try:
-                try:
-                    built = assemble(submission, course)
-                finally:
-                    spent[student] += time.monotonic() - began
-            except NotGradable as reason:
-                unassembled.append(SubmissionResult(student, "", digest, (), problem=str(reason)))
-            except Exception as error:  # ours: it must not stop the others
-                problem = f"the grader could not assemble it ({type(error).__name__}: {error})"
-                unassembled.append(SubmissionResult(student, "", digest, (), problem=problem))
+            is_late = seconds_spent[student] >= STUDENT_SECONDS and not submission.problem
+            notebook = TIME_IS_UP if is_late else _assembled(submission, course)
+            seconds_spent[student] += time.monotonic() - began
+            if isinstance(notebook, str):
+                failures.append(SubmissionResult(student, "", digest, (), problem=notebook))
+            elif (student, notebook.name) in digests:
+                later[student, digest] = submission
             else:
-                if (student, built.name) in seen:
-                    later[student, digest] = submission
-                else:
-                    seen.add((student, built.name))
-                    waiting[student, built.name] = digest
-                    yield built
+                digests[student, notebook.name] = digest
+                yield notebook
 
-    stream = assembled()
-    for result in grader.grade(stream, only) if grader else ():
-        spent[result.student] += result.seconds
-        digest = waiting.pop((result.student, result.notebook), None)
-        if digest is not None:  # otherwise it has had its result
+    notebooks = assembled()
+    for result in grader.grade(notebooks, only) if grader else ():
+        seconds_spent[result.student] += result.seconds
+        if digest := digests.get((result.student, result.notebook)):
+            digests[result.student, result.notebook] = None
             yield replace(result, digest=digest)
-        while unassembled:
-            yield unassembled.pop()
-    for _ in stream:  # what the grader did not ask for
+        while failures:
+            yield failures.pop()
+    for _ in notebooks:  # assembles what the grader did not ask for
         pass
-    yield from unassembled
-    for (student, name), digest in waiting.items():
-        yield _lost(student, name, digest, course)
+    yield from failures
+    for (student, name), digest in digests.items():
+        if digest:  # the grader lost it: the next run grades it again
+            lost = [ExerciseResult(e.name, "grader error", 0.0, e.points) for e in course.exercises(name)]
+            yield SubmissionResult(student, name, digest, tuple(lost))
     return later
 
 
-def _lost(student: str, name: str, digest: str, course: Course) -> SubmissionResult:
-    """A submission that the grader gave no result for: nobody's points are lost, it is graded again next time."""
-    exercises = tuple(
-        ExerciseResult(exercise.name, GRADER_ERROR, 0.0, exercise.points) for exercise in course.exercises(name)
-    )
-    return SubmissionResult(student, name, digest, exercises)
+def _assembled(submission: Submission, course: Course) -> Assembled | str:
+    """Return the notebook, or the reason why there is none."""
+    try:
+        return assemble(submission, course)
+    except NotGradable as reason:
+        return str(reason)
+    except Exception as error:  # a bug of ours must not stop the others
+        return f"the grader could not assemble it ({type(error).__name__}: {error})"
 
 
-def _warnings(entries: Sequence[Entry], run: Run) -> list[str]:
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
     unguarded = sum(not entry.sandboxed for entry in entries)
-    failed = sum(failed_itself(entry.result) for entry in entries)
+    failed = sum(grader_failed(entry.result) for entry in entries)
     older = sum(entry.sources != run.sources for entry in entries)
     late = sorted({entry.student for entry in entries if entry.result.problem == TIME_IS_UP})
     shared = [" and ".join(names) for names in moodle_numbers(by_student(entries)).values() if len(names) > 1]
-    return [
-        *([f"{plural(unguarded, 'submission')} {UNGUARDED}: their code ran with your rights"] if unguarded else []),
-        *(
-            [f"the grader failed on {plural(failed, 'submission')}: grade again, nothing else is repeated"]
-            * bool(failed)
+    warnings = (
+        (unguarded, f"{plural(unguarded, 'submission')} {UNGUARDED}: the code ran with your permissions"),
+        (failed, f"the grader failed on {plural(failed, 'submission')}: grade again; nothing else is repeated"),
+        (
+            older,
+            f"{plural(older, 'submission')} graded before the package changed: the points stay as they are; "
+            "--only EXERCISE regrades one exercise, and a new --output folder regrades everything",
         ),
-        *(
-            [
-                f"the package has changed since {plural(older, 'submission')} were graded, and they keep their points: "
-                "--only EXERCISE grades one exercise anew, another --output folder grades all"
-            ]
-            if older
-            else []
+        (late, f"time ran out for {_shortened(late)}: grade again to run their other files"),
+        (
+            shared,
+            "moodle_feedback.zip has no page for students who share a Moodle number: "
+            + _shortened(shared, separator="; "),
         ),
-        *([f"the time was up for {_shortened(late)}: grade again, and their other files are run"] * bool(late)),
-        *(
-            [
-                "several names have the same Moodle number, so moodle_feedback.zip has no page for them: "
-                + _shortened(shared, between="; ")
-            ]
-            * bool(shared)
-        ),
-    ]
+    )
+    return [text for applies, text in warnings if applies]
 
 
-def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
-    """Who has fewer points for a notebook because another file was handed in, or an older one graded once more."""
+def _lost_points(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
+    """Warn of students who lost points because another file, or an older one, is submitted now."""
     lower = [
         f"{entry.student} ({entry.notebook}, {earlier.result.earned:g} -> {entry.result.earned:g})"
         for entry in entries
@@ -419,23 +417,22 @@ def _less_than_before(entries: Sequence[Entry], before: dict[tuple[str, str], En
         and earlier.result.digest != entry.result.digest
         and entry.result.earned < earlier.result.earned
     ]
-    if not lower:
-        return []
-    return [f"fewer points than before, because the files of the last run count: {_shortened(lower)}"]
+    return [f"fewer points than before, because the last run's files count: {_shortened(lower)}"] if lower else []
 
 
-def _about_the_list(found: Attendance) -> list[str]:
-    absent = [f"{person} or a namesake" if person in found.namesakes else person for person in found.absent]
-    named = (
-        (f"{ABSENT}: {len(absent)} of the {plural(found.listed, 'student')} on the list", absent),
-        (f"not on the list of the class: {plural(len(found.unlisted), 'student')}", found.unlisted),
-        ("found by the number, but not by the name", found.doubtful),
+def _roster_warnings(present: Attendance) -> list[str]:
+    absent = [f"{person} or a namesake" if person in present.namesakes else person for person in present.absent]
+    groups = (
+        (f"{ABSENT}: {len(absent)} of the {plural(present.listed, 'student')} on the roster", absent),
+        (f"not on the roster: {plural(len(present.unlisted), 'student')}", present.unlisted),
+        ("matched by number, although the name differs", present.doubtful),
     )
-    said = [f"{what}: {_shortened(students, between='; ')}" for what, students in named if students]
-    of_others = ["hardly anybody on the list was found: is it the list of this class, and of this assignment?"]
-    return said + of_others * found.is_of_others
+    warnings = [f"{title}: {_shortened(people, separator='; ')}" for title, people in groups if people]
+    if present.is_of_others:
+        warnings.append("hardly anyone on the roster was found: is it the roster of this class and this assignment?")
+    return warnings
 
 
-def _shortened(names: Sequence[str], most: int = 10, between: str = ", ") -> str:
+def _shortened(names: Sequence[str], most: int = 10, separator: str = ", ") -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return between.join(printable(name, 200) for name in names[:most]) + more
+    return separator.join(printable(name, 200) for name in names[:most]) + more

@@ -1,65 +1,70 @@
-"""Reads from a cell's text what it defines and uses. Nothing of it runs, and no text is too strange or too large."""
+"""Analyzes what a cell defines and uses. No code runs, and no text is too strange or too large."""
 
 import ast
 import re
 import textwrap
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from transformer_lab.exercises.scopes import global_symbols
 
-MOST_CHARACTERS = 50_000  # of a cell that is parsed: the syntax tree takes some hundred times its text in memory
-FEW_CHARACTERS = 4_000  # of a cell as people write them: the names of hundreds are remembered
-MOST_MAGICS = 20  # of one cell: IPython's transformer reads the whole cell again for each of them
-LONGEST_MAGIC = 2_000  # characters; some of its patterns take the square of that
+MAX_CHARACTERS = 50_000  # of a cell that is parsed: its syntax tree takes a hundred times as much memory
+SHORT_CHARACTERS = 4_000  # of an ordinary cell: the names in hundreds of these are cached
+MAX_MAGICS = 20  # in one cell: IPython's transformer reads the whole cell again for each of them
+LONGEST_MAGIC = 2_000  # characters; some of the transformer's patterns take quadratic time
 
-# What reading a hostile text can raise: null bytes, lone surrogates, thousands of brackets.
+# Parsing a hostile text can raise these: it may have null bytes, lone surrogates, or thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
 PYTHON_MAGICS = ("time", "timeit", "prun", "capture")  # run Python in the notebook's own namespace
-# These show or set something, and run nothing. A question, as in `torch.exp?`, becomes `%pinfo torch.exp`.
-HARMLESS_MAGICS = (
+# These run no code of the student's. A question, such as `torch.exp?`, becomes `%pinfo torch.exp`.
+HARMLESS_MAGICS = {
     *("autoreload", "config", "load_ext", "matplotlib", "pinfo", "pinfo2", "precision", "pwd", "who", "whos"),
-)
+}
 
 Attributes = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names in a cell: global ones, unless it says otherwise."""
+    """The names in a cell. They are global names unless a comment says otherwise."""
 
     is_python: bool = False
     binds: frozenset[str] = frozenset()  # assigned, defined, or imported
-    changes: frozenset[str] = frozenset()  # something in them is assigned: `config.size = 3`, `table[0] = 1`
+    changes: frozenset[str] = frozenset()  # an attribute or item is assigned: `config.size = 3`, `table[0] = 1`
     reads: frozenset[str] = frozenset()
-    imports: dict[str, str] = field(default_factory=dict)  # alias to full name, anywhere in the cell
-    aliases: dict[str, tuple[str, Attributes]] = field(default_factory=dict)  # `f = nn.functional`, likewise
-    # Line, name, attributes: `(3, "F", ("softmax",))`. The name is "" if what has the attributes isn't one: `f(x).T`.
+    # Line, alias, and full name of every import, in any scope.
+    imported: tuple[tuple[int, str, str], ...] = ()
+    aliases: dict[str, tuple[str, Attributes]] = field(default_factory=dict)  # `f = nn.functional`, in any scope
+    # Line, name, and attributes: `(3, "F", ("softmax",))`. The name is "" if the object has none: `f(x).T`.
     uses: tuple[tuple[int, str, Attributes], ...] = ()
     stars: tuple[tuple[int, str], ...] = ()  # line and module of `from module import *`
-    commands: tuple[tuple[int, str], ...] = ()  # line and name of what IPython runs and nobody can read: `%run`, `!`
-    # The last definition of each function and class, where nothing else binds the name: methods (functions: "") to
-    # whether their body is still to be written.
+    commands: tuple[tuple[int, str], ...] = ()  # line and name of IPython commands that can't be analyzed: `%run`, `!`
+    # The last definition of each function and class whose name is not bound otherwise: methods (functions: "") to
+    # whether their body is unwritten.
     definitions: dict[str, dict[str, bool]] = field(default_factory=dict)
-    imported: tuple[tuple[int, str, str], ...] = ()  # line, alias, and full name of every import
+
+    @property
+    def imports(self) -> dict[str, str]:
+        """Alias to full name."""
+        return {alias: full for _, alias, full in self.imported}
 
 
 def names_of(source: str) -> Names:
-    """Return the names in a cell; if it is not Python, those that it seems to define."""
-    return _names_of_short(source) if len(source) <= FEW_CHARACTERS else _names_of_long(source)
+    """Return the names in a cell. If it is not Python, only `binds` is filled in, with a guess."""
+    return _names_of_short(source) if len(source) <= SHORT_CHARACTERS else _names_of_long(source)
 
 
 def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads: Sequence[Iterable[str]]) -> set[int]:
-    """Return which cells provide a wanted name, or one that such a cell reads itself. Each is looked at once.
+    """Return the indices of the cells that provide the wanted names, directly or indirectly, in linear time.
 
     Args:
         wanted: Names.
         provides: The names that each cell provides.
-        reads: The names that each cell reads.
+        reads: The names that each cell reads, and which other cells may provide.
     """
     cells_with = defaultdict(list)
     for index, names in enumerate(provides):
@@ -76,14 +81,14 @@ def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads
 
 
 def cannot_be_analyzed(source: str) -> bool:
-    """Return whether a kernel may run what cannot be read here: too long, too deep, or another language's magic."""
+    """Return whether a kernel may run a cell that is too long or too deep to parse, or in another language."""
     if names_of(source).is_python:
         return False
-    if len(source) > MOST_CHARACTERS or re.search(r"^[^\S\n]*[%!?,;/]", source, re.MULTILINE):
+    if len(source) > MAX_CHARACTERS or re.search(r"^[^\S\n]*[%!?,;/]", source, re.MULTILINE):
         return True
     try:
         ast.parse(source)
-    except (SyntaxError, ValueError):  # no kernel runs that either
+    except (SyntaxError, ValueError):  # a kernel can't run that either
         return False
     except UNREADABLE:
         pass
@@ -91,35 +96,35 @@ def cannot_be_analyzed(source: str) -> bool:
 
 
 def is_unwritten(source: str, name: str, blank: tuple[str, ...] = ()) -> bool:
-    """Return whether the body of the cell's last definition of `name` is still to be written.
+    """Return whether the cell's last definition of `name` has no body yet.
 
     Args:
         source: The cell.
         name: A function or a class.
-        blank: For a class, the methods whose bodies the student writes.
+        blank: The methods of a class that the student writes.
     """
-    bodies = names_of(source).definitions.get(name, {})
-    to_write = [is_empty for method, is_empty in bodies.items() if method in (blank or ("",))]
-    return bool(to_write) and all(to_write)
+    methods = names_of(source).definitions.get(name, {})
+    exercises = [is_empty for method, is_empty in methods.items() if method in (blank or ("",))]
+    return bool(exercises) and all(exercises)
 
 
 # --- from text to syntax tree ----------------------------------------------------------------------------------------
 
 
 def syntax_tree(source: str) -> ast.Module | None:
-    """Return the syntax tree of a cell, without what only IPython understands; None if it has none."""
+    """Return the syntax tree of a cell without IPython's own syntax, or None if it is not Python."""
     text, _ = _as_python(source)
     return None if text is None else _tree(text)
 
 
 def _as_python(source: str) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return the cell as Python, line for line, and the lines and names of commands that were left out of it.
+    """Return the cell as Python with the same line numbers, and the lines and names of commands that were removed.
 
-    The text is None if the cell is not Python, or too long.
+    The text is None if the cell is not Python, or is too long.
     """
-    if len(source) > MOST_CHARACTERS:
+    if len(source) > MAX_CHARACTERS:
         return None, ()
-    for text in (source, textwrap.dedent(source)):  # IPython accepts a cell that is indented as a whole
+    for text in (source, textwrap.dedent(source)):  # IPython runs a cell that is indented as a whole
         if _tree(text) is not None:
             return text, ()
     lines = _without_magics(source)
@@ -129,16 +134,16 @@ def _as_python(source: str) -> tuple[str | None, tuple[tuple[int, str], ...]]:
 
 
 def _without_magics(source: str) -> list[tuple[str, str]]:
-    """Return the lines of a cell in IPython's language as Python, each with the unread command in it: `("pass", "!")`.
+    """Return the lines of an IPython cell as Python, each with the command that was removed from it: `("pass", "!")`.
 
     The list is empty if the cell is in another language.
     """
-    from IPython.core.inputtransformer2 import TransformerManager  # half a second, and most cells do not need it
+    from IPython.core.inputtransformer2 import TransformerManager  # takes half a second, and few cells need it
 
     special = [line for line in source.split("\n") if re.search(r"^\s*[%!?,;/]|=\s*[%!]|\?\s*$", line)]
-    if not 0 < len(special) <= MOST_MAGICS or max(map(len, special)) > LONGEST_MAGIC:
+    if not 0 < len(special) <= MAX_MAGICS or max(map(len, special)) > LONGEST_MAGIC:
         return []
-    blank_lines = re.match(r"(?:[ \t]*\n)*", source)[0].count("\n")  # the transformer drops them
+    blank_lines = re.match(r"(?:[ \t]*\n)*", source)[0].count("\n")  # dropped by the transformer
     try:
         with warnings.catch_warnings(action="ignore"):
             transformed = TransformerManager().transform_cell(source)
@@ -158,14 +163,13 @@ def _without_magics(source: str) -> list[tuple[str, str]]:
 
 
 def _call(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the function and arguments in `run_line_magic('time', 'x = 1')`; the function is "" in any other text."""
+    """Split `run_line_magic('time', 'x = 1')` into function and arguments. For any other text, the function is ""."""
     function, _, arguments = text.partition("(")
     try:
         arguments = ast.literal_eval(f"({arguments.removesuffix(')')},)")
     except UNREADABLE:
         return "", ()
-    are_texts = isinstance(arguments, tuple) and all(isinstance(argument, str) for argument in arguments)
-    return (function, arguments) if are_texts else ("", ())
+    return (function, arguments) if all(isinstance(argument, str) for argument in arguments) else ("", ())
 
 
 def _lines_of_cell_magic(magic: str, options: str, body: str) -> list[tuple[str, str]]:
@@ -177,7 +181,7 @@ def _lines_of_cell_magic(magic: str, options: str, body: str) -> list[tuple[str,
 
 
 def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
-    """Return a line that is `x = %time f()` as Python, and the command if it cannot be read: `("x = f()", "")`."""
+    """Return `x = %time f()` as Python, and the command if it can't be analyzed: `("x = f()", "")`."""
     nothing = before + ("None" if before.strip() else "pass")
     magic = command.strip("%")
     if magic in PYTHON_MAGICS:
@@ -187,10 +191,10 @@ def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
     return nothing, "" if magic in HARMLESS_MAGICS else command
 
 
-@lru_cache(maxsize=2)  # a tree is large, and is asked for twice in a row
+@lru_cache(maxsize=2)  # trees are large, and each is needed twice in a row
 def _tree(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings(action="ignore"):  # a `"\d"` in the student's text is none of our warnings
+        with warnings.catch_warnings(action="ignore"):  # about `"\d"` in the student's text, for example
             return ast.parse(text)
     except UNREADABLE:
         return None
@@ -199,14 +203,20 @@ def _tree(text: str) -> ast.Module | None:
 # --- from syntax tree to names ---------------------------------------------------------------------------------------
 
 
+_DEFINITION = re.compile(
+    r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE
+)
+
+
 def _names(source: str) -> Names:
     text, commands = _as_python(source)
     try:
         symbols = list(global_symbols(text)) if text is not None else []
-    except UNREADABLE:  # `nonlocal` at the top, for instance
+    except UNREADABLE:  # such as `nonlocal` at the top level
         text = None
     if text is None:
-        return Names() if re.match(r"\s*%%", source) else Names(binds=frozenset(_seem_defined(source)))
+        guesses = [] if re.match(r"\s*%%", source) else _DEFINITION.finditer(source)
+        return Names(binds=frozenset(match[1] or match[2] for match in guesses))
     tree = _tree(text)
     nodes = _NodeReader(tree)
     return Names(
@@ -214,22 +224,21 @@ def _names(source: str) -> Names:
         binds=frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()),
         changes=frozenset(nodes.changes),
         reads=frozenset(symbol.get_name() for symbol in symbols if symbol.is_referenced()),
-        imports={alias: full for _, alias, full in nodes.imported},
+        imported=tuple(nodes.imported),
         aliases=nodes.aliases,
         uses=tuple(sorted(nodes.uses)),
         stars=tuple(nodes.stars),
         commands=commands,
         definitions=_definitions(tree),
-        imported=tuple(nodes.imported),
     )
 
 
-_names_of_short = lru_cache(maxsize=4096)(_names)  # more than a notebook may have cells, which are read in turn
+_names_of_short = lru_cache(maxsize=4096)(_names)  # more than the cells of one notebook
 _names_of_long = lru_cache(maxsize=16)(_names)
 
 
 class _NodeReader:
-    """Collects what the nodes of a syntax tree say, one by one: recursion would fail on a deep tree."""
+    """Collects names from the nodes of a syntax tree without recursion, which would fail on a deep tree."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.changes: set[str] = set()
@@ -237,7 +246,7 @@ class _NodeReader:
         self.imported: list[tuple[int, str, str]] = []
         self.stars: list[tuple[int, str]] = []
         self.uses: set[tuple[int, str, Attributes]] = set()
-        inner: set[int] = set()  # nodes within a longer name, which comes first
+        inner: set[int] = set()  # nodes within a longer dotted name, which is visited before them
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._add_import(node)
@@ -285,9 +294,9 @@ class _NodeReader:
 
 
 def _dotted(node: ast.expr, inner: set[int]) -> tuple[ast.expr, Attributes]:
-    """Return what a longer name begins with, and its attributes; the nodes on the way are added to `inner`.
+    """Split a dotted name into its base and its attributes, adding the nodes in between to `inner`.
 
-    `getattr(F, "softmax")` is read like `F.softmax`.
+    `getattr(F, "softmax")` is read as `F.softmax`.
     """
     attributes: list[str] = []
     while True:
@@ -308,19 +317,11 @@ def _is_call_of(node: ast.AST, *names: str) -> bool:
 
 
 def _is_getattr_of_self(node: ast.AST) -> bool:
-    """Return whether it is like `getattr(self.attention, name)`, as in a loop over the names of layers."""
+    """Return whether it is a call like `getattr(self.attention, name)`, as in a loop over layers."""
     if not (_is_call_of(node, "getattr") and isinstance(node.args[-1], ast.Name | ast.Attribute | ast.Subscript)):
         return False
     base, _ = _dotted(node.args[0], set())
     return isinstance(base, ast.Name) and base.id == "self"
-
-
-_DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
-
-
-def _seem_defined(source: str) -> Iterator[str]:
-    for match in _DEFINED.finditer(source):
-        yield match[1] or match[2]
 
 
 def _definitions(tree: ast.Module) -> dict[str, dict[str, bool]]:
@@ -342,17 +343,14 @@ def _definitions(tree: ast.Module) -> dict[str, dict[str, bool]]:
 
 
 def _has_no_body(function: ast.FunctionDef) -> bool:
-    """Return whether it returns None or raises NotImplementedError before it does anything."""
+    """Return whether it does nothing but return None or raise NotImplementedError."""
     for statement in function.body:
-        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if isinstance(statement, ast.Pass) or is_text:
-            continue
-        if isinstance(statement, ast.Return):
-            return statement.value is None or (
-                isinstance(statement.value, ast.Constant) and statement.value.value is None
-            )
-        if isinstance(statement, ast.Raise):
-            raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
-            return isinstance(raised, ast.Name) and raised.id == "NotImplementedError"
+        match statement:
+            case ast.Pass() | ast.Expr(ast.Constant()):
+                continue
+            case ast.Return(None | ast.Constant(None)):
+                return True
+            case ast.Raise(ast.Name("NotImplementedError") | ast.Call(ast.Name("NotImplementedError"))):
+                return True
         return False
     return True

@@ -1,85 +1,44 @@
 """Grades on the machines of a Dask cluster.
 
-Only text travels: an assembled notebook to a worker, and its result back. Each thread of a worker has its own `Grader`,
-which keeps its sandboxes until the run ends. The cluster and everyone who can reach it are trusted, as always in Dask.
+The cluster and everyone who can reach it are trusted, as always in Dask. Results come back as JSON.
 """
 
 import atexit
 import json
-from collections import defaultdict
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
-
-from nbformat import from_dict
+from typing import TYPE_CHECKING, Any
 
 from transformer_lab.classroom.assemble import Assembled
 from transformer_lab.classroom.gradebook import source_digest
 from transformer_lab.classroom.results import SubmissionResult, as_json, from_json
 from transformer_lab.errors import InputError
+from transformer_lab.files import on_screen
 
 if TYPE_CHECKING:
     from transformer_lab.classroom.grader import Grader
 
-AT_ONCE = 3  # submissions per thread that are running or queued
+QUEUED = 3  # submissions per thread, running or waiting
 CONNECT_SECONDS = 20
 LOST_SECONDS = 60  # without any worker before the run gives up
-LOOK_SECONDS = 2  # between two looks at the workers
+POLL_SECONDS = 2
 
-_idle: defaultdict[tuple[int, bool], list["Grader"]] = defaultdict(list)  # on a worker, by seed and require_sandbox
+_graders: dict[tuple[int, int, bool], "Grader"] = {}  # on a worker, by thread, seed, and require_sandbox
 
 
+@dataclass
 class ClusterGrader:
-    """Grades like `grader.Grader`, but on a cluster.
+    """Grades like `grader.Grader`, but on a cluster."""
 
-    Args:
-        address: Address of the scheduler, such as `tcp://host:8786`.
-        require_sandbox: Refuse workers that cannot put kernels into a sandbox.
-        seed: Secret seed of the inputs that earn points.
-
-    Raises:
-        InputError: The extra `cluster` is not installed, no scheduler answers at the address, or a worker cannot grade.
-    """
-
-    def __init__(self, address: str, require_sandbox: bool, seed: int) -> None:
-        self.address, self.require_sandbox, self.seed = address, require_sandbox, seed
-        self.sandboxed = True
-        self._running: dict[Any, Assembled] = {}  # by the future of its result
-
-    def __enter__(self) -> Self:
-        try:
-            from distributed import Client
-        except ImportError:
-            reason = "--cluster needs Dask: pip install 'transformer-lab[cluster]', here and on the workers"
-            raise InputError(reason) from None
-        try:
-            self.client = Client(self.address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"no Dask scheduler answers at {self.address}: {_on_one_line(error)}") from None
-        try:
-            self._check_workers()
-        except BaseException:
-            self.client.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(Exception):  # the scheduler may be gone
-            self.client.cancel(list(self._running), force=True)
-            self.client.run(end_idle_graders, on_error="ignore")
-        self.client.close(timeout=CONNECT_SECONDS)
-
-    def _check_workers(self) -> None:
-        workers = self.client.run(worker_facts, on_error="return")
-        if not workers:
-            raise InputError(f"the cluster at {self.address} has no workers: start `dask worker {self.address}`")
-        for worker, facts in workers.items():
-            if problem := _why_it_cannot_grade(facts, self.require_sandbox):
-                raise InputError(f"the worker {worker} {problem}")
-            self.sandboxed &= not facts["why_no_sandbox"]
+    client: Any
+    require_sandbox: bool
+    seed: int
+    sandboxed: bool
+    running: dict[Any, Assembled] = field(default_factory=dict)  # by the future of its result
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
         """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another one.
@@ -89,91 +48,107 @@ class ClusterGrader:
         """
         from distributed import wait
 
-        waiting, running = iter(assembled), self._running
+        waiting, running = iter(assembled), self.running
         while True:
             try:
                 self.client.wait_for_workers(1, timeout=LOST_SECONDS)
-                room = max(AT_ONCE * sum(self.client.nthreads().values()), 1) - len(running)
+                room = max(QUEUED * sum(self.client.nthreads().values()), 1) - len(running)
             except Exception:  # no worker came back in time, or the scheduler is gone
-                reason = f"the cluster at {self.address} has no workers any more: --resume goes on from here"
-                raise InputError(reason) from None
+                raise InputError("the cluster has lost all its workers: continue with --resume") from None
             for submission in islice(waiting, max(room, 0)):
-                task = json.dumps(vars(submission)), only, self.seed, self.require_sandbox
-                running[self.client.submit(grade_remotely, *task, pure=False)] = submission
+                task = submission, only, self.seed, self.require_sandbox
+                running[self.client.submit(grade_on_worker, *task, pure=False)] = submission
             if not running:
                 return
-            with suppress(Exception):  # a timeout, or a task was canceled: `_result` reports it
-                wait(list(running), timeout=LOOK_SECONDS, return_when="FIRST_COMPLETED")
+            with suppress(Exception):  # a timeout, or a canceled task, which `_result` reports
+                wait(list(running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
             for future in [future for future in running if future.done()]:
                 yield self._result(future, running.pop(future))
 
     def _result(self, future: Any, submission: Assembled) -> SubmissionResult:
         try:
             answer = json.loads(future.result(timeout=CONNECT_SECONDS))
-        except Exception as error:  # several workers died over it, or something is missing there
+        except Exception as error:  # several workers died running it, or they lack something
             problem = f"the grader failed on the cluster ({type(error).__name__}: {_on_one_line(error)})"
             return SubmissionResult(submission.student, submission.name, "", (), problem=problem)
         self.sandboxed &= answer["sandboxed"]
         return replace(from_json(answer["result"]), student=submission.student, notebook=submission.name)
 
 
-def _why_it_cannot_grade(facts: dict[str, str] | BaseException, require_sandbox: bool) -> str:
-    here = version("transformer-lab")
-    if isinstance(facts, BaseException):
-        return f"cannot grade: install transformer-lab there ({facts})"
-    if facts["version"] != here:
-        return f"has transformer-lab {facts['version']}, and this is {here}: install the same version there"
-    if facts["sources"] != source_digest():
-        return f"has another text of transformer-lab {here}: install there what is installed here"
-    if facts["why_no_sandbox"] and require_sandbox:
-        return f"has no sandbox: {facts['why_no_sandbox']}; --without-sandbox runs students' code with its rights"
-    return ""
+@contextmanager
+def cluster_grader(address: str, require_sandbox: bool, seed: int) -> Iterator[ClusterGrader]:
+    """Connect to the scheduler at an address like `tcp://host:8786`, and end the run's graders there afterwards.
+
+    Raises:
+        InputError: The extra `cluster` is not installed, no scheduler answers, or a worker cannot grade.
+    """
+    try:
+        from distributed import Client
+
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except ImportError:
+        reason = "--cluster needs Dask: pip install 'transformer-lab[cluster]', here and on the workers"
+        raise InputError(reason) from None
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"no Dask scheduler answers at {address}: {_on_one_line(error)}") from None
+    grader = ClusterGrader(client, require_sandbox, seed, sandboxed=True)
+    try:
+        workers = client.run(code_and_sandbox, on_error="return")
+        if not workers:
+            raise InputError(f"the cluster at {address} has no workers: start `dask worker {address}`")
+        for worker, answer in workers.items():
+            if isinstance(answer, BaseException):
+                reason = _on_one_line(answer)
+                raise InputError(f"the worker {worker} cannot grade: install transformer-lab there ({reason})")
+            code, why_no_sandbox = answer
+            if code != _code():
+                raise InputError(f"the worker {worker} has {code}, but this is {_code()}: install the same code there")
+            if why_no_sandbox and require_sandbox:
+                advice = "--without-sandbox runs students' code with its permissions"
+                raise InputError(f"the worker {worker} has no sandbox: {why_no_sandbox}; {advice}")
+            grader.sandboxed &= not why_no_sandbox
+        yield grader
+    finally:
+        with suppress(Exception):  # the scheduler may be gone
+            client.cancel(list(grader.running), force=True)
+            client.run(end_graders, seed, on_error="ignore")
+        client.close(timeout=CONNECT_SECONDS)
 
 
 def _on_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return on_screen(" ".join(str(error).split()))[:300] or type(error).__name__
+
+
+def _code() -> str:
+    return f"transformer-lab {version('transformer-lab')} (code {source_digest()[:12]})"
 
 
 # --- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def worker_facts() -> dict[str, str]:
-    """Return a worker's version and text of the package, and why it has no sandbox (empty if it has one)."""
+def code_and_sandbox() -> tuple[str, str]:
+    """Return which code a worker has, and why it has no sandbox (empty if it has one)."""
     from transformer_lab.classroom.sandbox import why_no_sandbox
 
-    return {"version": version("transformer-lab"), "sources": source_digest(), "why_no_sandbox": why_no_sandbox()}
+    return _code(), why_no_sandbox()
 
 
-def grade_remotely(assembled: str, only: str | None, seed: int, require_sandbox: bool) -> str:
-    """Grade one submission on a worker, and return the result as JSON."""
+def grade_on_worker(assembled: Assembled, only: str | None, seed: int, require_sandbox: bool) -> str:
+    """Grade one submission and return the result as JSON. Each thread keeps its grader until the run ends."""
     from transformer_lab.classroom.grader import Grader
 
-    idle = _idle[seed, require_sandbox]
-    try:
-        grader = idle.pop()
-    except IndexError:
-        grader = Grader(jobs=1, require_sandbox=require_sandbox, seed=seed).__enter__()
-        atexit.register(grader.__exit__, None, None, None)
-    try:
-        (result,) = grader.grade([assembled_from_json(assembled)], only)
-    finally:
-        idle.append(grader)
-    return json.dumps({"sandboxed": grader.sandboxed, "result": as_json(result)})
+    key = threading.get_ident(), seed, require_sandbox
+    if key not in _graders:
+        _graders[key] = Grader(jobs=1, require_sandbox=require_sandbox, seed=seed).__enter__()
+    (result,) = _graders[key].grade([assembled], only)
+    return json.dumps({"sandboxed": _graders[key].sandboxed, "result": as_json(result)})
 
 
-def end_idle_graders() -> None:
-    """End the graders that runs have left on a worker."""
-    for idle in list(_idle.values()):
-        with suppress(IndexError):
-            while True:
-                grader = idle.pop()
-                grader.__exit__(None, None, None)
-                atexit.unregister(grader.__exit__)
+def end_graders(seed: int | None = None) -> None:
+    """End a worker's graders of the run with this seed, or all of them."""
+    for key in list(_graders):
+        if seed in (None, key[1]) and (grader := _graders.pop(key, None)):
+            grader.__exit__(None, None, None)
 
 
-def assembled_from_json(text: str) -> Assembled:
-    """Return the submission that traveled as JSON."""
-    fields = json.loads(text)
-    flags = {name: tuple(flags) for name, flags in fields["flags"].items()}
-    notebook, remarks = from_dict(fields["notebook"]), tuple(fields["remarks"])
-    return Assembled(**fields | {"notebook": notebook, "flags": flags, "remarks": remarks})
+atexit.register(end_graders)

@@ -1,4 +1,4 @@
-"""The course as it was released: its notebooks, and which of their cells are exercises."""
+"""The released course: its notebooks, and which of their cells are exercises."""
 
 import copy
 from functools import cache, cached_property
@@ -12,13 +12,13 @@ from transformer_lab.exercises import Exercise, exercises
 
 
 class Course:
-    """The notebooks of one folder. Each is read once, and every caller gets a copy.
+    """The notebooks in a folder. Each is read once, and every caller gets a copy.
 
     Args:
         folder: A checkout of the project, or the folder with the notebooks themselves.
 
     Raises:
-        InputError: There are no notebooks in it.
+        InputError: The folder contains no notebooks.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,16 +31,16 @@ class Course:
 
     @classmethod
     def find(cls) -> "Course":
-        """Return the course in the checkout that this package is in, or else in the current folder.
+        """Return the course in the checkout that contains this package, or else in the current folder.
 
         Raises:
-            InputError: Neither holds the notebooks.
+            InputError: Neither has a folder `notebooks`.
         """
         checkout = Path(__file__).resolve().parents[2]
         for folder in (checkout, Path.cwd()):
             if (folder / "notebooks").is_dir():
                 return cls(folder)
-        raise InputError(f"the notebooks of the course are not in {checkout}: do this in the folder of the project")
+        raise InputError(f"the course notebooks are not in {checkout}: run this in the project's folder")
 
     @cached_property
     def names(self) -> list[str]:
@@ -56,43 +56,42 @@ class Course:
         """Return `01_attention` for `01`, `1`, `01_attention`, or `01_attention.ipynb`.
 
         Raises:
-            InputError: There is no such notebook.
+            InputError: The notebook does not exist.
         """
-        asked = name.removesuffix(".ipynb")
+        stem = name.removesuffix(".ipynb")
         for known in self.names:
-            if asked and asked in (known, known[:2], known[:2].lstrip("0")):
+            if stem and stem in (known, known[:2], known[:2].lstrip("0")):
                 return known
-        raise InputError(f"there is no notebook `{name}`; there are {', '.join(self.names)}")
+        raise InputError(f"unknown notebook `{name}`; the notebooks are {', '.join(self.names)}")
 
     def notebook(self, name: str) -> NotebookNode:
-        """Return a notebook as the students got it: exercises have the ID `exercise-NAME`, checks `check-NAME`."""
+        """Return a notebook as students got it: exercises have the ID `exercise-NAME`, checks `check-NAME`."""
         return copy.deepcopy(self._read(name))
 
     def exercises(self, name: str) -> list[Exercise]:
         """Return the exercises of a notebook, in the order of its cells.
 
         Raises:
-            InputError: The notebook has an exercise that this version of the package does not know.
+            InputError: The notebook has an exercise that is not in this version of the package.
         """
-        listed = list(filter(None, map(exercise_of, self._read(name).cells)))
-        for exercise in listed:
-            if exercise not in exercises():
-                raise InputError(
-                    f"{self.paths[name]} has the exercise `{exercise}`, which this version of the package does not know"
-                )
-        return [exercises()[exercise] for exercise in listed]
+        names = list(filter(None, map(exercise_of, self._read(name).cells)))
+        if unknown := [exercise for exercise in names if exercise not in exercises()]:
+            raise InputError(
+                f"{self.paths[name]} has the exercise `{unknown[0]}`, which this version of the package does not know"
+            )
+        return [exercises()[exercise] for exercise in names]
 
 
 def exercise_of(cell: NotebookNode) -> str | None:
-    """Return the exercise whose cell this is, in a notebook of the course."""
-    return _named(cell, "exercise-", "solution")
+    """Return the exercise that this cell of the course is for, if it is an exercise's cell."""
+    return _name_in_id(cell, "exercise-", "solution")
 
 
 def check_of(cell: NotebookNode) -> str | None:
-    """Return the exercise whose check this is, in a notebook of the course."""
-    return _named(cell, "check-", "grade")
+    """Return the exercise that this cell of the course checks, if it is a check."""
+    return _name_in_id(cell, "check-", "grade")
 
 
-def _named(cell: NotebookNode, prefix: str, role: str) -> str | None:
-    """Return what follows `prefix` in the ID, if nbgrader's metadata says that it is not just a heading's."""
+def _name_in_id(cell: NotebookNode, prefix: str, role: str) -> str | None:
+    """Return what follows the prefix. Only nbgrader's metadata tells such a cell from a heading's."""
     return cell.id.removeprefix(prefix) if cell.metadata.get("nbgrader", {}).get(role) else None

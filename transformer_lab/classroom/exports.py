@@ -1,4 +1,4 @@
-"""Results for other programs: JUnit XML for runners, `results.json` for Gradescope, a zip of pages for Moodle."""
+"""Exports results for other programs: JUnit XML, `results.json` for Gradescope, and a zip of pages for Moodle."""
 
 import io
 import json
@@ -13,12 +13,12 @@ from transformer_lab.classroom.gradebook import Entry, number
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.files import clean
 
-LONGEST = 20_000  # characters of one report
-FEEDBACK = {  # what a student reads if there is no report
-    "not attempted": "Not attempted: the cell is as it was released.",
+MAX_CHARACTERS = 20_000  # of a report
+FEEDBACK = {  # shown to a student if there is no report
+    "not attempted": "Not attempted: the cell is the same as in the released notebook.",
     "not checked": "Not checked: it depends on something that failed.",
     "timed out": "Your code did not finish in time. Is there a loop that never ends?",
-    "killed": "Your code was stopped because it used more than a submission may.",
+    "killed": "Your code was stopped because it exceeded the limits for a submission.",
     "out of memory": "Your code needed more memory than a submission may use.",
     "not gradable": "This could not be graded.",
     "grader error": "The grader failed here. This is not your fault: your instructor will grade it again.",
@@ -26,23 +26,23 @@ FEEDBACK = {  # what a student reads if there is no report
 
 
 def feedback_text(result: ExerciseResult) -> str:
-    """Return the report of one exercise and the remarks for the student. The instructor's flags are not in it."""
+    """Return an exercise's report and the remarks for the student, without the instructor's flags."""
     report = result.report or FEEDBACK.get(result.state, "")
     remarks = [f"Remark: {remark}" for remark in result.remarks if remark not in " ".join(report.split())]
     text = "\n\n".join(filter(None, [report, *remarks]))
-    return clean(text if len(text) <= LONGEST else text[:LONGEST] + "\n… (shortened)")
+    return clean(text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "\n… (shortened)")
 
 
 def junit_xml(result: SubmissionResult) -> str:
-    """Return one test suite: the cells as nbval ran them, then a case for each exercise with its points.
+    """Return one test suite: a case for each cell that nbval ran, and one for each exercise with its points.
 
-    The cases of exercises are written from `result.exercises`, which may have been graded again since nbval ran.
+    The exercises are taken from `result.exercises`, because some may have been regraded after nbval ran.
     """
     suites = ElementTree.Element("testsuites", name="transformer-lab")
     suite = ElementTree.SubElement(suites, "testsuite", name=result.notebook or "submission")
     properties = {"student": result.student, "digest": result.digest}
     _add_properties(suite, properties | {f"remark {n}": remark for n, remark in enumerate(result.remarks, 1)})
-    suite.extend(_cells(result.junit))
+    suite.extend(_cell_cases(result.junit))
     if result.problem:
         case = ElementTree.SubElement(suite, "testcase", classname="submission", name="the file can be graded")
         ElementTree.SubElement(case, "error", message="not gradable").text = result.problem
@@ -55,8 +55,8 @@ def junit_xml(result: SubmissionResult) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + clean(ElementTree.tostring(suites, encoding="unicode")) + "\n"
 
 
-def _cells(junit: str) -> list[ElementTree.Element]:
-    """Return nbval's test cases from what pytest wrote, except for those of exercises; none if it is not XML."""
+def _cell_cases(junit: str) -> list[ElementTree.Element]:
+    """Return nbval's test cases without those of exercises, or none if pytest did not write valid XML."""
     if not junit or "<!DOCTYPE" in junit:
         return []
     try:
@@ -91,10 +91,10 @@ def _add_properties(element: ElementTree.Element, values: dict[str, str]) -> Non
 
 
 def gradescope_results(submitted: Sequence[Entry]) -> str:
-    """Return `results.json` as Gradescope reads it: a test per exercise, with what a student may see.
+    """Return `results.json` for Gradescope: one test per exercise, with what the student may see.
 
-    A file that could not be graded is a test too, with 0 points and the reason. If there are several files, the names
-    of the tests say which they belong to.
+    A file that could not be graded is a test with 0 points and the reason. If there are several files, the tests' names
+    start with their notebooks.
     """
     tests: list[dict[str, Any]] = []
     output: list[str] = []
@@ -118,7 +118,7 @@ def gradescope_results(submitted: Sequence[Entry]) -> str:
         "output_format": "text",
         "visibility": "visible",
         "stdout_visibility": "hidden",
-        "tests": [{**test, "number": str(place)} for place, test in enumerate(tests, start=1)],
+        "tests": [{**test, "number": str(index)} for index, test in enumerate(tests, start=1)],
         "extra_data": {"files": files},
     }
     return json.dumps(results, indent=1, ensure_ascii=False) + "\n"
@@ -138,28 +138,28 @@ def _test(name: str, result: ExerciseResult, output: str) -> dict[str, Any]:
 
 
 def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[Entry]]) -> bytes:
-    """Return the zip that Moodle takes back: a feedback page for each student, by the number in the assignment.
+    """Return the zip of feedback pages that Moodle imports, in which students are identified by their numbers.
 
     Args:
-        pages: The page of each student, HTML.
-        submitted: What counts for each student. Those whose files Moodle has not named are left out, and so are those
-            who share a number, because nothing says whose page it should be.
+        pages: Student to feedback page, as HTML.
+        submitted: Student to the entries that count. Students whose files don't come from Moodle are left out, and so
+            are students who share a number, because the number doesn't say whose page it is.
 
     Returns:
-        The same bytes for the same pages; empty if no student is Moodle's.
+        The same bytes for the same pages; empty if no student is left.
     """
     students = {number: names[0] for number, names in moodle_numbers(submitted).items() if len(names) == 1}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for participant, student in students.items():
-            # Moodle looks for the number after the first underscore, and a student's name could contain one.
+            # Moodle reads the number after the first underscore, so a name, which may have one, can't stand before it.
             member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
             archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
     return file.getvalue() if students else b""
 
 
 def moodle_numbers(submitted: Mapping[str, Sequence[Entry]]) -> dict[int, list[str]]:
-    """Return the students who have each number in the assignment: one, unless two names came with the same number."""
+    """Return Moodle's numbers and the students who have them, normally one each."""
     numbers: dict[int, list[str]] = {}
     for student in sorted(submitted):
         match = re.search(r"\((\d+)\)$", student)

@@ -1,6 +1,6 @@
-"""One feedback page per student: what passed, what was misunderstood and where to read, with the student's code.
+"""Writes a feedback page per student: what passed, what went wrong, where to read about it, and the student's code.
 
-Everything that comes from a submission is escaped, shortened, and never run. The instructor's flags are left out.
+All text of a submission is escaped and shortened. The instructor's flags are left out.
 """
 
 import re
@@ -20,18 +20,18 @@ ROW = re.compile(r"  [✓✗–] (passed|failed|not checked) +(\S.*)", re.DOTALL
 
 
 def reading_places(course: Course, name: str) -> dict[str, str]:
-    """Return where a notebook explains each of its exercises: the headings before it, and the paper's section."""
+    """Return where to read about each exercise of a notebook: the headings above it, and the section of the paper."""
     places = {}
     headings: list[str] = []  # since the previous exercise
-    explained: list[str] = []
+    explanation: list[str] = []
     title = name
     for cell in course.notebook(name).cells:
         exercise = exercise_of(cell)
         heading = re.match(r"(#+) +(.+)", cell.source) if cell.cell_type == "markdown" else None
         if exercise:
             own = [f"“{text}”" for text in headings[:-1]][-2:]  # the last heading is the exercise's
-            explained = own or explained  # two exercises may share an explanation
-            where = f": {' and '.join(explained)}" if explained else ""
+            explanation = own or explanation  # two exercises may share one
+            where = f": {' and '.join(explanation)}" if explanation else ""
             section = re.search(r"section (\d[\d.]*\d)", exercises()[exercise].answer.__doc__ or "")
             paper = f"; in the paper, section {section[1]}" if section else ""
             places[exercise] = f"notebook {name[:2]}, {title}{where}{paper}"
@@ -47,24 +47,24 @@ def feedback_page(student: str, entries: Sequence[Entry], places: Mapping[str, s
     """Return the page of one student.
 
     Args:
-        student: The name, as data.
+        student: The student's name.
         entries: The results that count for the student's notebooks.
-        places: Exercise to where it is explained.
+        places: See `reading_places`.
     """
     functions = {"is_graded_again": is_graded_again, "parts_of_report": parts_of_report}
     return render("feedback.html", student=student, entries=entries, places=places, **functions)
 
 
 def sentences(exercise: str) -> dict[str, str]:
-    """Return what the student is told about each mistake of an exercise, by its slug."""
+    """Return the explanation of each known mistake of an exercise, by its slug."""
     known = exercises().get(exercise)
     return diagnosis.sentences(known) if known else {}
 
 
 def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
-    """Split the plain text of a report into what happened, the checks, and the rest, as blocks of `(kind, text)`.
+    """Split a report into what happened, the number of checks, the checks, and the rest, as blocks of `(kind, text)`.
 
-    Nothing is lost if the text has another form: a block that is not recognized is prose.
+    A block that isn't recognized becomes prose, so nothing is lost.
     """
     parts: dict[str, list[tuple[str, str]]] = {"happened": [], "counted": [], "checks": [], "rest": []}
     part = parts["rest"]
@@ -74,7 +74,7 @@ def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
             continue
         if kind == "heading":
             part = parts["rest"]
-        if kind == "numbers" and part and part[-1][0] == "numbers":  # one listing
+        if kind == "numbers" and part and part[-1][0] == "numbers":  # continues a listing
             part[-1] = kind, f"{part[-1][1]}\n\n{text}"
         elif kind == "numbers":
             part.append((kind, textwrap.dedent(text)))
@@ -83,15 +83,15 @@ def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
         else:
             (parts["counted"] if COUNTED.fullmatch(text) else part).append((kind, text))
     if not parts["happened"]:
-        says = sentences(result.exercise)
-        parts["happened"] = [("prose", says[slug]) for slug in result.misconceptions if slug in says]
+        known = sentences(result.exercise)
+        parts["happened"] = [("prose", known[slug]) for slug in result.misconceptions if slug in known]
     return parts
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the blocks of a report: `heading`, `numbers`, `prose`, and checks by their state."""
+    """Yield the blocks of a report as `(kind, text)`: "heading", "numbers", "prose", or the state of a check."""
     if text.startswith(("✓ ", "✗ ", "– ")):
-        text = text.partition("\n")[2]  # the page has its own title
+        text = text.partition("\n")[2]  # the page has a title of its own
     for block in re.split(r"\n(?:[ \t]*\n)+", text.strip("\n")):
         lines = block.split("\n")
         rows = [ROW.fullmatch(row) for row in re.split(r"\n(?=  [✓✗–] )", block)]
@@ -106,5 +106,5 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _joined(text: str) -> str:
-    """Join lines that were wrapped, at spaces or after a hyphen within a word."""
+    """Join lines that were wrapped at a space or after a hyphen."""
     return " ".join(re.sub(r"(?<=\w-)\n *(?=\w)", "", text).split())

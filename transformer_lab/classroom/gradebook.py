@@ -1,12 +1,10 @@
-"""The gradebook: every result of every run in `gradebook.sqlite`, and those that count in `gradebook.csv`."""
+"""The gradebook: all results of all runs in `gradebook.sqlite`, and the results that count in `gradebook.csv`."""
 
-import csv
 import hashlib
-import io
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,24 +14,24 @@ from typing import Any
 
 from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult, as_json, from_json
-from transformer_lab.classroom.roster import NOT_ASKED, Attendance, Person
+from transformer_lab.classroom.roster import NO_ROSTER, Attendance, Person
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.files import clean
 
-APPLICATION_ID = 0x54_4C_47_42  # "TLGB", in the file's head: another program's database is not taken for ours
+APPLICATION_ID = 0x54_4C_47_42  # "TLGB" in the file's header: tells it from the databases of other programs
 SCHEMA_VERSION = 1
 TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
     id INTEGER PRIMARY KEY,
     started TEXT NOT NULL,
-    finished TEXT,                  -- NULL while it runs, or where it was interrupted
+    finished TEXT,                  -- NULL while it is running or if it was interrupted
     version TEXT NOT NULL,          -- of the package
-    sources TEXT NOT NULL,          -- digest of the package's own text
-    seed TEXT NOT NULL,             -- secret: what the hidden inputs were drawn from
-    sandboxed INTEGER,              -- NULL where nothing was run
-    only_exercise TEXT NOT NULL,    -- the one that was graded anew, or empty
-    paths TEXT NOT NULL             -- JSON: what was given to grade
+    sources TEXT NOT NULL,          -- digest of the package's source code
+    seed TEXT NOT NULL,             -- secret: the hidden inputs depend on it
+    sandboxed INTEGER,              -- NULL if nothing was run
+    only_exercise TEXT NOT NULL,    -- empty unless only this exercise was regraded
+    paths TEXT NOT NULL             -- JSON
 );
 CREATE TABLE IF NOT EXISTS handed_in (
     run INTEGER NOT NULL REFERENCES runs (id),
@@ -48,9 +46,9 @@ CREATE TABLE IF NOT EXISTS results (
     run INTEGER NOT NULL REFERENCES runs (id),
     graded TEXT NOT NULL,
     student TEXT NOT NULL,
-    digest TEXT NOT NULL,           -- of the submission and of the package's version
+    digest TEXT NOT NULL,           -- of the submission and the package's version
     notebook TEXT NOT NULL,
-    final INTEGER NOT NULL,         -- 0 where the grader itself failed: it is graded again
+    final INTEGER NOT NULL,         -- 0 if it has to be graded again
     result TEXT NOT NULL            -- JSON
 );
 CREATE INDEX IF NOT EXISTS results_of ON results (student, digest);
@@ -62,9 +60,9 @@ CREATE VIEW IF NOT EXISTS marks AS
 CREATE TABLE IF NOT EXISTS roster (
     place INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
-    number TEXT NOT NULL            -- from Moodle or Canvas, or empty
+    number TEXT NOT NULL            -- from Moodle or Canvas; may be empty
 );
-"""  # gradebooks of earlier versions have no roster
+"""  # IF NOT EXISTS: gradebooks of earlier versions lack the roster
 COUNTING = """
 WITH seen AS (
     SELECT results.id, handed_in.run, place, path, coalesce(nullif(notebook, ''), path) AS name,
@@ -76,21 +74,21 @@ WITH seen AS (
 SELECT student, name, path, result, sandboxed, sources
 FROM seen JOIN results USING (id) JOIN runs ON runs.id = results.run
 WHERE seen.run = last AND (notebook != '' OR last = last_of_student) ORDER BY student, name, place
-"""  # an unreadable file stands for itself (its name is its path), and only as long as it is submitted
+"""  # an unreadable file counts under its path, and only as long as it is submitted
 
-FORMULA = "=+-@\t\r\n＝＋－＠"  # what a spreadsheet takes for the beginning of one
-NAMED = 5  # students with nearly the same answer, before the rest is counted
+FORMULA_STARTS = "=+-@\t\r\n＝＋－＠"
+MOST_NAMES = 5  # of students with similar answers; the others are only counted
 UNGUARDED = "graded without a sandbox"
 ABSENT = "submitted nothing"
 TIME_IS_UP = (
-    f"the time for this student was up: all files of one student together get {STUDENT_SECONDS / 60:g} minutes in a "
-    "run, and what is left is graded in the next run"
+    f"this student's time was up: all files of one student together get {STUDENT_SECONDS / 60:g} minutes per run, and "
+    "the next run grades the rest"
 )
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run of the grader, as it began."""
+class GradingRun:
+    """A run of the grader, as recorded when it started."""
 
     id: int
     finished: str | None
@@ -109,7 +107,7 @@ class Entry:
     sandboxed: bool
     sources: str  # digest of the package that graded it
     others: tuple[str, ...] = ()  # paths of other files for the same notebook
-    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # exercise to students who answered alike
+    similar: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # exercise to students with similar answers
 
     @property
     def student(self) -> str:
@@ -121,18 +119,18 @@ class Entry:
 
     def flags(self, exercise: ExerciseResult) -> tuple[str, ...]:
         """Return what the instructor should look at."""
-        others = self.similar.get(exercise.exercise, ())
-        if not others:
+        similar = self.similar.get(exercise.exercise, ())
+        if not similar:
             return exercise.flags
-        more = f" and {len(others) - NAMED} others" if len(others) > NAMED else ""
-        return *exercise.flags, f"nearly the same as {', '.join(others[:NAMED])}{more}"
+        more = f" and {len(similar) - MOST_NAMES} others" if len(similar) > MOST_NAMES else ""
+        return *exercise.flags, f"nearly the same as {', '.join(similar[:MOST_NAMES])}{more}"
 
 
 class Gradebook:
-    """`gradebook.sqlite` of one folder.
+    """The database `gradebook.sqlite`.
 
-    Each method is one transaction on its own connection, because processes are forked between them and must not share
-    a connection.
+    Every method opens a connection of its own and runs one transaction: a connection must not be shared with the
+    processes that are forked between two calls.
 
     Raises:
         InputError: The file is not a gradebook, is damaged or of a newer version, or cannot be read or written.
@@ -142,7 +140,7 @@ class Gradebook:
         self.path = path
         if path.is_symlink():
             raise InputError(f"{path} is a link: remove it, or choose another folder for the grades")
-        with self._connection() as database:
+        with self._transaction() as database:
             application, version, tables = database.execute(
                 "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
                 "FROM pragma_application_id, pragma_user_version"
@@ -151,11 +149,11 @@ class Gradebook:
                 database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             elif application != APPLICATION_ID:
-                raise InputError(f"{path} is another program's database: choose another folder for the grades")
+                raise InputError(f"{path} belongs to another program: choose another folder for the grades")
             elif version != SCHEMA_VERSION:
                 raise InputError(
-                    f"{path} has format {version}, and this version of transformer-lab knows {SCHEMA_VERSION}: "
-                    "update it, or choose another folder for the grades"
+                    f"{path} has format {version}, but this version of transformer-lab reads format {SCHEMA_VERSION}: "
+                    "update transformer-lab, or choose another folder for the grades"
                 )
             elif database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise self._damaged()
@@ -163,82 +161,76 @@ class Gradebook:
                 database.execute(statement)
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection; closing it rolls back a transaction that was not committed."""
         try:
-            database = sqlite3.connect(self.path, isolation_level=None, timeout=20)
-            try:
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=20)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
                 database.execute("COMMIT")
-            finally:
-                database.close()  # what was not committed is rolled back
+        except sqlite3.OperationalError as error:
+            raise InputError(f"{self.path}: {error}; the results saved before are intact") from None
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                reason, advice = str(error), "what was graded before is as it was"
-            else:
-                reason, advice = f"no gradebook, or a damaged one: {error}", "remove it, or choose another folder"
-            raise InputError(f"{self.path}: {reason}; {advice}") from None
+            reason = f"not a gradebook, or damaged ({error})"
+            raise InputError(f"{self.path}: {reason}: remove it, or choose another folder") from None
 
     def _query(self, statement: str, values: Sequence[Any] = ()) -> list[tuple]:
-        with self._connection() as database:
+        with self._transaction() as database:
             return database.execute(statement, values).fetchall()
 
-    def _replace(self, delete: str, values: Sequence[Any], insert: str, rows: Sequence[tuple]) -> None:
-        with self._connection() as database:
-            database.execute(delete, values)
-            database.executemany(insert, rows)
-
-    def begin(self, version: str, sources: str, seed: int, paths: Sequence[str], only: str = "") -> Run:
-        """Record that a run begins."""
+    def begin(self, version: str, sources: str, seed: int, paths: Sequence[str], only: str = "") -> GradingRun:
+        """Record the start of a run."""
         insert = "INSERT INTO runs (started, version, sources, seed, only_exercise, paths) VALUES (?, ?, ?, ?, ?, ?)"
-        with self._connection() as database:
+        with self._transaction() as database:
             values = (_now(), version, sources, str(seed), only, json.dumps(list(paths)))
-            row = database.execute(insert, values).lastrowid
-        return Run(row, None, version, sources, seed, tuple(paths))
+            run_id = database.execute(insert, values).lastrowid
+        return GradingRun(run_id, None, version, sources, seed, tuple(paths))
 
-    def hand_in(self, run: Run, submissions: Sequence[tuple[str, str, str]]) -> None:
-        """Record the submissions of a run, as `(student, digest, path)`, in place of those recorded before."""
+    def record_submissions(self, run: GradingRun, submissions: Sequence[tuple[str, str, str]]) -> None:
+        """Record the submissions of a run as `(student, digest, path)`, replacing those recorded before."""
         rows = [(run.id, place, *map(clean, submission)) for place, submission in enumerate(submissions)]
-        self._replace(
-            "DELETE FROM handed_in WHERE run = ?", (run.id,), "INSERT INTO handed_in VALUES (?, ?, ?, ?, ?)", rows
-        )
+        with self._transaction() as database:
+            database.execute("DELETE FROM handed_in WHERE run = ?", (run.id,))
+            database.executemany("INSERT INTO handed_in VALUES (?, ?, ?, ?, ?)", rows)
 
-    def save(self, run: Run, result: SubmissionResult) -> None:
-        """Write one result to the disk, so that it survives whatever happens next."""
+    def save(self, run: GradingRun, result: SubmissionResult) -> None:
+        """Commit one result to the disk, so that it survives a crash."""
         student, notebook, final = clean(result.student), clean(result.notebook), not is_graded_again(result)
         self._query(
             "INSERT INTO results (run, graded, student, digest, notebook, final, result) VALUES (?,?,?,?,?,?,?)",
             (run.id, _now(), student, result.digest, notebook, final, as_json(result)),
         )
 
-    def finish(self, run: Run) -> None:
-        """Record that a run is done."""
+    def finish(self, run: GradingRun) -> None:
+        """Record the end of a run."""
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
-    def note_sandbox(self, run: Run, sandboxed: bool) -> None:
-        """Record whether students' code is kept in a sandbox; once it was not, that stays recorded."""
+    def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
+        """Record whether a run uses a sandbox. Once it has run without, it stays marked."""
         change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
         self._query(change, (int(sandboxed), run.id))
 
-    def note_roster(self, roster: Sequence[Person]) -> None:
-        """Store the roster in place of an earlier one."""
+    def save_roster(self, roster: Sequence[Person]) -> None:
+        """Store the roster, replacing an earlier one."""
         rows = [(place, clean(person.name), person.number) for place, person in enumerate(roster)]
-        self._replace("DELETE FROM roster", (), "INSERT INTO roster VALUES (?, ?, ?)", rows)
+        with self._transaction() as database:
+            database.execute("DELETE FROM roster")
+            database.executemany("INSERT INTO roster VALUES (?, ?, ?)", rows)
 
     def roster(self) -> list[Person]:
-        """Return the roster, which is empty if none was given."""
+        """Return the roster, which is empty if there is none."""
         return [Person(*row) for row in self._query("SELECT name, number FROM roster ORDER BY place")]
 
-    def last_run(self) -> Run | None:
-        """Return the last run, ignoring those of a single exercise."""
+    def last_run(self) -> GradingRun | None:
+        """Return the last run, ignoring those that regraded a single exercise."""
         rows = self._query(
             "SELECT id, finished, version, sources, seed, paths FROM runs "
             "WHERE only_exercise = '' ORDER BY id DESC LIMIT 1"
         )
-        return Run(*rows[0][:4], int(rows[0][4]), tuple(json.loads(rows[0][5]))) if rows else None
+        return GradingRun(*rows[0][:4], int(rows[0][4]), tuple(json.loads(rows[0][5]))) if rows else None
 
-    def kept(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the last result of each `(student, digest)`, except where the grader itself failed."""
+    def final_results(self) -> dict[tuple[str, str], SubmissionResult]:
+        """Return the last result by `(student, digest)`, except for those that have to be graded again."""
         rows = self._query(
             "SELECT student, digest, result FROM results WHERE id IN "
             "(SELECT max(id) FROM results GROUP BY student, digest) AND final"
@@ -246,32 +238,32 @@ class Gradebook:
         return {(student, digest): self._read(text) for student, digest, text in rows}
 
     def paths_of_runs(self) -> list[tuple[str, ...]]:
-        """Return the distinct paths that runs were given, newest first, ignoring runs of a single exercise."""
+        """Return the distinct lists of paths that runs were given, newest first, ignoring those of one exercise."""
         rows = self._query("SELECT paths FROM runs WHERE only_exercise = '' ORDER BY id DESC")
         return list(dict.fromkeys(tuple(json.loads(paths)) for (paths,) in rows))
 
     def entries(self) -> list[Entry]:
-        """Return the results that count, by student and notebook.
+        """Return the results that count, sorted by student and notebook.
 
-        For each notebook of a student, that is the result of the last run that saw one; if that run saw several files,
-        the one with the most points. A file that could not be read counts only as long as it is submitted.
+        The last run in which a student submitted a notebook counts. If there were several files for it, the one with
+        the most points counts. A file that could not be read counts only as long as it is submitted.
         """
         entries = []
-        for files in self._of_last_runs():
+        for files in self._files_of_last_runs():
             best = max(reversed(files), key=lambda entry: entry.result.earned)
             entries.append(replace(best, others=tuple(entry.path for entry in files if entry is not best)))
         return sorted(entries, key=lambda entry: (entry.student.casefold(), entry.student, entry.notebook))
 
-    def that_may_count(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return, by student and digest, the results that count and those of other files for the same notebook."""
-        results = [entry.result for files in self._of_last_runs() for entry in files]
+    def results_of_last_runs(self) -> dict[tuple[str, str], SubmissionResult]:
+        """Return the results that count, and those of other files for the same notebook, by `(student, digest)`."""
+        results = [entry.result for files in self._files_of_last_runs() for entry in files]
         return {(result.student, result.digest): result for result in results}
 
-    def _of_last_runs(self) -> list[list[Entry]]:
-        groups = groupby(self._query(COUNTING), key=itemgetter(0, 1))  # by student and notebook
+    def _files_of_last_runs(self) -> list[list[Entry]]:
+        by_notebook = groupby(self._query(COUNTING), key=itemgetter(0, 1))
         return [
             [Entry(self._read(text), path, sandboxed != 0, sources) for _, _, path, text, sandboxed, sources in files]
-            for _, files in groups
+            for _, files in by_notebook
         ]
 
     def _read(self, text: str) -> SubmissionResult:
@@ -281,11 +273,15 @@ class Gradebook:
             raise self._damaged() from None
 
     def _damaged(self) -> InputError:
-        return InputError(f"{self.path} is damaged: remove it, or choose another folder, and grade again")
+        return InputError(f"{self.path} is damaged: remove it or choose another folder, and grade again")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def source_digest() -> str:
-    """Return the digest of the package's own text, which may change without its version."""
+    """Return a digest of the package's source code, which can change while its version stays the same."""
     package = Path(__file__).resolve().parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
@@ -293,19 +289,15 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def failed_itself(result: SubmissionResult) -> bool:
-    """Return whether the grader, and not the student, is to blame for a part of the result."""
+def grader_failed(result: SubmissionResult) -> bool:
+    """Return whether part of the result is missing because the grader failed, not the student."""
     states = [exercise.state for exercise in result.exercises]
     return "grader error" in states or result.problem.startswith("the grader ")
 
 
 def is_graded_again(result: SubmissionResult) -> bool:
-    """Whether the next run grades it once more: the grader failed, or the student's time was up before it was run."""
-    return failed_itself(result) or result.problem == TIME_IS_UP
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """Return whether the next run grades it again: the grader failed, or the student's time was up."""
+    return grader_failed(result) or result.problem == TIME_IS_UP
 
 
 def columns(entries: Sequence[Entry]) -> dict[str, float]:
@@ -322,61 +314,60 @@ def by_student(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     return students
 
 
-def as_csv(entries: Sequence[Entry], attendance: Attendance = NOT_ASKED) -> str:
-    """Return a table with a row per student, and a row of 0 points for each person who is absent.
+def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
+    """Return a table with one row per student, and a row of 0 points for each person who is absent.
 
-    An exercise is empty if its notebook was not submitted. The numbers of a course system have a column if there are
-    any. If a result was made without a sandbox, the heading of the last column says so, and its cells say for whom: the
-    heading remains the first line, so that spreadsheets and pandas can read the table.
+    The cells of a notebook that was not submitted are empty. If any result was obtained without a sandbox, the heading
+    of the last column warns of it, and its cells say whose. The warning is not a line of its own, because spreadsheets
+    and pandas expect the headings in the first line.
     """
+    import pandas
+
     points = columns(entries)
-    head = ["student", *["number"] * bool(attendance.numbers), *points]
-    head += ["total", "possible", "states", "flags", "remarks"]
     warning = f"WARNING: {UNGUARDED}"
-    if not all(entry.sandboxed for entry in entries):
-        head.append(warning)
-    text = io.StringIO()
-    table = csv.DictWriter(text, head, restval="", extrasaction="ignore", lineterminator="\n")
-    table.writeheader()
+    heading = ["student", *["number"] * bool(attendance.numbers), *points]
+    heading += ["total", "possible", "states", "flags", "remarks"]
+    heading += [warning] * any(not entry.sandboxed for entry in entries)
     students = dict.fromkeys(attendance.absent, ()) | by_student(entries)
+    rows = []
     for student, submitted in sorted(students.items(), key=lambda item: (item[0].casefold(), item[0])):
         results = {result.exercise: result for entry in submitted for result in entry.result.exercises}
-        states = _states([results[name] for name in points if name in results]) if submitted else ABSENT
-        flags = "; ".join(f"{name}: {flag}" for entry in submitted for name, flag in all_flags(entry))
-        row = {name: number(result.earned) for name, result in results.items()} | {
-            "student": cell(student),
-            "number": attendance.numbers.get(student, ""),
-            "total": number(sum(result.earned for result in results.values())),
-            "possible": number(sum(points.values())),
-            "states": cell(states),
-            "flags": cell(flags),
-            "remarks": cell("; ".join(remark for entry in submitted for remark in remarks(entry))),
-            warning: "" if all(entry.sandboxed for entry in submitted) else UNGUARDED,
-        }
-        table.writerow(row)
-    return text.getvalue()
+        flags = [
+            f"{result.exercise}: {flag}"
+            for entry in submitted
+            for result in entry.result.exercises
+            for flag in entry.flags(result)
+        ]
+        rows.append(
+            {name: number(result.earned) for name, result in results.items()}
+            | {
+                "student": cell(student),
+                "number": attendance.numbers.get(student, ""),
+                "total": number(sum(result.earned for result in results.values())),
+                "possible": number(sum(points.values())),
+                "states": cell(_states([results[name] for name in points if name in results]) if submitted else ABSENT),
+                "flags": cell("; ".join(flags)),
+                "remarks": cell("; ".join(remark for entry in submitted for remark in remarks(entry))),
+                warning: "" if all(entry.sandboxed for entry in submitted) else UNGUARDED,
+            }
+        )
+    return pandas.DataFrame(rows, columns=heading).to_csv(index=False, lineterminator="\n")
 
 
-def all_flags(entry: Entry) -> list[tuple[str, str]]:
-    """Return what the instructor should look at in a notebook, as `(exercise, flag)`."""
-    return [(result.exercise, flag) for result in entry.result.exercises for flag in entry.flags(result)]
+def _states(results: Sequence[ExerciseResult]) -> str:
+    """Return the states that points do not show: `not attempted: softmax, causal_mask; timed out: target_mask`."""
+    exercises_by_state: dict[str, list[str]] = {}
+    for result in results:
+        if result.state not in ("passed", "failed"):
+            exercises_by_state.setdefault(result.state, []).append(result.exercise)
+    return "; ".join(f"{state}: {', '.join(names)}" for state, names in exercises_by_state.items())
 
 
 def remarks(entry: Entry) -> list[str]:
     """Return the remarks about a file as a whole."""
     problem = [f"{entry.path}: {entry.result.problem}"] if entry.result.problem else []
-    count = len(entry.others) + 1
-    several = [f"{count} files for {entry.notebook}: {entry.path} counts"] if entry.others else []
+    several = [f"{len(entry.others) + 1} files for {entry.notebook}: {entry.path} counts"] if entry.others else []
     return [*problem, *entry.result.remarks, *several]
-
-
-def _states(results: Sequence[ExerciseResult]) -> str:
-    """Return the states that points do not show: `not attempted: softmax, causal_mask; timed out: target_mask`."""
-    named: dict[str, list[str]] = {}
-    for result in results:
-        if result.state not in ("passed", "failed"):
-            named.setdefault(result.state, []).append(result.exercise)
-    return "; ".join(f"{state}: {', '.join(names)}" for state, names in named.items())
 
 
 def number(points: float) -> str:
@@ -385,6 +376,6 @@ def number(points: float) -> str:
 
 
 def cell(text: str) -> str:
-    """Return `text` as one line that no spreadsheet takes for a formula."""
+    """Return `text` as one line that no spreadsheet evaluates as a formula."""
     line = " ".join(clean(text).split())
-    return f"'{line}" if line.startswith(tuple(FORMULA)) else line
+    return f"'{line}" if line.startswith(tuple(FORMULA_STARTS)) else line

@@ -1,6 +1,6 @@
-"""Flags what an instructor should look at: library answers, the package's own parts, and answers that are nearly alike.
+"""Flags what an instructor should look at: library answers, the package's own parts, and similar answers.
 
-All of it is read from syntax trees. It costs nobody a point.
+All of this is read from syntax trees, and none of it costs a point.
 """
 
 import ast
@@ -19,29 +19,29 @@ from transformer_lab.classroom.submissions import printable
 from transformer_lab.exercises import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES
 
-MOST_FLAGS = 8  # of one exercise
-LEAST_NODES = 80  # of a syntax tree: smaller answers are alike by chance
-LEAST_NODES_NEARLY = 100  # where one statement may differ
-MOST_STATEMENTS = 300
-CHANCE = 3  # statements of an answer that are the same, word for word, by chance or from the hints
+MAX_FLAGS = 8  # per exercise
+MIN_NODES = 80  # of a syntax tree: smaller answers are alike by chance
+MIN_NODES_FOR_DIFFERENCE = 100  # below, no statement may differ
+MAX_STATEMENTS = 300
+MAX_STATEMENTS_BY_CHANCE = 3  # that can equal the solution's word for word, by chance or thanks to the hints
 
 PACKAGE = "transformer_lab."
-NEVER_AN_ANSWER = ("transformer_lab.solution", "transformer_lab.exercises.")  # nobody needs them for an answer
+NEVER_NEEDED = ("transformer_lab.solution", "transformer_lab.exercises.")
 
-# The modules whose names check, show, and count. Students may redefine what is in others.
-OF_THE_GRADER = ("transformer_lab", "transformer_lab.exercises")
+# The modules of the checks. Students may redefine names from other modules.
+CHECK_MODULES = ("transformer_lab", "transformer_lab.exercises")
 
-# They run code that cannot be read, or look at what is none of an answer's business.
-# `getattr(thing, "name")` is read like `thing.name`, so it is not unusual.
+# These run code that can't be analyzed, or inspect what an answer has no reason to inspect. `getattr(thing, "name")` is
+# read as `thing.name`, so only other calls of `getattr` are reported.
 UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "getattr", "globals", "open", "vars")
-BINDS_ANYTHING = ("exec", "globals", "vars", "%run")
-UNUSUAL_MODULES = (
+MAY_BIND_ANYTHING = ("exec", "globals", "vars", "%run")
+UNUSUAL_MODULES = {
     *("builtins", "ctypes", "gc", "importlib", "inspect", "os", "pickle", "pkgutil", "signal", "socket", "subprocess"),
     "sys",
-)
+}
 UNUSUAL_FUNCTIONS = ("operator.attrgetter", "operator.methodcaller")
 
-# The inside of torch has each function again: `torch.ops.aten.softmax`, `torch._C._nn`, `torch._softmax`.
+# Torch has internal versions of its functions: `torch.ops.aten.softmax`, `torch._C._nn`, `torch._softmax`.
 _INSIDE_TORCH = re.compile(r"torch\.(ops|_(?!_)\w+)(\..*)?")
 
 _PATH_OF_PACKAGE = re.compile(r"\b__(?:file|path)__\b")
@@ -61,50 +61,53 @@ def review(
     """Return the flags of one answer: "line 4 uses `torch.nn.functional.softmax`".
 
     Args:
-        exercise: Says which names are answers, and on which of the package's parts it builds.
+        exercise: Knows the names of library answers, and the package's parts that it builds on.
         source: The student's cell.
-        own_cells: The student's other cells, except for those of other exercises: one may hold a helper.
-        course_cells: The course's own cells that are run, for what they import.
-        answers: The cells of all exercises, by name: one of these may hold a helper as well.
+        own_cells: Cells that the student added. They may contain helpers.
+        course_cells: The course's cells that are run, for their imports.
+        answers: The cells of all exercises, by name. They may contain helpers, too.
     """
     known, of_course = _known_names(source, [*own_cells, *answers.values()], course_cells)
     allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
-    flags = _solution_flags(exercise, source) + _flags_of_cell(source, "", exercise, known, allowed, course_cells)
-    for cell in _needed(source, own_cells, answers, known):
-        flags += _flags_of_cell(cell, " of a cell of their own", exercise, known, allowed, course_cells)
-    flags += [f"it {what}" for what in interference(source, course_cells)]
+    course_imports = {item for cell in course_cells for item in names_of(cell).imports.items()}
+    flags = _solution_flags(exercise, source)
+    for cell in [source, *_needed(source, own_cells, answers, known)]:
+        where, subject = ("", "it") if cell == source else (" of another cell", "another cell")
+        if cannot_be_analyzed(cell):
+            flags.append(f"{subject} cannot be read as Python")
+        for line, alias, full in names_of(cell).imported:
+            if alias == exercise.name and (alias, full) not in course_imports:
+                flags.append(f"line {line}{where} imports the answer: `{printable(full)}`")
+        flags += [f"line {line}{where} {what}" for line, what in _suspicious_lines(cell, exercise, known, allowed)]
+    flags += [f"it {action}" for action in interference(source, course_cells)]
     flags = list(dict.fromkeys(flags))
-    more = [f"and {len(flags) - MOST_FLAGS} more"] if len(flags) > MOST_FLAGS else []
-    return (*flags[:MOST_FLAGS], *more)
+    more = [f"and {len(flags) - MAX_FLAGS} more"] if len(flags) > MAX_FLAGS else []
+    return (*flags[:MAX_FLAGS], *more)
 
 
-def _flags_of_cell(
-    cell: str, where: str, exercise: Exercise, known: Mapping[str, str], allowed: set[str], course_cells: Sequence[str]
-) -> list[str]:
-    names = names_of(cell)
-    flags = [f"line {line}{where} runs `{command}`" for line, command in names.commands]
-    if cannot_be_analyzed(cell):
-        flags.append(f"{'a cell of their own' if where else 'it'} cannot be read as Python")
-    for line, alias, full in names.imported:
-        if alias == exercise.name and not any(names_of(other).imports.get(alias) == full for other in course_cells):
-            flags.append(f"line {line}{where} imports the answer: `{printable(full)}`")
+def _suspicious_lines(
+    cell: str, exercise: Exercise, known: Mapping[str, str], allowed: set[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield lines that run or use something suspicious: `4, "uses `torch.nn.functional.softmax`"`."""
+    for line, command in names_of(cell).commands:
+        yield line, f"runs `{command}`"
     lines_with_use = set()
     for line, name in _uses(cell, known):
-        use = f"line {line}{where} uses `{printable(name)}`"
         if _is_library_answer(name, exercise.banned) or _is_unusual(name):
-            flags.append(use)
-            lines_with_use.add(line)
+            reason = ""
         elif name.startswith(PACKAGE) and not _is_allowed(name, allowed, exercise):
-            flags.append(f"{use}, which the exercise does not build on")
-            lines_with_use.add(line)
-    for line, name in _spelled(cell, exercise.banned):
+            reason = ", which the exercise does not build on"
+        else:
+            continue
+        lines_with_use.add(line)
+        yield line, f"uses `{printable(name)}`{reason}"
+    for line, name in _banned_strings(cell, exercise.banned):
         if line not in lines_with_use:
-            flags.append(f"line {line}{where} has `{name}` as a text")
-    return flags
+            yield line, f"contains the text `{name}`"
 
 
 def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[dict[str, str], set[str]]:
-    """Return alias to full name for all cells together, and the full names that the course imports itself."""
+    """Return alias to full name for all cells together, and the full names that the course imports."""
     known = dict(USUAL_NAMES) | {name: name for name in UNUSUAL_BUILTINS}
     of_course: set[str] = set()
     for cell in course_cells:
@@ -112,7 +115,7 @@ def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[s
         of_course |= set(names_of(cell).imports.values())
     for cell in [*own_cells, source]:
         for name in names_of(cell).definitions:
-            known.pop(name, None)  # a function of their own that is called like one of ours
+            known.pop(name, None)  # the student's own function of that name
         known |= names_of(cell).imports
     for cell in [*own_cells, source]:
         for alias, (base, attributes) in names_of(cell).aliases.items():
@@ -122,9 +125,9 @@ def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[s
 
 
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
-    """Return the cells that define what the answer uses, directly or through another, or that may define anything.
+    """Return the cells that define what the answer uses, directly or indirectly, or that may define anything.
 
-    For the cell of another exercise, neither its answer nor what it imports makes it one of them.
+    Another exercise's cell is included for its helpers only, not for its answer or its imports.
     """
     binds = {cell: names_of(cell).binds for cell in own_cells if cell != source}
     for cell in answers.values():
@@ -139,19 +142,19 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 
 
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
-    """Return whether a cell binds names that cannot be read, or changes a library, which every answer uses.
+    """Return whether a cell may bind names that are not in its text, or changes a library, which every answer uses.
 
-    `from module import *`, `exec(...)`, `globals()[...] = ...`; `torch.Tensor.normal = torch.Tensor.softmax`.
+    Examples are `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
     names = names_of(source)
     ways = {name for _, name, _ in names.uses} | {command for _, command in names.commands}
-    return bool(names.stars) or not ways.isdisjoint(BINDS_ANYTHING) or not names.changes.isdisjoint(known)
+    return bool(names.stars) or not ways.isdisjoint(MAY_BIND_ANYTHING) or not names.changes.isdisjoint(known)
 
 
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Return the full names of what a cell uses from libraries and from the package, each with its line.
+    """Return the lines and full names of what a cell uses from libraries and from the package.
 
-    For anything else, these are its attributes: `.softmax` for `scores.softmax`.
+    Of anything else, only the attributes are known: `.softmax` for `scores.softmax`.
     """
     names = names_of(source)
     used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
@@ -159,7 +162,7 @@ def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
 
 
 def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
-    """Return whether it is a banned name, or the same thing in another place: `torch._C._nn.softmax`."""
+    """Return whether it is a banned name, or the same function elsewhere in the library: `torch._C._nn.softmax`."""
     library, last = name.partition(".")[0], name.rpartition(".")[2]
     for answer in banned:
         if answer.startswith("."):
@@ -173,8 +176,8 @@ def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
     return False
 
 
-def _spelled(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:
-    """Return texts that are a banned name and nothing else, with their lines: `methodcaller("softmax")` calls it."""
+def _banned_strings(source: str, banned: Iterable[str]) -> list[tuple[int, str]]:
+    """Return string constants that equal a banned name, with their lines: `methodcaller("softmax")` calls it."""
     tree = syntax_tree(source)
     answers = {answer.rpartition(".")[2] for answer in banned} - {""}
     nodes = list(ast.walk(tree)) if tree else []
@@ -191,21 +194,21 @@ def _is_unusual(name: str) -> bool:
 
 
 def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
-    """Return whether the exercise builds on it, or the course's own cells import it and it is not an answer."""
+    """Return whether the exercise builds on it, or the course imports it and it is not the answer."""
     last = name.rpartition(".")[2]
-    if name.startswith(NEVER_AN_ANSWER) or last == exercise.name:
+    if name.startswith(NEVER_NEEDED) or last == exercise.name:
         return False
     return last in exercise.builds_on or any(name == known or name.startswith(f"{known}.") for known in allowed)
 
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
-    """Return what a cell does to the checks or to the package: "replaces `check`". It earns nothing, but was tried."""
+    """Return attempts to change the checks or the package: "replaces `check`". They earn nothing but are reported."""
     names, known = names_of(source), _known_names(source, [], course_cells)[0]
     theirs = {alias: full for cell in course_cells for alias, full in names_of(cell).imports.items()}
     replaced = [
         name
         for name in sorted(names.binds & set(theirs))
-        if theirs[name].rpartition(".")[0] in OF_THE_GRADER and names.imports.get(name) != theirs[name]
+        if theirs[name].rpartition(".")[0] in CHECK_MODULES and names.imports.get(name) != theirs[name]
     ]
     changed = [known[name] for name in sorted(names.changes & names.reads & set(known))]
     opens = any(name.rpartition(".")[2] in _OPENS for _, name in _uses(source, known))
@@ -217,7 +220,7 @@ def interference(source: str, course_cells: Sequence[str]) -> list[str]:
 
 
 def _has_path_of_package(source: str) -> bool:
-    """Return whether there is a text with a path into the package, or the path of the package itself."""
+    """Return whether a string contains a path into the package, or the code asks for a module's path."""
     texts = (text for line in source.split("\n") for text in re.split("[\"']", line)[1:-1])  # between two quotes
     return any("transformer_lab" in text for text in texts) or _PATH_OF_PACKAGE.search(source) is not None
 
@@ -226,18 +229,20 @@ def _has_path_of_package(source: str) -> bool:
 
 
 def _solution_flags(exercise: Exercise, source: str) -> list[str]:
-    """Return a flag for an answer that is the course's own or has the marks of its solutions, if it is one."""
-    marks = [mark for mark in (BEGIN, END) if mark in source]
+    """Return a flag if the answer is the course's own, or has a marker of its solutions."""
+    markers = [marker for marker in (BEGIN, END) if marker in source]
     bodies = _solution_bodies(exercise)
     comments = _comments("\n".join(bodies))
-    more_than_chance = marks or sum(map(_statements, bodies)) > CHANCE or (comments and comments <= _comments(source))
-    if more_than_chance and _is_solution_text(exercise, source):
+    trees = [ast.parse(textwrap.dedent(body)) for body in bodies]
+    statements = sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree))
+    exceeds_chance = markers or statements > MAX_STATEMENTS_BY_CHANCE or (comments and comments <= _comments(source))
+    if exceeds_chance and _is_solution_text(exercise, source):
         return ["it is the text of the course's own solution"]
-    if marks:
-        return [f"it has the mark `{marks[0]}` of the course's own solution"]
+    if markers:
+        return [f"it contains `{markers[0]}`, a marker of the course's own solution"]
     form = _form(source)
-    is_like_ours = form is not None and form.nodes >= LEAST_NODES and form == _form(_answer_text(exercise))
-    return ["but for names and comments it is the course's own answer"] if is_like_ours else []
+    is_like_ours = form is not None and form.nodes >= MIN_NODES and form == _form(_answer_text(exercise))
+    return ["except for names and comments, it is the course's own answer"] if is_like_ours else []
 
 
 @lru_cache
@@ -247,22 +252,18 @@ def _answer_text(exercise: Exercise) -> str:
 
 @lru_cache
 def _solution_bodies(exercise: Exercise) -> tuple[str, ...]:
-    """Return what a student writes; the rest is in the notebook."""
+    """Return the parts that a student writes. The rest is in the notebook."""
     marked = marked_answer(exercise.answer, exercise.blank)
     return tuple(re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL))
 
 
-def _statements(body: str) -> int:
-    return sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(textwrap.dedent(body))))
-
-
 def _comments(text: str) -> set[str]:
-    """Return what follows the last `#` of each line: all comments, and now and then the end of a text."""
+    """Return the text after the last `#` of each line: the comments, and sometimes the end of a string."""
     return {line.rpartition("#")[2].strip() for line in text.split("\n") if "#" in line}
 
 
 def _is_solution_text(exercise: Exercise, source: str) -> bool:
-    """Return whether a definition anywhere in it is the package's, but for its name, docstrings, and comments."""
+    """Return whether a definition in it equals the package's, except for its name, docstrings, and comments."""
     tree = syntax_tree(source)
     kind = ast.ClassDef if exercise.blank else ast.FunctionDef
     try:
@@ -278,7 +279,7 @@ def _solution_text(exercise: Exercise) -> str:
 
 
 def _text_of_code(definition: ast.stmt, name: str) -> str:
-    """Return the code of a function or class under another name, without docstrings, in one layout."""
+    """Return the code of a function or class in a standard layout, without docstrings, under another name."""
     copy = ast.parse(ast.unparse(definition))
     copy.body[0].name = name
     for node in ast.walk(copy):
@@ -287,38 +288,29 @@ def _text_of_code(definition: ast.stmt, name: str) -> str:
     return ast.unparse(copy)
 
 
-# --- which answers are alike -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Similar:
-    """Answers of different students that are the same but for names, comments, and perhaps a statement."""
-
-    exercise: str
-    students: tuple[str, ...]
+# --- similar answers -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Form:
-    """An answer without names, comments, docstrings, annotations, and imports."""
+    """An answer stripped of names, comments, docstrings, annotations, and imports."""
 
     statements: tuple[str, ...]
     nodes: int
 
     def partial_hashes(self) -> Iterator[int]:
-        """Yield what two answers have in common if they are equal once a statement is left out of one or of both."""
+        """Yield hashes that two answers share if they are equal once one or both lose a statement."""
         yield hash(self.statements)
-        if self.nodes >= LEAST_NODES_NEARLY and len(self.statements) <= MOST_STATEMENTS:
+        if self.nodes >= MIN_NODES_FOR_DIFFERENCE and len(self.statements) <= MAX_STATEMENTS:
             for index in range(len(self.statements)):
                 yield hash(self.statements[:index] + self.statements[index + 1 :])
 
 
-def similar(answers: Iterable[tuple[str, str, str]]) -> list[Similar]:
-    """Return groups of students whose answers to an exercise are nearly the same.
+def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
-    Answers are the same if they differ in nothing but the names of variables, comments, docstrings, annotations, and
-    imports. In larger ones, a statement may differ, or be added. Small ones are left out. The work grows with the
-    number of answers, not with its square.
+    Names of variables, comments, docstrings, annotations, and imports may differ; in larger answers, so may one
+    statement. Small answers are ignored. The time is linear in the number of answers.
 
     Args:
         answers: `(student, exercise, source)`.
@@ -326,19 +318,19 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[Similar]:
     students: dict[str, dict[_Form, set[str]]] = defaultdict(lambda: defaultdict(set))
     for student, exercise, source in answers:
         form = _form(source)
-        if form is not None and form.nodes >= LEAST_NODES:
+        if form is not None and form.nodes >= MIN_NODES:
             students[exercise][form].add(student)
     groups = []
     for exercise, of_form in students.items():
         for forms in _connected(of_form):
             together = set().union(*(of_form[form] for form in forms))
             if len(together) > 1:
-                groups.append(Similar(exercise, tuple(sorted(together))))
+                groups.append((exercise, tuple(sorted(together))))
     return groups
 
 
 def _connected(forms: Iterable[_Form]) -> Iterator[list[_Form]]:
-    """Yield groups of forms that have hashes in common, directly or through others."""
+    """Yield groups of forms that share hashes, directly or through others."""
     with_hash: dict[int, list[_Form]] = defaultdict(list)
     for form in forms:
         for each in form.partial_hashes():
@@ -347,7 +339,7 @@ def _connected(forms: Iterable[_Form]) -> Iterator[list[_Form]]:
     while ungrouped:
         group = [next(iter(ungrouped))]
         del ungrouped[group[0]]
-        for form in group:  # which grows meanwhile
+        for form in group:  # grows during the loop
             for each in form.partial_hashes():
                 for neighbor in with_hash.pop(each, ()):
                     if neighbor in ungrouped:
@@ -368,14 +360,14 @@ def _form(source: str) -> _Form | None:
 
 
 class _AnonymousWriter:
-    """Writes statements without the answer's own names, and counts the nodes of what a student writes: the bodies."""
+    """Writes the statements of an answer without the names of its variables, and counts their nodes."""
 
     IGNORED = ("annotation", "returns", "type_comment", "ctx", "kind", "decorator_list", "type_params")
     BLOCKS = ("body", "handlers", "orelse", "finalbody")
 
     def __init__(self, tree: ast.Module) -> None:
         self.nodes = 0
-        self.own_names = set()  # of variables and arguments; functions and classes keep theirs
+        self.own_names = set()  # of variables and arguments; functions and classes keep their names
         for node in ast.walk(tree):
             if isinstance(node, ast.arg):
                 self.own_names.add(node.arg)
@@ -398,7 +390,7 @@ class _AnonymousWriter:
                 yield from self.statements(block)
 
     def text(self, node: ast.AST, numbers: dict[str, int], skip: Sequence[str] = ()) -> str:
-        """Write a statement or expression; its own names are numbers in the order in which they appear in it."""
+        """Write a statement or expression, with its own names numbered in order of appearance."""
         self.nodes += 1
         if isinstance(node, ast.Name | ast.arg):
             name = node.id if isinstance(node, ast.Name) else node.arg

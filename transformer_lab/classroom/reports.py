@@ -1,6 +1,5 @@
-"""Writes what a run leaves next to `gradebook.sqlite`: the table, the pages, and the files for other programs."""
+"""Writes the reports next to `gradebook.sqlite`: the table, the pages, and the files for other programs."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,24 +15,24 @@ from transformer_lab.files import file_names, write_file
 
 
 def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], Attendance, list[Path]]:
-    """Write what counts now, each file in one step.
+    """Write reports of the results that count, replacing each file in one step.
 
-        gradebook.csv                                     a row per student
+        gradebook.csv                                     one row per student
         summary.html                                      for the instructor
-        feedback/STUDENT.html                             a page for each student
-        moodle_feedback.zip                               the same pages, to upload there, if Moodle named the files
+        feedback/STUDENT.html                             a feedback page per student
+        moodle_feedback.zip                               these pages for upload, if the files came from Moodle
         junit/STUDENT.NOTEBOOK.xml                        what ran and what was earned
-        gradescope/NOTEBOOK/STUDENT/results.json          as Gradescope reads it, if a notebook is an assignment
-        gradescope/STUDENT.json                           the same for everything that a student submitted
+        gradescope/NOTEBOOK/STUDENT/results.json          for Gradescope, if a notebook is an assignment
+        gradescope/STUDENT.json                           for Gradescope, if all notebooks are one assignment
 
     Returns:
-        What counts, with the answers that are nearly the same marked; what the roster says; where to look.
+        The entries with similar answers marked, the comparison with the roster, and the paths that were written.
     """
     entries = with_similar(book.entries())
     students = by_student(entries)
     present = attendance(book.roster(), students)
     names = file_names(entry.student for entry in entries)
-    write_file(out / "gradebook.csv", as_csv(entries, present), encoding="utf-8-sig")  # else Excel takes it for Latin-1
+    write_file(out / "gradebook.csv", as_csv(entries, present), encoding="utf-8-sig")  # the signature is for Excel
     graded = {entry.notebook for entry in entries} & set(course.names)
     places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}
     pages = {student: feedback_page(student, submitted, places) for student, submitted in students.items()}
@@ -41,8 +40,8 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         name = names[student]
         write_file(out / "feedback" / f"{name}.html", pages[student])
         write_file(out / "gradescope" / f"{name}.json", gradescope_results(submitted))
-        for place, entry in enumerate(submitted, start=1):
-            notebook = entry.notebook or f"file {place}"
+        for number, entry in enumerate(submitted, start=1):
+            notebook = entry.notebook or f"file {number}"
             write_file(out / "junit" / f"{name}.{notebook}.xml", junit_xml(entry.result))
             write_file(out / "gradescope" / notebook / name / "results.json", gradescope_results([entry]))
     write_file(out / "summary.html", summary_page(entries, names, present))
@@ -51,24 +50,30 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         write_file(out / "moodle_feedback.zip", for_moodle)
         written.insert(3, "moodle_feedback.zip")
     else:
-        (out / "moodle_feedback.zip").unlink(missing_ok=True)  # of an earlier run, before two names had one number
+        (out / "moodle_feedback.zip").unlink(missing_ok=True)  # of an earlier run
     return entries, present, [out / name for name in written]
 
 
 def with_similar(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with the names of those whose answers to an exercise are nearly the same."""
+    """Return the entries with the names of students who answered nearly the same."""
     answers = [
         (entry.student, result.exercise, result.source)
         for entry in entries
         for result in entry.result.exercises
         if result.source and result.state != "not attempted"
     ]
-    others: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)  # by student and exercise
-    for group in similar(answers):
-        for student in group.students:
-            others[student][group.exercise] = tuple(name for name in group.students if name != student)
-    marked = []
-    for entry in entries:
-        names = [result.exercise for result in entry.result.exercises if result.exercise in others[entry.student]]
-        marked.append(replace(entry, similar={name: others[entry.student][name] for name in names}))
-    return marked
+    others: dict[tuple[str, str], tuple[str, ...]] = {}  # by student and exercise
+    for exercise, students in similar(answers):
+        for student in students:
+            others[student, exercise] = tuple(name for name in students if name != student)
+    return [
+        replace(
+            entry,
+            similar={
+                result.exercise: others[entry.student, result.exercise]
+                for result in entry.result.exercises
+                if (entry.student, result.exercise) in others
+            },
+        )
+        for entry in entries
+    ]

@@ -1,7 +1,8 @@
-"""The results of grading: plain data, written and read as JSON."""
+"""The results of grading: plain data that can be stored as JSON."""
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 STATES = (
     "passed",
@@ -11,8 +12,8 @@ STATES = (
     "timed out",
     "killed",
     "out of memory",
-    "not gradable",  # the file cannot be read as a notebook of the course
-    "grader error",  # ours, not the student's
+    "not gradable",  # the file is not a notebook of the course
+    "grader error",  # our fault, not the student's
 )
 
 
@@ -24,9 +25,9 @@ class ExerciseResult:
     state: str  # one of `STATES`
     earned: float  # points
     possible: float  # points
-    misconceptions: tuple[str, ...] = ()  # slugs, best first
-    report: str = ""  # the plain text of the report, with no hidden input's answer in it
-    flags: tuple[str, ...] = ()  # for the instructor's review: "line 4 calls `torch.nn.functional.softmax`"
+    misconceptions: tuple[str, ...] = ()  # slugs, the most important first
+    report: str = ""  # plain text; doesn't give away the answer for a hidden input
+    flags: tuple[str, ...] = ()  # for the instructor: "line 4 uses `torch.nn.functional.softmax`"
     remarks: tuple[str, ...] = ()  # for the student
     source: str = ""  # the student's cell
     cell_id: str = ""
@@ -37,8 +38,8 @@ class SubmissionResult:
     """One notebook of one student."""
 
     student: str
-    notebook: str  # "01_attention"; "" where it is not known
-    digest: str  # of the submission and of the version of the package
+    notebook: str  # "01_attention"; "" if unknown
+    digest: str  # changes with the submission and with the version of the package
     exercises: tuple[ExerciseResult, ...]
     remarks: tuple[str, ...] = ()  # "`softmax` is defined in 2 cells: the last one counts."
     problem: str = ""  # why nothing could be graded
@@ -55,15 +56,17 @@ class SubmissionResult:
 
 
 def as_json(result: SubmissionResult) -> str:
-    """Return the result as one line of ASCII: what no UTF-8 file may hold is escaped."""
+    """Return the result as one line of ASCII, in which characters that UTF-8 cannot encode are escaped."""
     return json.dumps(asdict(result))
 
 
 def from_json(text: str) -> SubmissionResult:
     """Return the result that `as_json` wrote."""
-    fields = json.loads(text)
-    exercises = tuple(
-        ExerciseResult(**{name: tuple(value) if isinstance(value, list) else value for name, value in exercise.items()})
-        for exercise in fields.pop("exercises")
-    )
-    return SubmissionResult(**fields | {"exercises": exercises, "remarks": tuple(fields["remarks"])})
+    fields = with_tuples(json.loads(text))
+    fields["exercises"] = tuple(ExerciseResult(**with_tuples(exercise)) for exercise in fields["exercises"])
+    return SubmissionResult(**fields)
+
+
+def with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass with tuples again, which JSON stores as lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

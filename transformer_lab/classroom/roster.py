@@ -1,4 +1,4 @@
-"""The roster of a class: who on it has submitted nothing, and who submitted but is not on it."""
+"""Reads the roster of a class, and finds out who submitted nothing and who is not on it."""
 
 import io
 import re
@@ -14,13 +14,13 @@ from transformer_lab.classroom.submissions import MEBIBYTE, printable
 from transformer_lab.errors import InputError
 
 LARGEST = 16 * MEBIBYTE
-EXPECTED = "give a text with a name a line, or a table with a heading"
+EXPECTED = "give a text with one name per line, or a table with headings"
 
-# Headings as course systems and people write them, in lowercase.
+# Headings used by course systems and people, in lowercase.
 FULL_NAME = ("full name", "vollständiger name", "nombre completo", "nom complet", "student", "name")
 FIRST_NAME = ("first name", "firstname", "given name", "vorname", "nombre", "prénom")
 LAST_NAME = ("last name", "lastname", "surname", "family name", "nachname", "familienname", "apellido(s)", "nom")
-NUMBER = ("identifier", "id", "identificador", "identifiant")  # in Moodle's grading worksheet; in Canvas's gradebook
+NUMBER = ("identifier", "id", "identificador", "identifiant")  # "identifier" is Moodle's, "id" is Canvas's
 NOT_STUDENTS = ("Points Possible", "Student, Test", "Test Student")  # rows of Canvas
 
 LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"})
@@ -29,7 +29,7 @@ GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 @dataclass(frozen=True)
 class Person:
-    """One line of a roster, or a student."""
+    """A person on the roster, or a student in the gradebook."""
 
     name: str  # printable, on one line
     number: str = ""  # from Moodle or Canvas
@@ -40,68 +40,67 @@ class Person:
 
 @dataclass(frozen=True)
 class Attendance:
-    """The differences between a roster and the gradebook."""
+    """How the roster and the gradebook differ."""
 
     listed: int = 0  # people on the roster
-    absent: tuple[str, ...] = ()  # on the roster, but submitted nothing
-    unlisted: tuple[str, ...] = ()  # in the gradebook, but not on the roster
-    namesakes: tuple[str, ...] = ()  # absent people who share a name with someone found, and may be that student
-    doubtful: tuple[str, ...] = ()  # found by number although the name differs
+    absent: tuple[str, ...] = ()  # on the roster but submitted nothing
+    unlisted: tuple[str, ...] = ()  # in the gradebook but not on the roster
+    namesakes: tuple[str, ...] = ()  # absent people whose namesake was found, and may be them
+    doubtful: tuple[str, ...] = ()  # matched by number although the name differs
     numbers: Mapping[str, str] = field(default_factory=dict)  # of students and of absent people
 
     @property
     def is_of_others(self) -> bool:
-        """Return whether the roster seems to be another class's: few on it were found, and most students are not."""
+        """Whether the roster seems to belong to another class: most people are absent and most students unlisted."""
         present = self.listed - len(self.absent)
         return len(self.absent) > present and len(self.unlisted) > present
 
 
-NOT_ASKED = Attendance()
+NO_ROSTER = Attendance()
 
 
 def read_roster(path: Path) -> list[Person]:
-    """Read the people from a text with a name per line, or from a table whose first line names its columns.
+    """Read a roster from a text with one name per line, or from a table with headings in its first line.
 
-    A table needs a column with full names, or one with first and one with last names; it may have a column with the
-    numbers of a course system. The headings are those above, so Moodle's grading worksheet and Canvas's gradebook can
-    be read without changes.
+    A table needs a column of full names, or two columns of first and last names. It may have a column of a course
+    system's numbers. Moodle's grading worksheet and Canvas's gradebook can be read as they are.
 
     Raises:
-        InputError: The file cannot be read, is not a roster, or names someone twice.
+        InputError: The file cannot be read, is not a roster, or lists a person twice.
     """
     where = printable(str(path), 300)
     text = re.sub(r"^\s*\n", "", _read_text(path, where))
     people = _people(text, where, must_be_table=path.suffix.lower() == ".csv")
     if not people:
-        raise InputError(f"{where} names nobody: {EXPECTED}")
-    keys = [person.number or _letters(person.name) for person in people]
+        raise InputError(f"{where} contains no names: {EXPECTED}")
+    keys = [person.number or "".join(_words(person.name)) for person in people]
     counts = Counter(keys)
     for person, key in zip(people, keys, strict=True):
         if not any(map(str.isalpha, person.name)):
-            raise InputError(f"{where} has {person.name}, which is not a name: {EXPECTED}")
+            raise InputError(f"{where} lists {person.name}, which is not a name: {EXPECTED}")
         if counts[key] > 1:
-            raise InputError(f"{where} has {person} twice: tell them apart, with a number in brackets for example")
+            raise InputError(f"{where} lists {person} twice: tell two people apart by a number in parentheses")
     return people
 
 
 def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendance:
     """Match the people on a roster to students: by number and name, else by name, else by number alone.
 
-    Capitals, accents, spaces, and punctuation make no difference, and the family name may come first.
+    Case, accents, spaces, and punctuation are ignored, and the family name may come first.
 
     Args:
-        roster: The roster; if it is empty, nobody is reported as absent or unlisted.
-        students: Students as the gradebook names them.
+        roster: The people. If there are none, all students count as listed.
+        students: Names as in the gradebook.
     """
     unlisted, absent = _as_people(students), list(roster)
-    numbers = {student: known.number for student, known in unlisted.items() if known.number}
+    numbers = {student: person.number for student, person in unlisted.items() if person.number}
     if not roster:
         return Attendance(numbers=numbers)
     doubtful, matched_names = [], set()
     for rule in _keys(roster[0]):
         by_key = defaultdict(list)
-        for student, known in unlisted.items():
-            for key in _keys(known)[rule]:
+        for student, person in unlisted.items():
+            for key in _keys(person)[rule]:
                 by_key[key].append(student)
         for person in tuple(absent):
             matching = (student for key in _keys(person)[rule] for student in by_key[key])
@@ -115,7 +114,7 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
             if rule in ("name", "spelling"):
                 matched_names.update(_keys(person)["name"])
             elif rule == "number":
-                doubtful.append(f"{student} is {person.name} on the list")
+                doubtful.append(f"{student} is {person.name} on the roster")
     return Attendance(
         listed=len(roster),
         absent=tuple(map(str, absent)),
@@ -136,11 +135,11 @@ def _read_text(path: Path, where: str) -> str:
     except OSError as error:
         raise InputError(f"{where}: {error.strerror}: {EXPECTED}") from None
     if content.startswith(b"PK\x03\x04"):
-        raise InputError(f"{where} is a workbook, such as Excel's: save it as CSV (UTF-8)")
+        raise InputError(f"{where} is a spreadsheet, not a table in text form: save it as CSV (UTF-8)")
     try:
         text = content.decode("utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: byte {error.start} is not UTF-8: save the list as UTF-8") from None
+        raise InputError(f"{where}: byte {error.start} is not UTF-8: save the roster as UTF-8") from None
     if len(content) > LARGEST or "\0" in text:
         raise InputError(f"{where} is not a list of names: {EXPECTED}")
     return text
@@ -161,12 +160,12 @@ def _people(text: str, where: str, must_be_table: bool) -> list[Person]:
 
 
 def _table(text: str, where: str, delimiter: str) -> list[Person]:
-    """Read the people of a table. A cell may span lines: Moodle's worksheet holds what students wrote."""
+    """Read a table in which cells may span lines: Moodle's worksheet contains texts that students wrote."""
     import pandas
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", pandas.errors.ParserWarning)  # more cells than the heading
+            warnings.simplefilter("error", pandas.errors.ParserWarning)  # more cells than headings
             options = {"sep": delimiter, "dtype": str, "keep_default_na": False, "index_col": False}
             table = pandas.read_csv(io.StringIO(text, newline=""), **options)
     except (ValueError, pandas.errors.ParserWarning) as error:
@@ -180,15 +179,15 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
     name_columns = [first, last] if first and last else [full] if full else []
     if not name_columns and not number:
         raise InputError(
-            f"{where} has the columns {printable(', '.join(columns), 300)}, and none of them is Full name, Student, or "
-            "Name, nor First name with Last name: name one like that, or give a text with a name a line"
+            f"{where} has the columns {printable(', '.join(columns), 300)}, but needs one called Full name, Student, "
+            "or Name, or two called First name and Last name: rename them, or give a text with one name per line"
         )
     people = []
     rows = [{heading: cell.strip() for heading, cell in row.items()} for row in table.to_dict("records")]
     for row, digits in zip(rows, _numbers([row.get(number, "") for row in rows]), strict=True):
         name = " ".join(filter(None, (row[column] for column in name_columns)))
         if "\n" in name:
-            raise InputError(f"{where} has a name of several lines: {printable(name)}")
+            raise InputError(f"{where} has a name that spans several lines: {printable(name)}")
         if not name_columns and digits:
             name = re.sub(r"\W*\d+$", "", row[number]) or "Participant"  # submitted anonymously
         if name and name not in NOT_STUDENTS:
@@ -197,9 +196,9 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
 
 
 def _numbers(cells: Sequence[str]) -> list[str]:
-    """Return the digits of `4711`, of pandas' `4711.0`, or of `Participant 4711` if all cells have that same prefix.
+    """Return the digits of `4711`, of pandas' `4711.0`, or of `Participant 4711` if all cells share the prefix.
 
-    Anything else under such a heading, such as a login, is not a number: it becomes an empty string.
+    Anything else, such as a login, becomes an empty string.
     """
     matches = [re.fullmatch(r"(\D*)(\d+)(\.0)?", cell) for cell in cells]
     same_prefix = len({match[1] for match in matches if match}) == 1
@@ -216,7 +215,7 @@ def _split(student: str) -> Person:
 
 
 def _as_people(students: Collection[str]) -> dict[str, Person]:
-    """Split each student's name and number, except for a `(2)` that the grader itself gave to a namesake."""
+    """Split students' names and numbers, except for a `(2)` by which the grader itself told namesakes apart."""
     people = {student: _split(student) for student in students}
     namesakes = Counter(person.name.casefold() for person in people.values())
     without_number = {student.casefold() for student in students}
@@ -229,9 +228,9 @@ def _as_people(students: Collection[str]) -> dict[str, Person]:
 
 @cache
 def _keys(person: Person) -> dict[str, list[str]]:
-    """Return what identifies a person, the strictest rule first.
+    """Return keys that identify a person, by rule, the strictest rule first.
 
-    Spellings are `adalovelace` and `lovelaceada`, since Canvas omits spaces, and the same with `mueller` for Müller.
+    Spellings are `adalovelace` and `lovelaceada`, as Canvas writes names, and also with `mueller` for Müller.
     """
     words = _words(person.name)
     spelled = [words, _words(person.name.casefold().translate(GERMAN))]
@@ -241,11 +240,7 @@ def _keys(person: Person) -> dict[str, list[str]]:
     return {"number and name": both, "name": rotations[:1], "spelling": rotations, "number": numbers}
 
 
-def _letters(name: str) -> str:
-    return "".join(_words(name))
-
-
 def _words(name: str) -> list[str]:
-    """Return the words in lowercase without Latin, Greek, and Cyrillic accents; other scripts keep their marks."""
+    """Return the words in lowercase, without Latin, Greek, and Cyrillic accents. Other scripts keep their marks."""
     plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", name.casefold().translate(LETTERS)))
-    return "".join(sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in plain).split()
+    return "".join(char if unicodedata.category(char)[0] in "LMN" else " " for char in plain).split()

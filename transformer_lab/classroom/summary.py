@@ -1,4 +1,4 @@
-"""`summary.html` for the instructor: how exercises went, what was misunderstood, who is stuck where, what to review."""
+"""Writes `summary.html` for the instructor: how the exercises went, common mistakes, who is stuck, what to review."""
 
 import atexit
 import base64
@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.classroom.feedback import sentences
-from transformer_lab.classroom.gradebook import Entry, by_student, columns, failed_itself, number, remarks
+from transformer_lab.classroom.gradebook import Entry, by_student, columns, grader_failed, number, remarks
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.roster import NOT_ASKED, Attendance
+from transformer_lab.classroom.roster import NO_ROSTER, Attendance
 from transformer_lab.classroom.templates import render
 from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.files import on_screen
@@ -24,7 +25,7 @@ from transformer_lab.files import on_screen
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Outcomes and their colors (Okabe and Ito): they also differ in lightness, and in their position in every bar.
+# The colors (Okabe and Ito) differ in lightness, too, and their order is the same in every bar.
 OUTCOMES = {
     "all points": "#0072b2",
     "some points": "#56b4e9",
@@ -34,10 +35,10 @@ OUTCOMES = {
 }
 BAR = "#0072b2"
 MOST_MISCONCEPTIONS = 12  # in the chart; the table has all of them
-THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # ink, lines
+THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # colors of text and of lines
 
 
-def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NOT_ASKED) -> str:
+def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER) -> str:
     """Return the page.
 
     Args:
@@ -45,7 +46,7 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance:
         names: Student to the name of the page in `feedback/`, without its suffix.
         attendance: Who on the roster submitted nothing, and who is not on it.
     """
-    graded = [entry for entry in entries if entry.result.exercises]  # the entries that count toward the averages
+    graded = [entry for entry in entries if entry.result.exercises]  # those that count toward the averages
     results = [(entry.student, result) for entry in entries for result in entry.result.exercises]
     students = {
         student: {result.exercise: result for entry in submitted for result in entry.result.exercises}
@@ -61,7 +62,7 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance:
         columns=list(columns(entries)),
         outcomes=list(OUTCOMES),
         refused=len(entries) - len(graded),
-        grader_failed=list(dict.fromkeys(entry.student for entry in entries if failed_itself(entry.result))),
+        grader_failed=list(dict.fromkeys(entry.student for entry in entries if grader_failed(entry.result))),
         exercises=_exercises(graded),
         totals=_totals(graded),
         mistakes=_mistakes(results),
@@ -73,7 +74,7 @@ def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance:
 
 
 def outcome(result: ExerciseResult) -> str:
-    """Return which of `OUTCOMES` an exercise ended with."""
+    """Return one of `OUTCOMES`."""
     if result.state == "not attempted":
         return "not attempted"
     if result.state not in ("passed", "failed", "not checked"):
@@ -82,35 +83,38 @@ def outcome(result: ExerciseResult) -> str:
 
 
 def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return the points and outcomes of each exercise, with their chart; empty if nothing could be graded."""
-    rows = []
-    for name, points in columns(graded).items():
-        results = [result for entry in graded for result in entry.result.exercises if result.exercise == name]
-        mean = statistics.fmean(result.earned for result in results)
-        rows.append({"name": name, "points": points, "mean": mean, "outcomes": Counter(map(outcome, results))})
+    """Return the points and outcomes of each exercise with a chart, or nothing if no file could be graded."""
+    import pandas
+
+    points = columns(graded)
+    results = [
+        (result.exercise, result.earned, outcome(result)) for entry in graded for result in entry.result.exercises
+    ]
+    table = pandas.DataFrame(results, columns=["exercise", "earned", "outcome"])
+    outcomes = pandas.crosstab(table.exercise, table.outcome)
+    outcomes = outcomes.reindex(index=list(points), columns=list(OUTCOMES), fill_value=0)
+    means = table.groupby("exercise").earned.mean()
 
     def draw(axes: "Axes") -> None:
-        import pandas
-
-        counts = pandas.DataFrame(
-            [[row["outcomes"][kind] for kind in OUTCOMES] for row in rows], [row["name"] for row in rows], OUTCOMES
-        )
-        counts.plot.barh(stacked=True, color=OUTCOMES, width=0.75, edgecolor="none", ax=axes, xlabel="students")
+        style = {"color": OUTCOMES, "width": 0.75, "edgecolor": "none"}
+        outcomes.plot.barh(stacked=True, ax=axes, xlabel="students", ylabel="", **style)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.invert_yaxis()  # the first exercise at the top
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncol=5)
 
+    rows = [
+        {"name": name, "points": points[name], "mean": means[name], "outcomes": outcomes.loc[name]} for name in points
+    ]
     return {"rows": rows, "picture": chart(draw, 1.1 + 0.33 * len(rows))} if rows else {}
 
 
 def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return statistics over all students and for each notebook, with a histogram; empty if nothing could be graded."""
+    """Return statistics over all students and per notebook with a histogram, or nothing if no file could be graded."""
     possible = sum(columns(graded).values())
     if not possible:
         return {}
-    notebooks: dict[str, list[Entry]] = {}
-    for entry in sorted(graded, key=lambda entry: entry.notebook):
-        notebooks.setdefault(entry.notebook, []).append(entry)
+    by_notebook = groupby(sorted(graded, key=lambda entry: entry.notebook), key=lambda entry: entry.notebook)
+    notebooks = {name: list(submitted) for name, submitted in by_notebook}
     totals = [sum(entry.result.earned for entry in submitted) for submitted in by_student(graded).values()]
 
     def draw(axes: "Axes") -> None:
@@ -138,13 +142,13 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return who made each known mistake, the most common first, with a chart; empty if none was recognized."""
+    """Return who made each known mistake, most common first, with a chart, or nothing if none was recognized."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:
             made.setdefault((result.exercise, slug), []).append(student)
     ranked = sorted(made.items(), key=lambda item: (-len(item[1]), item[0]))
-    shown = [  # "$" begins a formula in matplotlib
+    shown = [  # matplotlib reads "$" as the start of a formula
         (on_screen(f"{slug} ({exercise})").replace("$", ""), len(students))
         for (exercise, slug), students in ranked[:MOST_MISCONCEPTIONS]
     ]
@@ -165,25 +169,22 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return, by exercise, the students for whom it is the first in its notebook that does not pass."""
+    """Return the students who are stuck at each exercise: it is the first in its notebook that doesn't pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)
         if first is not None and any(result.state != "not attempted" for result in entry.result.exercises):
             stuck.setdefault(first.exercise, []).append((entry.student, first.state))
     return [
-        {
-            "name": name,
-            "states": Counter(state for _, state in stuck[name]).most_common(),
-            "students": [student for student, _ in stuck[name]],
-        }
+        {"name": name, "states": Counter(states).most_common(), "students": students}
         for name in columns(graded)
         if name in stuck
+        for students, states in [zip(*stuck[name], strict=True)]
     ]
 
 
 def _similar(entries: Sequence[Entry]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return each group of students whose answers to an exercise are nearly the same, once."""
+    """Return the groups of students whose answers to an exercise are nearly the same."""
     groups = {
         (result.exercise, tuple(sorted((entry.student, *entry.similar[result.exercise]))))
         for entry in entries
@@ -194,11 +195,11 @@ def _similar(entries: Sequence[Entry]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
-    """Draw a picture for light and for dark pages, each as a `data:` address.
+    """Draw a picture for the light theme and one for the dark theme, each as a `data:` URL.
 
     Args:
-        draw: Draws on the axes that it is given.
-        height: In inches; the picture is 9 wide.
+        draw: Called with the axes.
+        height: In inches; the width is 9.
     """
     _leave_home_alone()
     import matplotlib
@@ -223,7 +224,7 @@ def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
 
 
 def _leave_home_alone() -> None:
-    """Where matplotlib has not been used yet, it would leave a list of fonts in HOME: grading changes nothing there."""
+    """Keep matplotlib from saving a list of fonts in the home folder: grading writes to its output folder only."""
     if "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ:
         return
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "matplotlib"), Path.home() / ".matplotlib"

@@ -31,7 +31,7 @@ NOT_GRADABLE: dict[str, tuple[Callable[[Notebook], bytes], str]] = {
     "a digit": (lambda notebook: b'{"cells": [' + b"9" * 100_000 + b"]}", ""),
     "another course's": (
         lambda notebook: json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}], "nbformat": 4}).encode(),
-        "none of this course",
+        "not one of this course's",
     ),
 }
 
