@@ -29,8 +29,8 @@ def test_every_field_of_a_preset_is_an_option_with_its_help(lab, monkeypatch):
     assert all(f"--{option.replace('_', '-')} " in shown for option in options)
     assert re.search(r"--weight-decay +X ", shown)
     assert re.search(r"--tokenizer +bpe\|spacy ", shown)
-    assert re.search(r"--clip-norm +X +largest norm of an update's gradient; 0 never clips", shown)
-    assert ", ".join(PRESETS).replace(", paper", " or paper") in shown
+    assert re.search(r"--clip-norm +X +scale gradients down to at most this norm; 0 turns clipping off", shown)
+    assert ", ".join(PRESETS).replace(", paper", ", or paper") in shown
 
 
 THEN_LIST_MODULES = """
@@ -105,9 +105,12 @@ def test_translate_greedily_and_with_a_beam(lab, model_folder, monkeypatch):
     from transformer_lab.decoding.translator import DEFAULT_ALPHA, Translator
 
     asked = []
-    monkeypatch.setattr(
-        Translator, "translate", lambda self, sentences, **options: asked.append(options) or list(sentences)
-    )
+
+    def record(self, sentences, advance, **options):
+        asked.append(options)
+        return list(sentences)
+
+    monkeypatch.setattr(Translator, "translate", record)
     lab("translate", "--model", model_folder, "Der Hund.", "--beam", 1)
     lab("translate", "--model", model_folder, "Der Hund.", "--beam", 7, "--alpha", 0.2)
     assert asked == [{"beam_size": 1, "alpha": DEFAULT_ALPHA}, {"beam_size": 7, "alpha": 0.2}]

@@ -1,0 +1,232 @@
+"""How the command line checks what was typed: values, files, and hyperparameters, each error with its option.
+
+Options are declared as text and checked by a callback, because Typer's own messages differ from version to version.
+Nothing here imports PyTorch, so a mistyped option is reported at once.
+"""
+
+import errno
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+from rich.markup import escape
+
+from transformer_lab.errors import InputError
+from transformer_lab.presets import Preset
+
+METAVARS = {
+    str: "NAME",
+    int: "N",
+    float: "X",
+    bool: "true|false",
+    int | None: "N|none",
+    tuple[float, float]: "X,X",
+}
+
+
+class Group(typer.core.TyperGroup):
+    """Report an error that the user can fix in one line on stderr and with a status, never with a traceback."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return hide_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:  # None if the caller has closed it
+                sys.stdout.flush()  # now, while a closed pipe can still be told from another error
+            return result
+        except InputError as error:
+            status, message = 1, str(error)
+        except KeyboardInterrupt as interrupt:
+            status, message = 130, str(interrupt) or "interrupted"
+        except OSError as error:
+            if error.filename is not None:
+                status, message = 1, f"{error.filename}: {error.strerror}"
+            elif error.errno in (errno.ENOSPC, errno.EDQUOT):  # other files have names, so this is stdout
+                status, message = 1, f"cannot write the output ({error.strerror}): make room, or send it elsewhere"
+                sys.stdout = None  # otherwise Python tries again when it exits, and prints a traceback
+            else:  # such as a closed pipe
+                raise
+        print(f"transformer-lab: {message}", file=sys.stderr)
+        raise typer.Exit(status)
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose errors name the option that caused them."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return hide_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            given = {parameter.opts[0]: (parameter.name, ctx.params.get(parameter.name)) for parameter in self.params}
+            raise InputError(with_options(str(error), given)) from None
+
+
+def with_options(message: str, given: dict[str, tuple[str, Any]]) -> str:
+    """Name the option in an error of the package.
+
+    A parameter in backticks is replaced: `epochs` becomes --epochs. If the message only shows a value, as in "there is
+    no layer 9", its option is added at the end.
+
+    Args:
+        message: The error.
+        given: The parameter's name and its value, by option.
+    """
+    options = {name: option for option, (name, _) in given.items() if option.startswith("--")}
+    message = re.sub(r"`(\w+)`", lambda match: options.get(match[1], match[0]), message)
+    for name, option in options.items():
+        value = given[option][1]
+        shown = [rf"[`'\"]{re.escape(str(value))}[`'\"]", rf"\b{name} {re.escape(str(value))}\b"]
+        if isinstance(value, Path):
+            shown += [rf"(?<![\w/]){re.escape(str(path))}(?!\w)" for path in (value, value.resolve())]
+        if "--" not in message and value not in (None, "", Path()) and re.search("|".join(shown), message):
+            return f"{message} ({option})"
+    return message
+
+
+def hide_types(parameters: list[Any]) -> list[Any]:
+    """Keep `<bool>` and `<str>` out of the help: a flag takes no value, and the metavar of an argument says enough."""
+    for parameter in parameters:
+        if getattr(parameter, "is_bool_flag", False):
+            parameter.metavar = ""
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+    return parameters
+
+
+# --- checks of single values ------------------------------------------------------------------------------------------
+
+
+def check(convert: Callable[[str], Any], allowed: str) -> Callable[..., Any]:
+    """Return a callback that converts the text of an option, or says which values are allowed."""
+
+    def callback(parameter: typer.CallbackParam, value: Any) -> Any:
+        try:
+            return value if value is None else convert(str(value))
+        except ValueError:
+            raise InputError(f"{parameter.opts[0]} must be {allowed}; got {value!r}") from None
+
+    return callback
+
+
+def whole(least: int | None = None, most: int | None = None) -> Callable[..., Any]:
+    """Check an integer, and whether it lies in a range."""
+
+    def convert(text: str) -> int:
+        number = int(text)
+        if (least is not None and number < least) or (most is not None and number > most):
+            raise ValueError
+        return number
+
+    if most is not None:
+        return check(convert, f"a whole number from {least} to {most}")
+    return check(convert, "a whole number" + ("" if least is None else f", {least} or more"))
+
+
+def finite_number() -> Callable[..., Any]:
+    """Check a finite number."""
+
+    def convert(text: str) -> float:
+        if not math.isfinite(number := float(text)):
+            raise ValueError
+        return number
+
+    return check(convert, "a finite number")
+
+
+def one_of(*choices: str) -> Callable[..., Any]:
+    """Check that the text is one of the choices."""
+    return check(lambda text: choices[choices.index(text)], f"one of {', '.join(choices)}")
+
+
+def matching(pattern: str, allowed: str) -> Callable[..., Any]:
+    """Check that the whole text matches a regular expression, which `allowed` puts into words."""
+
+    def convert(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError
+        return text
+
+    return check(convert, allowed)
+
+
+def existing_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check that the folder exists."""
+    if value is not None and not value.is_dir():
+        raise InputError(f"{parameter.opts[0]} must be an existing folder; got {str(value)!r}")
+    return value
+
+
+def existing_file(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check that the file exists."""
+    if value is not None and not value.is_file():
+        raise InputError(f"{parameter.opts[0]} must be an existing file; got {str(value)!r}")
+    return value
+
+
+def file_name(*suffixes: str) -> Callable[..., Any]:
+    """Check that a path names a file, not a folder, and has one of the suffixes, if any are given."""
+
+    def callback(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+        if value is not None and suffixes and value.suffix.lower() not in suffixes:
+            raise InputError(f"{parameter.opts[0]} must end in {' or '.join(suffixes)}; got {str(value)!r}")
+        if value is not None and value.is_dir():
+            raise InputError(f"{parameter.opts[0]} must be a file; {str(value)!r} is a folder")
+        return value
+
+    return callback
+
+
+# --- hyperparameters --------------------------------------------------------------------------------------------------
+
+
+def with_preset_options(hidden: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command that takes `**fields` one option for each field of a preset.
+
+    Args:
+        hidden: Fields whose options are left out of the help.
+    """
+    kinds = get_type_hints(Preset)
+    options = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(
+                    option_of(field.name),
+                    metavar=METAVARS.get(kinds[field.name]) or "|".join(get_args(kinds[field.name])),
+                    help=escape(field.metadata["help"]),
+                    rich_help_panel="Hyperparameters (the preset supplies the defaults)",
+                    hidden=field.name in hidden,
+                ),
+            ],
+        )
+        for field in fields(Preset)
+        if field.name != "name"
+    ]
+
+    def extend(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        fixed = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        command.__signature__ = signature.replace(parameters=[*fixed, *options])
+        command.__annotations__ |= {option.name: option.annotation for option in options}
+        return command
+
+    return extend
+
+
+def option_of(field: str) -> str:
+    """Return the option of a preset's field: `--max-tokens` for `max_tokens`."""
+    return f"--{field.replace('_', '-')}"
