@@ -22,11 +22,14 @@ from rich.table import Table
 from transformer_lab.cli_options import (
     Command,
     Group,
+    check_corpus,
+    check_languages,
     existing_file,
     existing_folder,
     file_name,
     finite_number,
     matching,
+    new_folder,
     one_of,
     option_of,
     whole,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from transformer_lab.decoding.translator import Translator
 
 LEARN, TRANSLATE, TRAIN, TEACH = "Learn", "Translate", "Train", "Teach"  # the panels of --help
+BAR_DELAY = 1.0  # seconds until a progress bar appears: a single sentence needs none
 SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
 
 app = typer.Typer(
@@ -116,7 +120,7 @@ def progress(total: int, unit: str) -> Iterator["tqdm"]:
     """Show a progress bar on stderr for work that takes more than a second, but only in a terminal."""
     from tqdm import tqdm
 
-    with tqdm(total=total, unit=unit, disable=None, leave=False, delay=1, dynamic_ncols=True) as bar:
+    with tqdm(total=total, unit=unit, disable=None, leave=False, delay=BAR_DELAY, dynamic_ncols=True) as bar:
         yield bar
 
 
@@ -217,7 +221,9 @@ def doctor(
 
 @command(rich_help_panel=LEARN)
 def tour(
-    output: Annotated[Path, option("--output", "FOLDER", "folder for the model and its heat map")] = Path("runs/tour"),
+    output: Annotated[Path, option("--output", "FOLDER", "folder for the model and its heat map", new_folder)] = Path(
+        "runs/tour"
+    ),
 ) -> None:
     """Train a small model in about a minute, translate with it, score it, and draw its attention.
 
@@ -363,17 +369,6 @@ def evaluate(
             unfinished.write_text("".join(f"{translation}\n" for translation in translations), encoding="utf-8")
 
 
-def check_corpus(corpus: str, data_dir: Path | None) -> None:
-    """Check that a corpus exists, before anything is imported to read it.
-
-    Raises:
-        InputError: It is neither included nor found.
-    """
-    folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
-    if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
-        raise InputError(f"--corpus must be captions, multi30k, or an existing folder or table; got {corpus!r}")
-
-
 @command(rich_help_panel=TRANSLATE)
 def heatmap(
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="the sentence to translate, in quotation marks")],
@@ -441,7 +436,9 @@ def export(
     ] = "ctranslate2",
     out: Annotated[
         Path | None,
-        option("--output", "PATH", "folder to create (default: service), or file (default: translator.html)"),
+        option(
+            "--output", "PATH", "folder to create (default: service), or file (default: translator.html)", new_folder
+        ),
     ] = None,
 ) -> None:
     """Export a model to run without PyTorch: on a server with CTranslate2, or in a browser as a web page.
@@ -491,7 +488,7 @@ def train(
     preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu, gpu-sprint, or paper")],
     output: Annotated[
         Path | None,
-        option("--output", "FOLDER", "new folder for the model; default: runs/PRESET"),
+        option("--output", "FOLDER", "new folder for the model; default: runs/PRESET", new_folder),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in the output folder")] = False,
     data_dir: DataDir = None,
@@ -541,22 +538,12 @@ def train(
         suggest(f"{evaluation} (translate and heatmap take --model, too)")
 
 
-def check_languages(source: str, target: str) -> None:
-    """Check that there are two languages.
-
-    Raises:
-        InputError: They are the same.
-    """
-    if source == target:
-        raise InputError(f"--source and --target must be two different languages; got {source!r} twice")
-
-
 @command(rich_help_panel=TRAIN)
 @with_preset_options(hidden=(*SEARCHED, "validate_every", "schedule"))
 def search(
     output: Annotated[
         Path,
-        option("--output", "FOLDER", "new folder, or the folder of a search to continue or join"),
+        option("--output", "FOLDER", "new folder, or the folder of a search to continue or join", new_folder),
     ] = Path("runs/search"),
     trials: Annotated[str, option("--trials", "N", "number of training runs to compare", whole(1))] = "20",
     workers: Annotated[
@@ -606,7 +593,8 @@ def search(
         raise InputError("--schedule must be linear in a search, which varies --peak-rate; leave it out")
     check_languages(source, target)
     check_corpus(given.get("corpus", "captions"), data_dir)
-    override(find_preset(preset or "laptop"), given)  # reports a wrong value before the imports below
+    standard = find_preset(preset or "laptop")
+    reject_unused_option(standard, override(standard, given))  # and wrong values, before the imports below
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for
@@ -647,7 +635,7 @@ def release(
     notebooks: Annotated[
         list[str] | None, typer.Argument(metavar="NOTEBOOK", help="one or more notebooks, such as 03 or 03_masks")
     ] = None,
-    out: Annotated[Path, option("--output", "FOLDER", "folder for the handout")] = Path("handout"),
+    out: Annotated[Path, option("--output", "FOLDER", "folder for the handout", new_folder)] = Path("handout"),
     everything: Annotated[bool, typer.Option("--all", help="release every notebook that has exercises")] = False,
     address: Annotated[
         str | None,
@@ -681,9 +669,9 @@ def grade(
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="PATH", help="notebooks, folders, or zips from Moodle or Canvas")
     ] = None,
-    out: Annotated[Path, option("--output", "FOLDER", "folder for the gradebook and the feedback pages")] = Path(
-        "grades"
-    ),
+    out: Annotated[
+        Path, option("--output", "FOLDER", "folder for the gradebook and the feedback pages", new_folder)
+    ] = Path("grades"),
     resume: Annotated[
         bool, typer.Option("--resume", help="continue the last run, with the same submissions unless you give others")
     ] = False,
@@ -734,9 +722,15 @@ def grade(
       transformer-lab grade --only causal_mask
     """
     if roster and only:
-        raise InputError("--roster cannot be combined with --only: leave out one of them")
+        raise InputError("--roster cannot be combined with --only: to grade everything, leave out --only")
     if yes and not only:
         raise InputError("--yes needs --only, which asks before it keeps changes: leave out --yes")
+    if not paths and not resume and not only:
+        raise InputError('nothing to grade: give files, folders, or zips, such as "transformer-lab grade submissions/"')
+    if missing := [path for path in paths or [] if not os.path.lexists(path)]:
+        raise InputError(f"{missing[0]}: No such file or directory: give files, folders, or zips")
+    if (resume or only) and not (out / "gradebook.sqlite").exists():
+        raise InputError(f"{out} holds no gradebook: grade into it without {'--resume' if resume else '--only'} first")
 
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
     from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar, warn_without_sandbox

@@ -7,9 +7,10 @@ Nothing here imports PyTorch, so a mistyped option is reported at once.
 import errno
 import inspect
 import math
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -68,29 +69,32 @@ class Command(typer.core.TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            given = {parameter.opts[0]: (parameter.name, ctx.params.get(parameter.name)) for parameter in self.params}
-            raise InputError(with_options(str(error), given)) from None
+            raise InputError(with_options(str(error), self.params, ctx.params)) from None
 
 
-def with_options(message: str, given: dict[str, tuple[str, Any]]) -> str:
+def with_options(message: str, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:
     """Name the option in an error of the package.
 
-    A parameter in backticks is replaced: `epochs` becomes --epochs. If the message only shows a value, as in "there is
-    no layer 9", its option is added at the end.
+    A parameter in backticks is replaced: `epochs` becomes --epochs. If the message only shows a value that was typed,
+    as in "there is no layer 9", the option is added at the end.
 
     Args:
         message: The error.
-        given: The parameter's name and its value, by option.
+        parameters: The parameters of the command.
+        values: Their values, by name.
     """
-    options = {name: option for option, (name, _) in given.items() if option.startswith("--")}
-    message = re.sub(r"`(\w+)`", lambda match: options.get(match[1], match[0]), message)
+    options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
+    message = re.sub(r"`(\w+)`", lambda match: options[match[1]].opts[0] if match[1] in options else match[0], message)
     for name, option in options.items():
-        value = given[option][1]
-        shown = [rf"[`'\"]{re.escape(str(value))}[`'\"]", rf"\b{name} {re.escape(str(value))}\b"]
-        if isinstance(value, Path):
-            shown += [rf"(?<![\w/]){re.escape(str(path))}(?!\w)" for path in (value, value.resolve())]
-        if "--" not in message and value not in (None, "", Path()) and re.search("|".join(shown), message):
-            return f"{message} ({option})"
+        value = values.get(name)
+        if "--" in message or value in (None, "", Path()) or str(value) == str(option.default):
+            continue
+        text = re.escape(str(value))
+        shown = [rf"\b{name} (is )?{text}"]
+        if isinstance(value, str | Path) and not str(value).isdecimal():
+            shown += [rf"(?<![\w/]){text}", re.escape(str(Path(value).resolve()))]
+        if re.search(rf"({'|'.join(shown)})(?!\w)", message):
+            return f"{message} ({option.opts[0]})"
     return message
 
 
@@ -174,17 +178,54 @@ def existing_file(parameter: typer.CallbackParam, value: Path | None) -> Path | 
     return value
 
 
+def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check that the folder exists or could be created: neither it nor a folder above it is a file."""
+    if value is not None:
+        refuse_file(parameter, value, (value, *value.parents))
+    return value
+
+
 def file_name(*suffixes: str) -> Callable[..., Any]:
-    """Check that a path names a file, not a folder, and has one of the suffixes, if any are given."""
+    """Check that a path could be that of a file with one of the suffixes, or with any if none are given."""
 
     def callback(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
-        if value is not None and suffixes and value.suffix.lower() not in suffixes:
+        if value is None:
+            return None
+        if suffixes and value.suffix.lower() not in suffixes:
             raise InputError(f"{parameter.opts[0]} must end in {' or '.join(suffixes)}; got {str(value)!r}")
-        if value is not None and value.is_dir():
+        if value.is_dir():
             raise InputError(f"{parameter.opts[0]} must be a file; {str(value)!r} is a folder")
+        refuse_file(parameter, value, value.parents)
         return value
 
     return callback
+
+
+def refuse_file(parameter: typer.CallbackParam, value: Path, folders: Iterable[Path]) -> None:
+    for path in folders:
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{parameter.opts[0]} cannot be {str(value)!r}: {path} is a file, not a folder")
+
+
+def check_languages(source: str, target: str) -> None:
+    """Check that there are two languages.
+
+    Raises:
+        InputError: They are the same.
+    """
+    if source == target:
+        raise InputError(f"--source and --target must be two different languages; got {source!r} twice")
+
+
+def check_corpus(corpus: str, data_dir: Path | None) -> None:
+    """Check that a corpus exists, before anything is imported to read it.
+
+    Raises:
+        InputError: It is neither included nor found.
+    """
+    folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
+    if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
+        raise InputError(f"--corpus must be captions, multi30k, or an existing folder or table; got {corpus!r}")
 
 
 # --- hyperparameters --------------------------------------------------------------------------------------------------

@@ -260,7 +260,7 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
     [
         (["grade"], "nothing to grade"),
         (["grade", "missing"], "missing: No such file or directory"),
-        (["grade", "handed_in", "--out", "a file"], "a file is a file"),
+        (["grade", "handed_in", "--out", "a file"], "a file is a file, not a folder"),
         (["grade", "handed_in", "--out", "handed_in/grades"], "lies in what was handed in"),
         (["grade", "handed_in", "--out", "strange"], "no gradebook, or a damaged one"),
         (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
@@ -271,7 +271,7 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
         (["grade", "handed_in", "--jobs", "0"], "--jobs must be a whole number, 1 or more"),
         (["grade", "handed_in", "--cluster", "host"], "--cluster must be an address such as tcp://host:8786"),
         (["grade", "handed_in", "--yes"], "--yes needs --only"),
-        (["grade", "--only", "causal_mask", "--roster", "a file"], "leave out --only"),
+        (["grade", "--only", "causal_mask", "--roster", "a file"], "to grade everything, leave out --only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

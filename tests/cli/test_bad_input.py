@@ -277,10 +277,15 @@ def test_a_folder_that_cannot_be_written(lab, train_tiny, model_folder, corpus_f
 def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
     sentence = "Der Hund sieht den Ball."
     assert ".png or .svg" in lab("heatmap", sentence, "--model", model_folder, "--out", tmp_path / "map.pdf").complaint
-    assert "--html must end in .html" in lab("heatmap", sentence, "--model", model_folder, "--html", "map.png").complaint
-    assert "layer 9" in lab("heatmap", sentence, "--model", model_folder, "--layer", 9).complaint
-    assert "head 9" in lab("heatmap", sentence, "--model", model_folder, "--head", 9).complaint
-    assert "cross" in lab("heatmap", sentence, "--model", model_folder, "--stack", "middle").complaint
+    for option, value, says in (
+        ("--html", "map.png", "--html must end in .html"),
+        ("--layer", 9, "there is no layer 9"),
+        ("--head", 9, "there is no head 9"),
+        ("--stack", "middle", "one of cross, encoder, decoder"),
+    ):
+        complaint = lab("heatmap", sentence, "--model", model_folder, option, value).complaint
+        assert says in complaint
+        assert option in complaint
 
 
 # --- exports ---
@@ -288,7 +293,8 @@ def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
 
 def test_an_export_that_cannot_work(lab, model_folder, tmp_path, monkeypatch):
     """Nothing is written, and above all nothing is overwritten."""
-    assert "--format must be one of ctranslate2, page; got 'onnx'" in lab("export", model_folder, "--format", "onnx", "--out", tmp_path / "new").complaint
+    complaint = lab("export", model_folder, "--format", "onnx", "--out", tmp_path / "new").complaint
+    assert "--format must be one of ctranslate2, page; got 'onnx'" in complaint
     assert "nothing" in lab("export", tmp_path / "nothing", "--out", tmp_path / "new").complaint
     assert "already exists" in lab("export", model_folder, "--out", model_folder).complaint
     page = lab("export", model_folder, "--format", "page", "--out", tmp_path / "new")
