@@ -8,7 +8,7 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -382,7 +382,7 @@ def heatmap(
         option(
             "--stack",
             "NAME",
-            "which attention to draw: cross, encoder, or decoder",
+            "cross: from the translation to the source; encoder or decoder: self-attention",
             one_of("cross", "encoder", "decoder"),
         ),
     ] = "cross",
@@ -443,13 +443,13 @@ def export(
 ) -> None:
     """Export a model to run without PyTorch: on a server with CTranslate2, or in a browser as a web page.
 
-    The page is a single file that you can send to a friend. It needs no server and no network, and it shows what each
-    word attended to while it was written. It decodes greedily, with weights in half precision.
+    The web page is a single file that you can send to a friend. It needs no server and no network, and it shows what
+    each word attended to. It decodes greedily, with weights in half precision.
 
-    For CTranslate2, the model is written in float32 and with its tokenizer. Greedy decoding gives the same translations
-    there. With a beam, some differ and are about as good: CTranslate2 divides scores by length^length_penalty (1, its
-    default, is close to an alpha of 1.5 here) and stops as soon as beam_size hypotheses have finished. With patience=2,
-    it waits for twice as many, which gives better translations.
+    For CTranslate2, the export contains float32 weights and the tokenizer. Greedy decoding yields the same translations
+    as here. With a beam, some translations differ but are about as good, because CTranslate2 divides scores by
+    length^length_penalty (its default of 1 is close to an alpha of 1.5 here) and stops as soon as beam_size hypotheses
+    have finished. With patience=2 it waits for twice as many, which yields better translations.
 
     \b
     Examples:
@@ -505,7 +505,17 @@ def train(
     ] = None,
     **fields: str | None,
 ) -> None:
-    """Train a model. The preset supplies every hyperparameter, and each option below overrides one.
+    """Train a model from a preset.
+
+    The preset supplies all hyperparameters. Each option in the second list below replaces one of them.
+
+    \b
+    Presets:
+      tour        a small model on synthetic captions; about a minute on two cores
+      laptop      the course's model on Multi30k; about 20 minutes on two cores
+      gpu         laptop with 30 epochs and R-Drop, for a GPU
+      gpu-sprint  laptop with 12 epochs, for a GPU
+      paper       the paper's base model and schedule, for a GPU
 
     \b
     Examples:
@@ -566,7 +576,7 @@ def search(
     seeds: Annotated[str, option("--seeds", "N", "random seeds to train each finalist with", whole(1))] = "3",
     preset: Annotated[
         str | None,
-        option("--preset", "PRESET", "preset for everything else; default: one with short runs"),
+        option("--preset", "PRESET", "preset to start from; default: a model that trains quickly"),
     ] = None,
     data_dir: DataDir = None,
     source: Source = "de",
@@ -575,9 +585,11 @@ def search(
 ) -> None:
     """Search for good hyperparameters, and say how certain the result is.
 
-    The search varies heads, layers, learning rate, batch size, dropout, and label smoothing. Learning rate, batch size,
-    and layers vary around the preset's values. To continue after an interruption, run the same command again; to
-    add another process, run it in a second terminal. The default corpus is captions, which takes minutes.
+    The search varies the number of heads and layers, the learning rate, the batch size, dropout, and label smoothing.
+    Layers, learning rate, and batch size vary around the preset's values.
+
+    To continue after an interruption, run the same command again. To speed the search up, run it in a second terminal
+    as well. With the default corpus, captions, a search takes minutes.
 
     \b
     Examples:
@@ -585,12 +597,7 @@ def search(
       transformer-lab search --corpus multi30k --trials 40 --workers 2 --output runs/search-multi30k
     """
     given = {name: text for name, text in fields.items() if text is not None}
-    for name in (*SEARCHED, "validate_every"):
-        if name in given:
-            reason = "the search chooses it" if name in SEARCHED else "trials are compared after every epoch"
-            raise InputError(f"{option_of(name)} cannot be given to a search, because {reason}: leave it out")
-    if given.get("schedule", "linear") != "linear":
-        raise InputError("--schedule must be linear in a search, which varies --peak-rate; leave it out")
+    check_unsearched(given)
     check_languages(source, target)
     check_corpus(given.get("corpus", "captions"), data_dir)
     standard = find_preset(preset or "laptop")
@@ -625,6 +632,20 @@ def search(
         found = search_for(output, plan, workers, on_trial=say, advance=advance)
     print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
     suggest(f'plot it: from transformer_lab.electives.search import read_search; read_search("{output}")')
+
+
+def check_unsearched(given: Mapping[str, str]) -> None:
+    """Check that no hyperparameter was given that the search itself determines.
+
+    Raises:
+        InputError: There is one.
+    """
+    for name in (*SEARCHED, "validate_every"):
+        if name in given:
+            reason = "the search chooses it" if name in SEARCHED else "trials are compared after every epoch"
+            raise InputError(f"{option_of(name)} cannot be given to a search, because {reason}: leave it out")
+    if given.get("schedule", "linear") != "linear":
+        raise InputError("--schedule must be linear in a search, which varies --peak-rate; leave it out")
 
 
 # --- teach ------------------------------------------------------------------------------------------------------------

@@ -60,7 +60,10 @@ class Group(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose errors name the option that caused them."""
+    """A command whose errors name the option that caused them, and whose help fits the width of the terminal."""
+
+    def __init__(self, *args: Any, help: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, help=unwrap(help or ""), **kwargs)
 
     def get_params(self, ctx: Any) -> Any:
         return hide_types(super().get_params(ctx))
@@ -70,6 +73,12 @@ class Command(typer.core.TyperCommand):
             return super().invoke(ctx)
         except InputError as error:
             raise InputError(with_options(str(error), self.params, ctx.params)) from None
+
+
+def unwrap(text: str) -> str:
+    """Join the lines of each paragraph, except those that start with a backspace (\\b): Typer keeps their lines."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
 
 def with_options(message: str, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 
+from transformer_lab.cli_options import unwrap
 from transformer_lab.training import PRESETS, Preset
 
 COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "export", "open")
@@ -267,9 +268,24 @@ def test_open_hands_the_copy_and_all_further_arguments_to_jupyterlab(lab, tmp_pa
     assert copied.is_file()
 
 
-def test_help_says_nothing_about_the_kind_of_a_flag(lab):
-    for command in ([], ["grade"], ["train"]):
-        assert "<bool>" not in lab(*command, "--help").stdout
+def test_help_shows_no_type_of_python(lab):
+    """A newcomer can't tell what `<bool>` or `<list[str]>` asks for."""
+    for command in ([], *([command] for command in COMMANDS), ["search"], ["release"], ["grade"]):
+        assert not re.search(r"<[a-zA-Z\[\]]+>", lab(*command, "--help").stdout)
+
+
+def test_help_wraps_paragraphs_at_the_width_of_the_terminal_and_keeps_lists():
+    """Typer keeps the line breaks of a docstring, which leave lines half empty in a narrow terminal."""
+    docstring = """One.
+
+        Two,
+        of two lines.
+
+        \b
+        Examples:
+          a list
+        """
+    assert unwrap(docstring) == "One.\n\nTwo, of two lines.\n\n\b\nExamples:\n  a list"
 
 
 def test_no_arguments_show_the_help(lab):
