@@ -8,11 +8,11 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,23 +20,29 @@ from rich.markup import escape
 from rich.table import Table
 
 from transformer_lab.cli_options import (
+    SEARCHED,
+    Alpha,
+    Beam,
     Command,
+    DataDir,
     Group,
+    Model,
+    Source,
+    Target,
     check_corpus,
     check_languages,
+    check_unsearched,
     existing_file,
-    existing_folder,
     file_name,
-    finite_number,
     matching,
     new_folder,
     one_of,
-    option_of,
+    option,
     whole,
     with_preset_options,
 )
 from transformer_lab.errors import InputError
-from transformer_lab.presets import LARGEST_BEAM, MOST_WORKERS, find_preset, override, reject_unused_option
+from transformer_lab.presets import MOST_WORKERS, find_preset, override, reject_unused_option
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -46,7 +52,6 @@ if TYPE_CHECKING:
 
 LEARN, TRANSLATE, TRAIN, TEACH = "Learn", "Translate", "Train", "Teach"  # the panels of --help
 BAR_DELAY = 1.0  # seconds until a progress bar appears: a single sentence needs none
-SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
 
 app = typer.Typer(
     cls=Group,
@@ -56,38 +61,6 @@ app = typer.Typer(
     context_settings={"token_normalize_func": lambda name: "output" if name == "out" else name},
 )
 command = partial(app.command, cls=Command)
-
-
-def option(name: str, metavar: str, help: str, callback: Callable[..., Any] | None = None) -> Any:
-    return typer.Option(name, metavar=metavar, help=help, callback=callback)
-
-
-# Numbers are declared as text and converted by the callback, which names the option in its error.
-Model = Annotated[
-    Path | None,
-    option(
-        "--model",
-        "FOLDER",
-        "folder of a trained model; default: the German-English model that comes with the course",
-        existing_folder,
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    option(
-        "--data-dir", "FOLDER", "folder that holds the corpus; default: download it once and keep it", existing_folder
-    ),
-]
-Beam = Annotated[
-    str,
-    option("--beam", "N", "beam size: hypotheses kept at each step; 1 decodes greedily", whole(1, LARGEST_BEAM)),
-]
-Alpha = Annotated[
-    str,
-    option("--alpha", "X", "length penalty; larger values favor longer translations", finite_number()),
-]
-Source = Annotated[str, option("--source", "CODE", "language to translate from, such as de")]
-Target = Annotated[str, option("--target", "CODE", "language to translate into, such as en")]
 
 
 def print_version(asked: bool) -> None:
@@ -632,20 +605,6 @@ def search(
         found = search_for(output, plan, workers, on_trial=say, advance=advance)
     print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
     suggest(f'plot it: from transformer_lab.electives.search import read_search; read_search("{output}")')
-
-
-def check_unsearched(given: Mapping[str, str]) -> None:
-    """Check that no hyperparameter was given that the search itself determines.
-
-    Raises:
-        InputError: There is one.
-    """
-    for name in (*SEARCHED, "validate_every"):
-        if name in given:
-            reason = "the search chooses it" if name in SEARCHED else "trials are compared after every epoch"
-            raise InputError(f"{option_of(name)} cannot be given to a search, because {reason}: leave it out")
-    if given.get("schedule", "linear") != "linear":
-        raise InputError("--schedule must be linear in a search, which varies --peak-rate; leave it out")
 
 
 # --- teach ------------------------------------------------------------------------------------------------------------

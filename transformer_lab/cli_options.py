@@ -19,8 +19,9 @@ import typer
 from rich.markup import escape
 
 from transformer_lab.errors import InputError
-from transformer_lab.presets import Preset
+from transformer_lab.presets import LARGEST_BEAM, Preset
 
+SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
 METAVARS = {
     str: "NAME",
     int: "N",
@@ -237,6 +238,41 @@ def check_corpus(corpus: str, data_dir: Path | None) -> None:
         raise InputError(f"--corpus must be captions, multi30k, or an existing folder or table; got {corpus!r}")
 
 
+# --- options that several commands have -------------------------------------------------------------------------------
+
+
+def option(name: str, metavar: str, help: str, callback: Callable[..., Any] | None = None) -> Any:
+    """Declare an option. Numbers are declared as text and converted by the callback, which names the option."""
+    return typer.Option(name, metavar=metavar, help=help, callback=callback)
+
+
+Model = Annotated[
+    Path | None,
+    option(
+        "--model",
+        "FOLDER",
+        "folder of a trained model; default: the German-English model that comes with the course",
+        existing_folder,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    option(
+        "--data-dir", "FOLDER", "folder that holds the corpus; default: download it once and keep it", existing_folder
+    ),
+]
+Beam = Annotated[
+    str,
+    option("--beam", "N", "beam size: hypotheses kept at each step; 1 decodes greedily", whole(1, LARGEST_BEAM)),
+]
+Alpha = Annotated[
+    str,
+    option("--alpha", "X", "length penalty; larger values favor longer translations", finite_number()),
+]
+Source = Annotated[str, option("--source", "CODE", "language to translate from, such as de")]
+Target = Annotated[str, option("--target", "CODE", "language to translate into, such as en")]
+
+
 # --- hyperparameters --------------------------------------------------------------------------------------------------
 
 
@@ -280,3 +316,17 @@ def with_preset_options(hidden: tuple[str, ...] = ()) -> Callable[[Callable[...,
 def option_of(field: str) -> str:
     """Return the option of a preset's field: `--max-tokens` for `max_tokens`."""
     return f"--{field.replace('_', '-')}"
+
+
+def check_unsearched(given: Mapping[str, str]) -> None:
+    """Check that no hyperparameter was given that the search itself determines.
+
+    Raises:
+        InputError: There is one.
+    """
+    for name in (*SEARCHED, "validate_every"):
+        if name in given:
+            reason = "the search chooses it" if name in SEARCHED else "trials are compared after every epoch"
+            raise InputError(f"{option_of(name)} cannot be given to a search, because {reason}: leave it out")
+    if given.get("schedule", "linear") != "linear":
+        raise InputError("--schedule must be linear in a search, which varies --peak-rate; leave it out")

@@ -1,4 +1,4 @@
-"""The hyperparameters of a training run, and the presets: complete settings that are worth training with.
+"""The hyperparameters of a training run, and the presets: complete settings worth training with.
 
 This file doesn't import PyTorch, so the command line can list and check the options of a run at once. Messages put the
 name of a hyperparameter in backticks; the command line replaces it with the option: `epochs` becomes --epochs.
@@ -214,7 +214,7 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
 
 
 def reject_unused_option(preset: Preset, changed: Preset) -> None:
-    """Reject a learning rate that the schedule ignores, so that nobody mistakes chance for its effect.
+    """Reject a learning rate that the schedule ignores: any change in the result would be chance.
 
     Raises:
         InputError: `changed` differs from `preset` in a field that has no effect in its schedule.
