@@ -95,16 +95,22 @@ def with_options(message: str, parameters: Sequence[Any], values: Mapping[str, A
     """
     options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
     message = re.sub(r"`(\w+)`", lambda match: options[match[1]].opts[0] if match[1] in options else match[0], message)
-    for name, option in options.items():
-        value = values.get(name)
-        if "--" in message or value in (None, "", Path()) or str(value) == str(option.default):
-            continue
-        text = re.escape(str(value))
-        shown = [rf"\b{name} (is )?{text}"]
-        if isinstance(value, str | Path) and not str(value).isdecimal():
-            shown += [rf"(?<![\w/]){text}", re.escape(str(Path(value).resolve()))]
-        if re.search(rf"({'|'.join(shown)})(?!\w)", message):
-            return f"{message} ({option.opts[0]})"
+    typed = [
+        (options[name].opts[0], name, str(shown))
+        for name, value in values.items()
+        if name in options and str(value) != str(options[name].default)
+        for shown in ([value, value.resolve()] if isinstance(value, Path) else [value])
+    ]
+    after_name, quoted, bare = r"\b{name} (is )?{text}(?!\w)", "['`]{text}['`]", r"(?<![\w/]){text}(?!\w)"
+    for pattern in (after_name, quoted, bare):  # the surest first: a word such as `captions` may be there by chance
+        shown = [
+            option
+            for option, name, text in typed
+            if (pattern != bare or re.search(r"[^\W\d]", text))
+            and re.search(pattern.format(name=name, text=re.escape(text)), message)
+        ]
+        if shown and "--" not in message:
+            return f"{message} ({', '.join(dict.fromkeys(shown))})"
     return message
 
 

@@ -183,6 +183,25 @@ def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, fie
     assert field in complaint or field[2:].replace("-", "_") in complaint
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--corpus", "captions", "--split", "none"], "--split"),  # the message has both values
+        (["--corpus", "captions", "--source", "fr"], "--source"),
+        (["--device", "cuda:99"], "--device"),
+        (["--vocab-size", "100"], "--vocab-size"),
+        (["--output", "file"], "--output"),
+        (["--output", "file/run"], "--output"),
+    ],
+)
+def test_an_error_of_the_package_names_the_option(lab, tmp_path, monkeypatch, options, named):
+    """The package knows nothing of options: the command finds the one whose value the message shows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    command = ["evaluate"] if "--split" in options else ["train", "tour"]
+    assert named in lab(*command, *options).complaint
+
+
 def test_an_error_names_the_option_before_anything_is_trained(lab, tmp_path):
     refused = lab("train", "tour", "--max-tokens", "0", "--output", tmp_path / "run")
     assert refused.complaint.startswith("transformer-lab: --max-tokens ")
