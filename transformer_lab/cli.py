@@ -1,97 +1,66 @@
-"""The command `transformer-lab`: each function reads what was typed, calls the package, and prints.
+"""The command `transformer-lab`: each function parses what was typed, calls the package, and prints the result.
 
-PyTorch is imported inside the commands that compute, so that `--help` answers at once.
+PyTorch is imported inside the commands that need it, and only after the options have been checked. So `--help` and
+errors appear at once. Results go to stdout; warnings, progress, and suggestions go to stderr, so output can be piped.
 """
 
 import errno
-import inspect
 import os
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from transformer_lab.cli_options import (
+    SEARCHED,
+    Alpha,
+    Beam,
+    Command,
+    DataDir,
+    Group,
+    Model,
+    Source,
+    Target,
+    check_corpus,
+    check_languages,
+    check_unsearched,
+    existing_file,
+    file_name,
+    matching,
+    new_folder,
+    one_of,
+    option,
+    whole,
+    with_preset_options,
+)
 from transformer_lab.errors import InputError
-from transformer_lab.presets import Preset, find_preset, override, reject_unused_option
+from transformer_lab.presets import MOST_WORKERS, find_preset, override, reject_unused_option
 
 if TYPE_CHECKING:
-    from transformer_lab.classroom.batch import Change, Grading, OpenGrader
-    from transformer_lab.classroom.course import Course
-    from transformer_lab.data import Corpus
+    from tqdm import tqdm
+
+    from transformer_lab.classroom.batch import Change
     from transformer_lab.decoding.translator import Translator
 
-
-def hide_kind_of_flags(parameters: list[Any]) -> list[Any]:
-    """Keep `<bool>` out of the help: a flag takes no value."""
-    for parameter in parameters:
-        if getattr(parameter, "is_bool_flag", False):
-            parameter.metavar = ""
-    return parameters
-
-
-class Commands(typer.core.TyperGroup):
-    """Report what the reader can fix in one line on stderr and with a status, never with a traceback."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        command = super().get_command(ctx, cmd_name)
-        if command:
-            hide_kind_of_flags(command.get_params(ctx))
-        return command
-
-    def get_params(self, ctx: Any) -> Any:
-        return hide_kind_of_flags(super().get_params(ctx))
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            result = super().invoke(ctx)
-            if sys.stdout is not None:  # closed by whoever started us
-                sys.stdout.flush()  # while a pipe that nobody reads any more can still be told from an error
-            return result
-        except InputError as error:
-            status, message = 1, str(error)
-        except KeyboardInterrupt as interrupt:
-            status, message = 130, str(interrupt) or "interrupted"
-        except OSError as error:
-            if error.filename is not None:
-                status, message = 1, f"{error.filename}: {error.strerror}"
-            elif error.errno in (errno.ENOSPC, errno.EDQUOT):  # files are named: it is the standard output
-                status, message = 1, f"cannot write the output ({error.strerror}): make room, or send it elsewhere"
-                sys.stdout = None  # or Python would try again at its end, and fail with a traceback
-            else:  # a closed pipe, for instance
-                raise
-        print(f"transformer-lab: {message}", file=sys.stderr)
-        raise typer.Exit(status)
-
-
 LEARN, TRANSLATE, TRAIN, TEACH = "Learn", "Translate", "Train", "Teach"  # the panels of --help
+BAR_DELAY = 1.0  # seconds until a progress bar appears: a single sentence needs none
 
 app = typer.Typer(
-    cls=Commands,
+    cls=Group,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    # --out is the old spelling of --output
+    # --out is the old name of --output
     context_settings={"token_normalize_func": lambda name: "output" if name == "out" else name},
 )
-
-Model = Annotated[
-    Path | None, typer.Option("--model", metavar="FOLDER", help="trained model; default: the included one")
-]
-DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="folder with corpora; default: download them")
-]
-Beam = Annotated[
-    int, typer.Option("--beam", min=1, max=1000, metavar="N", help="hypotheses to keep; 1 is greedy decoding")
-]
-Alpha = Annotated[float, typer.Option("--alpha", metavar="X", help="length penalty; larger favors longer sentences")]
+command = partial(app.command, cls=Command)
 
 
 def print_version(asked: bool) -> None:
@@ -106,7 +75,7 @@ def print_version(asked: bool) -> None:
 def transformer_lab(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="show the version")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Build, train, and inspect the Transformer from "Attention Is All You Need"."""
@@ -114,7 +83,46 @@ def transformer_lab(
         print(context.get_help())
 
 
-@app.command(
+def suggest(step: str) -> None:
+    """Say in one line on stderr what to do next."""
+    print(f"Next: {step}", file=sys.stderr)
+
+
+@contextmanager
+def progress(total: int, unit: str) -> Iterator["tqdm"]:
+    """Show a progress bar on stderr for work that takes more than a second, but only in a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=unit, disable=None, leave=False, delay=BAR_DELAY, dynamic_ncols=True) as bar:
+        yield bar
+
+
+@contextmanager
+def explaining_interruption(explain: Callable[[], str]) -> Iterator[None]:
+    """After Ctrl-C, say what was kept and how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {explain()}") from None
+
+
+def how_to_resume(output: Path, *option: str) -> str:
+    """Return what to say after a training run was interrupted: the command that continues it."""
+    if not (output / "training.json").exists():
+        return "nothing was trained yet"
+    if int(os.environ.get("RANK", "0")):  # under torchrun, the first process speaks for all
+        raise KeyboardInterrupt
+    arguments = [argument for argument in sys.argv[1:] if argument not in option]
+    again = shlex.join(["transformer-lab", *arguments, *option])
+    if "RANK" in os.environ:
+        again = "the same torchrun command and --resume"
+    return f"go on after the last finished epoch with: {again}"
+
+
+# --- learn ------------------------------------------------------------------------------------------------------------
+
+
+@command(
     name="open",
     rich_help_panel=LEARN,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
@@ -123,10 +131,12 @@ def open_course(
     context: typer.Context,
     fresh: Annotated[
         str | None,
-        typer.Option("--fresh", metavar="NOTEBOOK", help="restore one notebook; yours is kept under another name"),
+        option("--fresh", "NOTEBOOK", "start a notebook over, such as 03; your version is kept under a new name"),
     ] = None,
 ) -> None:
-    """Open your copy of the course, my_course/, in JupyterLab. Other arguments are passed to JupyterLab.
+    """Open your copy of the course, the folder my_course/, in JupyterLab.
+
+    The first time, this copies the notebooks. JupyterLab receives any other arguments.
 
     \b
     Examples:
@@ -138,13 +148,13 @@ def open_course(
     from transformer_lab.my_course import JUPYTER, prepare, refresh
 
     if not TOUR_NOTEBOOK.is_file():
-        raise InputError(f"there is no {TOUR_NOTEBOOK}: the notebooks come with the repository, install from a clone")
+        raise InputError(f"{TOUR_NOTEBOOK} is missing: the notebooks are in the repository, so install from a clone")
     folder, notebooks = TOUR_NOTEBOOK.parent.parent / "my_course", TOUR_NOTEBOOK.parent
     if fresh is not None:
         notebook, kept = refresh(folder, fresh, notebooks)
         print(f"{notebook} is new again" + (f"; your version is now {kept.name}" if kept else ""))
     for name in prepare(folder, notebooks):
-        print(f"{name} has a newer text. To get it: transformer-lab open --fresh {name.removesuffix('.ipynb')}")
+        print(f"There is a newer version of {name}. To get it: transformer-lab open --fresh {name[:2]}")
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
         filter(None, [str(JUPYTER), os.environ.get("JUPYTER_CONFIG_PATH")])
     )
@@ -155,11 +165,11 @@ def open_course(
     start_jupyterlab([str(folder / TOUR_NOTEBOOK.name), *context.args])
 
 
-@app.command(rich_help_panel=LEARN)
+@command(rich_help_panel=LEARN)
 def doctor(
-    verbose: Annotated[bool, typer.Option("--verbose", help="list everything that was checked")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="list every check, not only the problems")] = False,
 ) -> None:
-    """Check that this machine has what the course needs, and say how to fix what is missing.
+    """Check whether this machine has everything the course needs, and say how to fix what is missing.
 
     \b
     Example:
@@ -182,11 +192,11 @@ def doctor(
     print("Ready, apart from what is listed above." if problems else "Ready. Start with: transformer-lab open")
 
 
-@app.command(rich_help_panel=LEARN)
+@command(rich_help_panel=LEARN)
 def tour(
-    output: Annotated[
-        Path, typer.Option("--output", metavar="FOLDER", help="folder for the model and its heat map")
-    ] = Path("runs/tour"),
+    output: Annotated[Path, option("--output", "FOLDER", "folder for the model and its heat map", new_folder)] = Path(
+        "runs/tour"
+    ),
 ) -> None:
     """Train a small model in about a minute, translate with it, score it, and draw its attention.
 
@@ -194,35 +204,42 @@ def tour(
     Example:
       transformer-lab tour
     """
-    from transformer_lab.tour import tour
+    from transformer_lab.tour import HEAT_MAP_SENTENCE, tour
 
-    with telling_how_to_go_on(output):
+    with explaining_interruption(partial(how_to_resume, output)):
         visit = tour(output)
     for source, translation, reference in visit.examples:
         print(f"German     {source}\nmodel      {translation}\nreference  {reference}\n")
     print(f"{visit.scores}\n\nmodel     {output}\nheat map  {visit.heat_map}")
+    suggest(f"transformer-lab translate --model {shlex.quote(str(output))} {shlex.quote(HEAT_MAP_SENTENCE)}")
 
 
-@app.command(rich_help_panel=TRANSLATE)
+# --- translate --------------------------------------------------------------------------------------------------------
+
+
+@command(rich_help_panel=TRANSLATE)
 def translate(
     sentences: Annotated[
-        list[str] | None, typer.Argument(metavar="SENTENCE", help="in quotation marks; default: lines from stdin")
+        list[str] | None,
+        typer.Argument(metavar="SENTENCE", help="one or more, each in quotation marks; default: the lines of stdin"),
     ] = None,
     model: Model = None,
-    beam: Beam = 4,
-    alpha: Alpha = 1.5,
+    beam_size: Beam = "4",
+    alpha: Alpha = "1.5",
 ) -> None:
-    """Translate sentences, one per line.
+    """Translate sentences. Each translation is one line.
 
     \b
     Examples:
       transformer-lab translate "Ein kleiner Junge spielt draußen mit einem Ball."
       transformer-lab translate --model runs/laptop < german.txt > english.txt
     """
-    translator = load_model(model)
     sentences = sentences or read_lines()
-    refuse_foreign(sentences, translator)
-    for translation in translator.translate(sentences, beam_size=beam, alpha=alpha):
+    translator = load_model(model)
+    check_language(sentences, translator)
+    with progress(len(sentences), " sentences") as bar:
+        translations = translator.translate(sentences, beam_size=beam_size, alpha=alpha, advance=bar.update)
+    for translation in translations:
         print(translation)
 
 
@@ -233,16 +250,16 @@ def load_model(folder: Path | None) -> "Translator":
 
 
 def read_lines() -> list[str]:
-    """The lines of stdin; bytes that are no UTF-8 become characters that the translator refuses by their line.
+    """Return the lines of stdin. Bytes that aren't UTF-8 become characters that the translator reports with their line.
 
     Raises:
-        InputError: there is none.
+        InputError: There are no lines.
     """
     if sys.stdin is not None and sys.stdin.isatty():
-        print("One sentence a line, then Ctrl-D (on Windows Ctrl-Z and Enter):", file=sys.stderr)
+        print("Type one sentence per line, then Ctrl-D (on Windows, Ctrl-Z and Enter):", file=sys.stderr)
     try:
         content = sys.stdin.buffer.read() if sys.stdin is not None else b""
-    except OSError:  # as nohup leaves it, it can only be written
+    except OSError:  # nohup leaves a stdin that can only be written to
         content = b""
     content = content.removeprefix(b"\xef\xbb\xbf")  # the byte-order mark that some programs write
     text = content.decode(errors="surrogateescape").removesuffix("\n")
@@ -251,40 +268,46 @@ def read_lines() -> list[str]:
     return text.split("\n")
 
 
-def refuse_foreign(sentences: list[str], translator: "Translator") -> None:
-    """Where the model knows not a letter or a figure of a sentence, its translation would be an invention.
+def check_language(sentences: Sequence[str], translator: "Translator") -> None:
+    """Warn about sentences that are in the target language already, and reject those in an unknown script.
 
     Raises:
-        InputError: there is such a sentence.
+        InputError: The model knows no character of a sentence.
     """
-    tokenizer = translator.tokenizer
-    for number, ids in enumerate(translator.encode(sentences), start=1):
-        tokens = tokenizer.source_tokens(ids[:-1])
-        known = [token for token in tokens if token != "<unk>" and not re.fullmatch("<0x..>", token)]
-        if len(known) < len(tokens) and not any(character.isalnum() for character in "".join(known)):
-            raise InputError(
-                f"sentence {number} is foreign to this model, which translates {tokenizer.source} to "
-                f"{tokenizer.target}: {sentences[number - 1].strip()[:40]}"
-            )
+    from transformer_lab.decoding.input_language import LANGUAGE_NAMES, in_target_language, reject_unknown_script
+
+    reject_unknown_script(sentences, translator.encode(sentences), translator.tokenizer)
+    source, target = translator.tokenizer.source, translator.tokenizer.target
+    if numbers := in_target_language(sentences, source, target):
+        more = f" (and {len(numbers) - 1} more)" if len(numbers) > 1 else ""
+        print(
+            f"warning: sentence {numbers[0]}{more} looks like {LANGUAGE_NAMES[target]}, but this model translates "
+            f"{LANGUAGE_NAMES[source]} to {LANGUAGE_NAMES[target]}",
+            file=sys.stderr,
+        )
 
 
-@app.command(rich_help_panel=TRANSLATE)
+@command(rich_help_panel=TRANSLATE)
 def evaluate(
     model: Model = None,
     corpus: Annotated[
-        str, typer.Option("--corpus", metavar="NAME", help="multi30k, captions, or your own folder or table")
+        str, option("--corpus", "NAME", "multi30k, captions, or your own folder or table of pairs")
     ] = "multi30k",
     split: Annotated[
-        str | None, typer.Option("--split", metavar="NAME", help="such as test_2017_flickr; default: the first one")
+        str | None,
+        option("--split", "NAME", "test set to score, such as test_2017_flickr; default: the first one"),
     ] = None,
     data_dir: DataDir = None,
-    beam: Beam = 4,
-    alpha: Alpha = 1.5,
+    beam_size: Beam = "4",
+    alpha: Alpha = "1.5",
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="save the translations to this file, one per line")
+        Path | None,
+        option("--output", "FILE", "also save the translations to this file, one per line", file_name()),
     ] = None,
 ) -> None:
-    """Translate a test set and score it with sacreBLEU: cased, lowercased, and chrF, each with its signature.
+    """Translate a test set and score the translations with sacreBLEU.
+
+    Prints BLEU, BLEU without regard to case, and chrF, each with the signature to quote next to it.
 
     \b
     Examples:
@@ -292,21 +315,25 @@ def evaluate(
       transformer-lab evaluate --model runs/gpu --split test_2017_mscoco --output hypotheses.txt
       transformer-lab evaluate --model runs/chinese --corpus cmn.txt
     """
+    check_corpus(corpus, data_dir)
     from transformer_lab.data import load_corpus
     from transformer_lab.evaluation import score_translations
     from transformer_lab.files import replacing, writing
 
-    translator = load_model(model)
-    languages = translator.tokenizer.source, translator.tokenizer.target
     if output:
         with writing(output):  # before minutes of translating
             output.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(output.parent, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    translator = load_model(model)
+    languages = translator.tokenizer.source, translator.tokenizer.target
     loaded_corpus = load_corpus(corpus, *languages, data_dir)
-    pairs = choose_split(loaded_corpus, split)
+    pairs = loaded_corpus.split(split)
     try:
-        translations = translator.translate([source for source, _ in pairs], beam_size=beam, alpha=alpha)
+        with progress(len(pairs), " sentences") as bar:
+            translations = translator.translate(
+                [source for source, _ in pairs], beam_size=beam_size, alpha=alpha, advance=bar.update
+            )
     except InputError as error:
         raise InputError(f"{loaded_corpus.name}, {split or 'test'}: {error}") from None
     print(score_translations(translations, [reference for _, reference in pairs], translator.tokenizer.target))
@@ -315,165 +342,153 @@ def evaluate(
             unfinished.write_text("".join(f"{translation}\n" for translation in translations), encoding="utf-8")
 
 
-def choose_split(corpus: "Corpus", name: str | None) -> list[tuple[str, str]]:
-    """The test set of that name, or `validation`; without a name the first test set.
-
-    Raises:
-        InputError: the corpus has none of that name; the message lists those it has.
-    """
-    splits = {**corpus.tests, "validation": corpus.validation}
-    if name is not None and name not in splits:
-        raise InputError(f"{corpus.name} has no split {name!r}: it has {', '.join(splits)}")
-    return splits[name] if name else corpus.test
-
-
-@app.command(rich_help_panel=TRANSLATE)
+@command(rich_help_panel=TRANSLATE)
 def heatmap(
-    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="sentence in quotation marks")],
-    out: Annotated[Path, typer.Option("--output", metavar="FILE", help="picture to write, .png or .svg")] = Path(
-        "attention.png"
-    ),
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="the sentence to translate, in quotation marks")],
+    out: Annotated[
+        Path,
+        option("--output", "FILE", "picture to write, .png or .svg", file_name(".png", ".svg")),
+    ] = Path("attention.png"),
     model: Model = None,
-    stack: Annotated[str, typer.Option("--stack", metavar="NAME", help="cross, encoder, or decoder")] = "cross",
-    layer: Annotated[int, typer.Option("--layer", metavar="N", help="layer, counted from 0; -1 is the last")] = -1,
-    head: Annotated[int | None, typer.Option("--head", metavar="N", help="head, counted from 0; default: all")] = None,
+    stack: Annotated[
+        str,
+        option(
+            "--stack",
+            "NAME",
+            "cross: from the translation to the source; encoder or decoder: self-attention",
+            one_of("cross", "encoder", "decoder"),
+        ),
+    ] = "cross",
+    layer: Annotated[str, option("--layer", "N", "layer, counted from 0; -1 is the last one", whole())] = "-1",
+    head: Annotated[
+        str | None,
+        option("--head", "N", "head, counted from 0; default: draw all of them", whole()),
+    ] = None,
     page: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="instead, write a page with all heads of all layers")
+        Path | None,
+        option(
+            "--html",
+            "FILE",
+            "write a web page with every head of every layer instead of a picture",
+            file_name(".html", ".htm"),
+        ),
     ] = None,
 ) -> None:
-    """Draw the attention weights of a translation.
+    """Translate a sentence and draw what each word of the translation attended to.
 
     \b
     Examples:
       transformer-lab heatmap "Ein kleiner Junge spielt draußen mit einem Ball."
-      transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1 --output encoder.svg
+      transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1
       transformer-lab heatmap "Zwei Hunde rennen." --html attention.html
     """
     from transformer_lab.plots import draw_attention, save_figure
     from transformer_lab.plots.page import save_attention_page
 
     translator = load_model(model)
-    refuse_foreign([sentence], translator)
+    check_language([sentence], translator)
     if page is not None:
         save_attention_page(translator, sentence, page)
         print(page)
-        return
-    save_figure(draw_attention(translator, sentence, stack, layer, head), out)
-    print(out)
+        suggest(f"open {page} in a browser")
+    else:
+        save_figure(draw_attention(translator, sentence, stack, layer, head), out)
+        print(out)
+        suggest("see every head of every layer on one page with --html attention.html")
 
 
-@app.command(rich_help_panel=TRANSLATE)
+@command(rich_help_panel=TRANSLATE)
 def export(
     checkpoint: Annotated[
-        Path | None, typer.Argument(metavar="CHECKPOINT", help="trained model; default: the included one")
+        Path | None,
+        typer.Argument(metavar="MODEL", help="folder of a trained model; default: the one that comes with the course"),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="ctranslate2 for servers, page for a browser")
+        str,
+        option("--format", "NAME", "ctranslate2 for a server, or page for a web page", one_of("ctranslate2", "page")),
     ] = "ctranslate2",
     out: Annotated[
         Path | None,
-        typer.Option("--output", metavar="PATH", help="new folder (default: service) or file (translator.html)"),
+        option(
+            "--output", "PATH", "folder to create (default: service), or file (default: translator.html)", new_folder
+        ),
     ] = None,
 ) -> None:
-    """Export a model for CTranslate2, an inference engine in C++, or as a page that translates in a browser.
+    """Export a model to run without PyTorch: on a server with CTranslate2, or in a browser as a web page.
 
-    The page is a single file that you can send to a friend. It needs no server and no network, and it shows what each
-    word attended to while it was written. It decodes greedily, with weights in half precision.
+    The web page is a single file that you can send to a friend. It needs no server and no network, and it shows what
+    each word attended to. It decodes greedily, with weights in half precision.
 
-    For CTranslate2, the model is written in float32 and with its tokenizer. Greedy decoding gives the same translations
-    there. With a beam, some differ and are about as good: CTranslate2 divides scores by length^length_penalty (1, its
-    default, is close to an alpha of 1.5 here) and stops as soon as beam_size hypotheses have finished. With patience=2,
-    it waits for twice as many, which gives better translations.
+    For CTranslate2, the export contains float32 weights and the tokenizer. Greedy decoding yields the same translations
+    as here. With a beam, some translations differ but are about as good, because CTranslate2 divides scores by
+    length^length_penalty (its default of 1 is close to an alpha of 1.5 here) and stops as soon as beam_size hypotheses
+    have finished. With patience=2 it waits for twice as many, which yields better translations.
 
     \b
     Examples:
       transformer-lab export runs/laptop --format page --output translator.html
       transformer-lab export --format ctranslate2 --output service
     """
+    if checkpoint is not None and not checkpoint.is_dir():
+        raise InputError(f"there is no folder {checkpoint}: MODEL must be the folder of a trained model")
     if kind == "page":
+        out = out or Path("translator.html")
+        if out.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"--output must end in .html for a page; got {str(out)!r}")
         from transformer_lab.decoding.page_export import TRAINING, export_page
         from transformer_lab.decoding.translator import PRETRAINED
 
-        out = out or Path("translator.html")
         export_page(load_model(checkpoint), out, (checkpoint or PRETRAINED) / TRAINING)
-    elif kind == "ctranslate2":
+        print(out)
+        suggest(f"open {out} in a browser")
+    else:
+        out = out or Path("service")
+        if out.exists():
+            raise InputError(f"--output must be a new folder; {out} already exists")
         from transformer_lab.decoding.ctranslate2_export import export_ctranslate2
 
-        out = out or Path("service")
         export_ctranslate2(load_model(checkpoint), out)
-    else:
-        raise InputError(f"no format {kind!r}: choose ctranslate2 or page")
-    print(out)
+        print(out)
+        suggest(f"translate with ctranslate2.Translator({str(out)!r}); SERVING.md has a complete example")
 
 
-def with_preset_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `**fields`, an option for each field of a preset that has a default."""
-    kinds = get_type_hints(Preset)
-    options = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                str | None,
-                typer.Option(
-                    f"--{field.name.replace('_', '-')}",
-                    metavar=METAVARS.get(kinds[field.name]) or "|".join(get_args(kinds[field.name])),
-                    help=escape(field.metadata["help"]),
-                    rich_help_panel="Hyperparameters (the preset supplies the defaults)",
-                ),
-            ],
-        )
-        for field in fields(Preset)
-        if field.name != "name"
-    ]
-    signature = inspect.signature(command)
-    fixed = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    command.__signature__ = signature.replace(parameters=[*fixed, *options])
-    command.__annotations__ |= {option.name: option.annotation for option in options}
-    return command
+# --- train ------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def naming_options() -> Iterator[None]:
-    """Begin an error about a field with the option that was typed: `--max-tokens is …`."""
-    try:
-        yield
-    except InputError as error:
-        name, _, rest = str(error).partition(" ")
-        if name not in {field.name for field in fields(Preset)}:
-            raise
-        raise InputError(f"--{name.replace('_', '-')} {rest}") from None
-
-
-METAVARS = {
-    str: "NAME",
-    int: "N",
-    float: "X",
-    bool: "true|false",
-    int | None: "N|none",
-    tuple[float, float]: "X,X",
-}
-
-
-@app.command(rich_help_panel=TRAIN)
-@with_preset_options
+@command(rich_help_panel=TRAIN)
+@with_preset_options()
 def train(
-    preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu, gpu-sprint or paper")],
+    preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu, gpu-sprint, or paper")],
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FOLDER", help="a new folder; default: runs/PRESET")
+        Path | None,
+        option("--output", "FOLDER", "new folder for the model; default: runs/PRESET", new_folder),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in the output folder")] = False,
     data_dir: DataDir = None,
-    source: Annotated[str, typer.Option("--source", metavar="CODE", help="language to translate from")] = "de",
-    target: Annotated[str, typer.Option("--target", metavar="CODE", help="language to translate into")] = "en",
+    source: Source = "de",
+    target: Target = "en",
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="NAME", help="cpu, cuda, or cuda:1; default: a GPU if there is one"),
+        option(
+            "--device",
+            "NAME",
+            "cpu, cuda, or a numbered GPU such as cuda:1; default: a GPU if there is one",
+            matching(r"cpu|cuda(:\d+)?", "cpu, cuda, or a numbered GPU such as cuda:1"),
+        ),
     ] = None,
     **fields: str | None,
 ) -> None:
-    """Train a model from a preset. Options override the preset's hyperparameters.
+    """Train a model from a preset.
+
+    The preset supplies all hyperparameters. Each option in the second list below replaces one of them.
+
+    \b
+    Presets:
+      tour        a small model on synthetic captions; about a minute on two cores
+      laptop      the course's model on Multi30k; about 20 minutes on two cores
+      gpu         laptop with 30 epochs and R-Drop, for a GPU
+      gpu-sprint  laptop with 12 epochs, for a GPU
+      paper       the paper's base model and schedule, for a GPU
 
     \b
     Examples:
@@ -484,52 +499,70 @@ def train(
       transformer-lab train laptop --corpus cmn.txt --source en --target zh
       torchrun --nproc-per-node 2 -m transformer_lab.cli train gpu
     """
+    standard = find_preset(preset)
+    chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
+    if not resume:  # a run can only be resumed with exactly the options that started it
+        reject_unused_option(standard, chosen)
+    check_languages(source, target)
+    check_corpus(chosen.corpus, data_dir)
     from transformer_lab.training import train as train_model
 
-    standard = find_preset(preset)
-    with naming_options():
-        chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
-    if not resume:  # a run that was begun must be named as it was
-        reject_unused_option(standard, chosen)
     output = output or Path("runs", preset)
-    with telling_how_to_go_on(output, "--resume"):
+    with explaining_interruption(partial(how_to_resume, output, "--resume")):
         record = train_model(
             chosen, output, data_dir=data_dir, resume=resume, source=source, target=target, device=device
         )
-    if record:  # of several processes, the first one speaks
+    if record:  # under torchrun, only the first process prints
         result = record["result"]
         print(f"{output}: {result['chosen']}, validation BLEU {result['validation_bleu']:.2f}")
+        corpus = [] if chosen.corpus == "multi30k" else ["--corpus", chosen.corpus]
+        corpus += ["--data-dir", str(data_dir)] if data_dir else []
+        evaluation = shlex.join(["transformer-lab", "evaluate", "--model", str(output), *corpus])
+        suggest(f"{evaluation} (translate and heatmap take --model, too)")
 
 
-@app.command(rich_help_panel=TRAIN)
-@with_preset_options
+@command(rich_help_panel=TRAIN)
+@with_preset_options(hidden=(*SEARCHED, "validate_every", "schedule"))
 def search(
     output: Annotated[
-        Path, typer.Option("--output", metavar="FOLDER", help="a new folder, or that of a search to continue or join")
+        Path,
+        option("--output", "FOLDER", "new folder, or the folder of a search to continue or join", new_folder),
     ] = Path("runs/search"),
-    trials: Annotated[int, typer.Option("--trials", metavar="N", help="training runs to compare")] = 20,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", help="processes that train in parallel")] = 1,
+    trials: Annotated[str, option("--trials", "N", "number of training runs to compare", whole(1))] = "20",
+    workers: Annotated[
+        str,
+        option("--workers", "N", "training runs at the same time", whole(1, MOST_WORKERS)),
+    ] = "1",
     sampler: Annotated[
-        str, typer.Option("--sampler", metavar="random|tpe", help="sample uniformly, or near the best trials so far")
+        str,
+        option(
+            "--sampler",
+            "random|tpe",
+            "how to choose values: at random, or near the best trials so far",
+            one_of("random", "tpe"),
+        ),
     ] = "random",
     prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="stop trials whose score is below the median at the same epoch")
+        bool, typer.Option("--prune/--no-prune", help="stop a trial that scores below the median at the same epoch")
     ] = True,
-    finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="retrain the best N trials")] = 3,
-    seeds: Annotated[int, typer.Option("--seeds", metavar="N", help="seeds to retrain each finalist with")] = 3,
+    finalists: Annotated[str, option("--finalists", "N", "number of best trials to train again", whole(0))] = "3",
+    seeds: Annotated[str, option("--seeds", "N", "random seeds to train each finalist with", whole(1))] = "3",
     preset: Annotated[
-        str | None, typer.Option("--preset", metavar="PRESET", help="preset to start from; default: a short run")
+        str | None,
+        option("--preset", "PRESET", "preset to start from; default: a model that trains quickly"),
     ] = None,
     data_dir: DataDir = None,
-    source: Annotated[str, typer.Option("--source", metavar="CODE", help="language to translate from")] = "de",
-    target: Annotated[str, typer.Option("--target", metavar="CODE", help="language to translate into")] = "en",
+    source: Source = "de",
+    target: Target = "en",
     **fields: str | None,
 ) -> None:
-    """Search for the best hyperparameters, and say how certain the result is.
+    """Search for good hyperparameters, and say how certain the result is.
 
-    The search covers heads, layers, learning rate, batch size, dropout, and label smoothing. Learning rate, batch size,
-    and layers are sampled around the preset's values. To continue after an interruption, run the same command again; to
-    add another process, run it in a second terminal. The default corpus is captions, which takes minutes.
+    The search varies the number of heads and layers, the learning rate, the batch size, dropout, and label smoothing.
+    Layers, learning rate, and batch size vary around the preset's values.
+
+    To continue after an interruption, run the same command again. To speed the search up, run it in a second terminal
+    as well. With the default corpus, captions, a search takes minutes.
 
     \b
     Examples:
@@ -537,10 +570,11 @@ def search(
       transformer-lab search --corpus multi30k --trials 40 --workers 2 --output runs/search-multi30k
     """
     given = {name: text for name, text in fields.items() if text is not None}
-    for name in ("n_heads", "dropout", "label_smoothing", "validate_every"):
-        if name in given:
-            says = "trials are compared after every epoch" if name == "validate_every" else "it is searched"
-            raise InputError(f"--{name.replace('_', '-')} cannot be given to a search: {says}; leave it out")
+    check_unsearched(given)
+    check_languages(source, target)
+    check_corpus(given.get("corpus", "captions"), data_dir)
+    standard = find_preset(preset or "laptop")
+    reject_unused_option(standard, override(standard, given))  # and wrong values, before the imports below
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for
@@ -557,48 +591,40 @@ def search(
         target=target,
         data_dir=str(data_dir) if data_dir else None,
     )
+    again = shlex.join(["transformer-lab", *sys.argv[1:]])
+    with (
+        explaining_interruption(lambda: f"what is done is kept, go on with: {again}"),
+        progress(trials + finalists * seeds, " runs") as bar,
+    ):
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        def advance(done: int, total: int) -> None:
+            bar.n, bar.total = done, total
+            bar.refresh()
 
-    try:
-        found = search_for(output, plan, workers, on_trial=say)
-    except KeyboardInterrupt:
-        command = shlex.join(["transformer-lab", *sys.argv[1:]])
-        raise KeyboardInterrupt(f"interrupted; what is done is kept, go on with: {command}") from None
+        say = partial(bar.write, file=sys.stderr)  # above the bar
+        found = search_for(output, plan, workers, on_trial=say, advance=advance)
     print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
+    suggest(f'plot it: from transformer_lab.electives.search import read_search; read_search("{output}")')
 
 
-@contextmanager
-def telling_how_to_go_on(output: Path, *option: str) -> Iterator[None]:
-    """Say with an interruption which command takes up what was trained so far."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not (output / "training.json").exists():
-            raise KeyboardInterrupt("interrupted; nothing was trained yet") from None
-        if int(os.environ.get("RANK", "0")):  # of torchrun: the first process speaks for all
-            raise
-        arguments = [argument for argument in sys.argv[1:] if argument not in option]
-        command = shlex.join(["transformer-lab", *arguments, *option])
-        if "RANK" in os.environ:
-            command = "the same torchrun command and --resume"
-        raise KeyboardInterrupt(f"interrupted; go on after the last finished epoch with: {command}") from None
+# --- teach ------------------------------------------------------------------------------------------------------------
 
 
-@app.command(rich_help_panel=TEACH)
+@command(rich_help_panel=TEACH)
 def release(
     notebooks: Annotated[
-        list[str] | None, typer.Argument(metavar="NOTEBOOK", help="one or more, for example 03 or 03_masks")
+        list[str] | None, typer.Argument(metavar="NOTEBOOK", help="one or more notebooks, such as 03 or 03_masks")
     ] = None,
-    out: Annotated[Path, typer.Option("--output", metavar="FOLDER", help="folder for the handout")] = Path("handout"),
+    out: Annotated[Path, option("--output", "FOLDER", "folder for the handout", new_folder)] = Path("handout"),
     everything: Annotated[bool, typer.Option("--all", help="release every notebook that has exercises")] = False,
     address: Annotated[
         str | None,
-        typer.Option("--address", metavar="URL", help="repository that students clone; kept for later releases"),
+        option("--address", "URL", "repository for students to clone; remembered for the next releases"),
     ] = None,
 ) -> None:
-    """Write the handout for students: notebooks, a page on how to submit, and a manifest with points and checksums.
+    """Prepare notebooks to hand out to students.
+
+    Writes the notebooks, a page that tells students how to submit, and a list of the points (manifest.json).
 
     \b
     Examples:
@@ -615,103 +641,119 @@ def release(
     names = course.graded if everything else [course.full_name(name) for name in notebooks or []]
     written = [path for name in names for path in write_release(name, out, course, address)]
     print("\n".join(dict.fromkeys(map(str, written))))
+    suggest(f"hand out {out}/; when students have submitted: transformer-lab grade SUBMISSIONS")
 
 
-@app.command(rich_help_panel=TEACH)
+@command(rich_help_panel=TEACH)
 def grade(
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="PATH", help="notebooks, folders, or zips from Moodle or Canvas")
     ] = None,
     out: Annotated[
-        Path, typer.Option("--output", metavar="FOLDER", help="folder for the gradebook and the feedback pages")
+        Path, option("--output", "FOLDER", "folder for the gradebook and the feedback pages", new_folder)
     ] = Path("grades"),
-    resume: Annotated[bool, typer.Option("--resume", help="continue the last run; PATH is optional")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue the last run, with the same submissions unless you give others")
+    ] = False,
     roster: Annotated[
         Path | None,
-        typer.Option("--roster", metavar="FILE", help="class roster, to report who is missing: names or a table"),
+        option(
+            "--roster",
+            "FILE",
+            "list of the class, to report who is missing: a name per line, or a table",
+            existing_file,
+        ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="EXERCISE", help="regrade one exercise; shows the changes first")
+        str | None,
+        option("--only", "EXERCISE", "regrade one exercise; you see the changes before they are kept"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="with --only: accept the changes without asking")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --only: keep the changes without asking")] = False,
     require_sandbox: Annotated[
         bool,
         typer.Option(
             "--require-sandbox/--without-sandbox",
-            help="if no sandbox is available: refuse, or run students' code with your permissions",
+            help="without a sandbox: refuse to grade, or run students' code with your own permissions",
         ),
     ] = True,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, metavar="N", help="submissions graded at once; default: one per core")
+        str | None,
+        option("--jobs", "N", "submissions to grade at the same time; default: one per core", whole(1)),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, for example tcp://host:8786")
+        str | None,
+        option(
+            "--cluster",
+            "ADDRESS",
+            "grade on a Dask cluster: the address of its scheduler, such as tcp://host:8786",
+            matching(r"\w+://.+:\d+", "an address such as tcp://host:8786"),
+        ),
     ] = None,
 ) -> None:
-    """Grade submissions: a gradebook, a feedback page per student, and a summary for you.
+    """Grade submissions. You get a gradebook, a feedback page for each student, and a summary for yourself.
 
     Submissions that have not changed since the last run are not graded again.
 
     \b
     Examples:
-      transformer-lab grade handed_in/
+      transformer-lab grade submissions/
       transformer-lab grade moodle.zip --output grades --roster worksheet.csv
       transformer-lab grade --resume
       transformer-lab grade --only causal_mask
     """
-    from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
-    from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
-    from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar
-
     if roster and only:
-        raise InputError("--roster goes with a run of everything: leave out --only")
-    if folder := folder_of_a_pattern(paths or []):
-        print(
-            f"warning: several paths lie in {printable(str(folder), 300)}, and each is read as a class's: the names in "
-            "it become students. If each is one student's, give the folder itself",
-            file=sys.stderr,
-        )
-    open_grader = warning_without_sandbox(grader_for(jobs, require_sandbox, cluster))
-    with telling_what_is_kept(out, only, require_sandbox), progress_bar() as bar:
+        raise InputError("--roster cannot be combined with --only: to grade everything, leave out --only")
+    if yes and not only:
+        raise InputError("--yes needs --only, which asks before it keeps changes: leave out --yes")
+    if not paths and not resume and not only:
+        raise InputError('nothing to grade: give files, folders, or zips, such as "transformer-lab grade submissions/"')
+    if missing := [path for path in paths or [] if not os.path.lexists(path)]:
+        raise InputError(f"{missing[0]}: No such file or directory: give files, folders, or zips")
+    if (resume or only) and not (out / "gradebook.sqlite").exists():
+        raise InputError(f"there is no gradebook in {out}: grade without {'--resume' if resume else '--only'} first")
+
+    from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
+    from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar, warn_without_sandbox
+
+    paths = paths or []
+    warn_about_a_pattern(paths)
+    open_grader = warn_without_sandbox(grader_for(jobs, require_sandbox, cluster))
+    with explaining_interruption(partial(how_to_go_on_grading, out, only, require_sandbox)), progress_bar() as bar:
         if only:
 
             def approve(changes: list["Change"]) -> bool:
                 bar.stop()
                 return ask_about(changes, yes)
 
-            outcome = regrade_exercise(paths or [], out, only, open_grader, approve, advance=bar.advance_to)
+            outcome = regrade_exercise(paths, out, only, open_grader, approve, advance=bar.advance_to)
         else:
-            outcome = grade_batch(paths or [], out, open_grader, resume=resume, roster=roster, advance=bar.advance_to)
+            outcome = grade_batch(paths, out, open_grader, resume=resume, roster=roster, advance=bar.advance_to)
     if outcome:
-        for line in as_lines(outcome):
-            print(line)
+        print("\n".join(as_lines(outcome)))
         for warning in outcome.warnings:
             print(f"warning: {warning}", file=sys.stderr)
+        suggest(f"open {out / 'summary.html'}; the pages for your students are in {out / 'feedback'}")
 
 
-def warning_without_sandbox(open_grader: "OpenGrader") -> "OpenGrader":
-    """Open graders with a warning where they have no sandbox, before they run anything."""
+def warn_about_a_pattern(paths: Sequence[Path]) -> None:
+    """Warn if the shell has expanded a pattern such as `class/*`, which makes a class of each student's folder."""
+    from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
-    @contextmanager
-    def open_and_warn(seed: int, course: "Course") -> Iterator["Grading"]:
-        with open_grader(seed, course) as grader:
-            if not grader.sandboxed:
-                print("warning: there is no sandbox: students' code runs with your rights", file=sys.stderr)
-            yield grader
-
-    return open_and_warn
+    if folder := folder_of_a_pattern(paths):
+        print(
+            f"warning: several paths lie in {printable(str(folder), 300)}, and each is read as a class's: the names in "
+            "it become students. If each is one student's, give the folder itself",
+            file=sys.stderr,
+        )
 
 
-@contextmanager
-def telling_what_is_kept(out: Path, only: str | None, require_sandbox: bool) -> Iterator[None]:
-    """Say with an interruption what is kept, and which command goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        sandbox = [] if require_sandbox else ["--without-sandbox"]
-        command = shlex.join(["transformer-lab", "grade", "--output", str(out), "--resume", *sandbox])
-        kept = "nothing was written" if only else f"what is graded is kept; go on with: {command}"
-        raise KeyboardInterrupt(f"interrupted; {kept}") from None
+def how_to_go_on_grading(out: Path, only: str | None, require_sandbox: bool) -> str:
+    """Return what to say after grading was interrupted: what is kept, and the command that continues."""
+    if only:
+        return "nothing was written"
+    sandbox = [] if require_sandbox else ["--without-sandbox"]
+    again = shlex.join(["transformer-lab", "grade", "--output", str(out), "--resume", *sandbox])
+    return f"what is graded is kept; go on with: {again}"
 
 
 def main() -> None:

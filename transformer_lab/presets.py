@@ -1,6 +1,7 @@
-"""What a training run is made of: every hyperparameter in one place, and the runs that are worth starting.
+"""The hyperparameters of a training run, and the presets: complete settings worth training with.
 
-This file doesn't import PyTorch, so the command line can list the options of a run at once.
+This file doesn't import PyTorch, so the command line can list and check the options of a run at once. Messages put the
+name of a hyperparameter in backticks; the command line replaces it with the option: `epochs` becomes --epochs.
 """
 
 import math
@@ -12,112 +13,114 @@ from transformer_lab.errors import InputError
 
 DEFAULT_ALPHA = 1.5  # length penalty: the best one on Multi30k's validation pairs, for the included model
 LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and one of 100,000 all memory
+MOST_WORKERS = 64  # processes of a search: a few digits too many would fill the memory
 
 
 def option(default: Any, help: str) -> Any:
-    """Return a field of a preset with its default and the text that the command line shows."""
+    """Return a field of a preset with its default and its help text for the command line."""
     return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A whole training run, except for the folder it writes to.
+    """Everything that defines a training run, except the folder it writes to.
 
     Raises:
-        InputError: a value that no run can have, such as `epochs=0`.
+        InputError: A value is impossible, such as `epochs=0`.
     """
 
     name: str
-    corpus: str = option("multi30k", "name of a corpus, or your own folder or table")
-    train_limit: int | None = option(None, "use only the first N sentence pairs")
-    tokenizer: Literal["bpe", "spacy"] = option("bpe", "byte pairs, or whole words with a vocabulary per language")
-    vocab_size: int = option(8000, "size of the bpe vocabulary; spacy keeps every word that occurs twice")
-    shared_vocabulary: bool = option(True, "one bpe vocabulary for both languages, or one of that size for each")
-    chinese: Literal["byte_pairs", "characters"] = option("byte_pairs", "how bpe splits Chinese")
+    corpus: str = option("multi30k", "multi30k, captions, or your own folder or table of sentence pairs")
+    train_limit: int | None = option(None, "use only the first N sentence pairs; none uses all")
+    tokenizer: Literal["bpe", "spacy"] = option("bpe", "bpe: subwords (byte pairs); spacy: whole words")
+    vocab_size: int = option(8000, "tokens in the bpe vocabulary; spacy keeps every word that occurs twice")
+    shared_vocabulary: bool = option(True, "one bpe vocabulary for both languages; false gives each language its own")
+    chinese: Literal["byte_pairs", "characters"] = option("byte_pairs", "how bpe splits Chinese text")
 
-    d_model: int = option(128, "width of the model")
-    n_heads: int = option(4, "attention heads per layer")
-    n_layers: int = option(4, "layers in the encoder, and as many in the decoder")
-    d_ff: int = option(512, "width inside the feed-forward networks")
-    dropout: float = option(0.1, "dropout rate")
-    norm_first: bool = option(False, "pre-norm; the paper uses post-norm")
+    d_model: int = option(128, "width of the model: the length of each token's vector")
+    n_heads: int = option(4, "attention heads per layer; must divide the width of the model")
+    n_layers: int = option(4, "layers in the encoder, and the same number in the decoder")
+    d_ff: int = option(512, "width of the hidden layer in each feed-forward network")
+    dropout: float = option(0.1, "probability of zeroing an activation during training")
+    norm_first: bool = option(False, "normalize before each sublayer (pre-norm); the paper normalizes after it")
     tie: bool = option(True, "one matrix for both embeddings and the output layer; needs a shared bpe vocabulary")
-    max_length: int = option(256, "leave out training pairs with more tokens than this on either side")
+    max_length: int = option(256, "skip training pairs with more than N tokens on either side")
 
-    epochs: int = option(13, "passes through the training pairs")
-    max_tokens: int = option(4096, "tokens per batch, padding included, on each side")
-    accumulation: int = option(1, "batches whose gradients are added up for one update")
-    schedule: Literal["linear", "paper"] = option("linear", "learning rate: down to zero at the end, or section 5.3")
-    optimizer: Literal["adam", "muon"] = option("adam", "muon leaves embeddings, output layer, and vectors to Adam")
-    peak_rate: float = option(3e-3, "learning rate of the linear schedule at the end of the warm-up")
-    learning_rate_scale: float = option(1.0, "factor on the learning rate of section 5.3, for the paper's schedule")
-    warmup_steps: int = option(400, "updates until the learning rate reaches its peak")
-    betas: tuple[float, float] = option((0.9, 0.98), "Adam's betas (section 5.3)")
-    eps: float = option(1e-9, "Adam's epsilon")
-    weight_decay: float = option(0.0, "decay of all weights per update, times the learning rate, as in AdamW")
-    clip_norm: float = option(1.0, "largest norm of an update's gradient; 0 never clips")
-    label_smoothing: float = option(0.1, "label smoothing (section 5.4)")
-    consistency: float = option(0.0, "R-Drop: weight of the disagreement between two passes; 0 makes one pass")
-    bpe_dropout: float = option(0.0, "probability of skipping a merge when a training pair is encoded, in every epoch")
-    bpe_dropout_on: Literal["both", "source", "target"] = option("both", "the sides that bpe_dropout applies to")
-    precision: Literal["auto", "bf16", "float32"] = option("auto", "auto uses bf16 where the hardware computes in it")
-    attention: Literal["explicit", "fused"] = option("fused", "the paper's formula as written, or a fused kernel")
-    fast: bool = option(True, "compute the gradients with a copy of the model that is built for speed")
-    compiled: bool = option(False, "use torch.compile: fewer kernels, after a minute of compilation")
+    epochs: int = option(13, "passes over the training pairs")
+    max_tokens: int = option(4096, "maximum number of tokens per batch on each side, padding included")
+    accumulation: int = option(1, "add up the gradients of N batches before each update")
+    schedule: Literal["linear", "paper"] = option("linear", "learning rate: linear decay to zero, or section 5.3's")
+    optimizer: Literal["adam", "muon"] = option("adam", "muon: Muon for the layers' weight matrices, Adam for the rest")
+    peak_rate: float = option(3e-3, "highest learning rate of the linear schedule")
+    learning_rate_scale: float = option(1.0, "multiply the learning rate of the paper's schedule by X")
+    warmup_steps: int = option(400, "updates until the learning rate peaks")
+    betas: tuple[float, float] = option((0.9, 0.98), "decay rates of Adam's two running averages (section 5.3)")
+    eps: float = option(1e-9, "Adam's epsilon, which prevents division by zero")
+    weight_decay: float = option(0.0, "shrink the weights by X times the learning rate in every update, as in AdamW")
+    clip_norm: float = option(1.0, "scale gradients down to at most this norm; 0 turns clipping off")
+    label_smoothing: float = option(0.1, "probability spread over all tokens instead of the correct one (section 5.4)")
+    consistency: float = option(0.0, "R-Drop: weight of the difference between two dropout passes; 0 turns it off")
+    bpe_dropout: float = option(0.0, "probability of skipping a merge, so a word is split differently each epoch")
+    bpe_dropout_on: Literal["both", "source", "target"] = option("both", "side that --bpe-dropout applies to")
+    precision: Literal["auto", "bf16", "float32"] = option("auto", "auto: bf16 if the hardware supports it")
+    attention: Literal["explicit", "fused"] = option("fused", "the paper's formula, step by step, or one fused kernel")
+    fast: bool = option(True, "compute gradients with a faster copy of the model; the model itself stays the same")
+    compiled: bool = option(False, "compile the model with torch.compile, which takes about a minute")
 
-    validate_every: int = option(1, "epochs between two BLEU scores on the validation set")
-    average: int = option(5, "average the checkpoints of the last N epochs at the end")
-    beam_size: int = option(4, "beam for choosing the model at the end; scores along the way are greedy")
-    alpha: float = option(DEFAULT_ALPHA, "length penalty; larger values favor longer sentences")
-    seed: int = option(1, "seed for initial weights, dropout, and the order and encoding of the pairs")
+    validate_every: int = option(1, "compute BLEU on the validation set every N epochs")
+    average: int = option(5, "average the weights of the last N epochs at the end")
+    beam_size: int = option(4, "beam size for the final BLEU scores; during training, decoding is greedy")
+    alpha: float = option(DEFAULT_ALPHA, "length penalty; larger values favor longer translations")
+    seed: int = option(1, "random seed for the initial weights, dropout, and the order of the pairs")
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Preset).items():
             value = getattr(self, name)
-            if get_origin(kind) is Literal and value not in get_args(kind):
-                raise InputError(f"{name} is {value!r}, but must be one of: {', '.join(get_args(kind))}")
-            if get_origin(kind) is not Literal and not is_of(value, kind):
-                raise InputError(f"{name} is {value!r}, but must be {DESCRIPTIONS[kind]}")
+            if not is_of(value, kind):
+                raise InputError(f"`{name}` must be {describe(kind)}; got {value!r}")
             if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(f"{name} is {value}, but must be a finite number")
-        for names, fits, says in RANGES:
+                raise InputError(f"`{name}` must be a finite number; got {value}")
+        for names, fits, allowed in RANGES:
             for name in names:
                 value = getattr(self, name)
                 if not fits(value):
-                    raise InputError(f"{name} is {value}, but must be {says}")
+                    raise InputError(f"`{name}` must be {allowed}; got {value}")
         if not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"betas are {self.betas}, but each must be at least 0 and less than 1")
+            raise InputError(f"`betas` must both be at least 0 and less than 1; got {self.betas[0]},{self.betas[1]}")
         if self.bpe_dropout and self.tokenizer != "bpe":
             raise InputError(
-                f"bpe_dropout skips merges of byte pairs, but the tokenizer {self.tokenizer} has none: "
-                "set bpe_dropout to 0, or tokenizer to bpe"
+                f"`bpe_dropout` needs byte pairs, but `tokenizer` is {self.tokenizer}: "
+                "set `bpe_dropout` to 0, or `tokenizer` to bpe"
             )
         if self.tie and self.tokenizer != "bpe":
             raise InputError(
-                f"tie needs one vocabulary for both languages, but the tokenizer {self.tokenizer} "
-                "makes two: set tie to false, or tokenizer to bpe"
+                f"`tie` needs one vocabulary for both languages, but `tokenizer` is {self.tokenizer}, which makes two: "
+                "set `tie` to false, or `tokenizer` to bpe"
             )
         if self.tie and not self.shared_vocabulary:
             raise InputError(
-                "tie needs one vocabulary for both languages: set tie to false, or shared_vocabulary to true"
+                "`tie` needs one vocabulary for both languages: set `tie` to false, or `shared_vocabulary` to true"
             )
 
 
 SIZES = "vocab_size d_model n_heads n_layers d_ff max_length epochs max_tokens accumulation warmup_steps validate_every"
-RANGES: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (  # fields, what they may be, and how to say it
-    ((*SIZES.split(), "average"), lambda value: 1 <= value < 2**31, f"at least 1, and below {2**31}"),
-    (["beam_size"], lambda value: 1 <= value <= LARGEST_BEAM, f"at least 1, and at most {LARGEST_BEAM}"),
-    (["train_limit"], lambda value: value is None or value >= 1, "at least 1, or none for all pairs"),
+RANGES: tuple[tuple[Sequence[str], Callable[[Any], bool], str], ...] = (  # fields, test, description
+    ((*SIZES.split(), "average"), lambda value: value >= 1, "1 or more"),
+    ((*SIZES.split(), "average"), lambda value: value < 2**31, f"less than {2**31}"),
+    (["beam_size"], lambda value: 1 <= value <= LARGEST_BEAM, f"from 1 to {LARGEST_BEAM}"),
+    (["train_limit"], lambda value: value is None or value >= 1, "1 or more, or none for all pairs"),
     (["peak_rate", "learning_rate_scale", "eps"], lambda value: value > 0, "greater than 0"),
-    (["weight_decay", "clip_norm", "consistency", "alpha"], lambda value: value >= 0, "at least 0"),
+    (["weight_decay", "clip_norm", "consistency", "alpha"], lambda value: value >= 0, "0 or more"),
     (["seed"], lambda value: 0 <= value < 2**32, f"at least 0 and less than {2**32}"),
     (["dropout", "label_smoothing"], lambda value: 0 <= value < 1, "at least 0 and less than 1"),
-    (["bpe_dropout"], lambda value: 0 <= value <= 1, "from 0 to 1, which spells in characters"),
+    (["bpe_dropout"], lambda value: 0 <= value <= 1, "from 0 to 1"),
 )
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Whether a field of type `kind` can be `value`: whole numbers are numbers, True and False are not."""
+    """Return whether `value` is of type `kind`. Integers count as numbers; True and False don't."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
     if kind == int | None:
         return value is None or is_of(value, int)
     if kind == tuple[float, float]:
@@ -130,7 +133,7 @@ def is_of(value: Any, kind: Any) -> bool:
 LAPTOP = Preset(
     name="laptop",  # some 20 minutes on two CPU cores
     vocab_size=4000,
-    norm_first=True,  # at this rate the post-norm encoder gives the same vector for every word
+    norm_first=True,  # with this learning rate, a post-norm encoder collapses to the same vector for every word
     epochs=15,
     max_tokens=2500,
     optimizer="muon",
@@ -149,7 +152,7 @@ PRESETS: dict[str, Preset] = {
             vocab_size=2500,
             n_layers=2,
             d_ff=256,
-            dropout=0.0,  # every pair is seen once: there is nothing to overfit
+            dropout=0.0,  # the model sees every pair only once, so it can't overfit
             norm_first=True,
             max_length=64,
             epochs=1,
@@ -159,9 +162,8 @@ PRESETS: dict[str, Preset] = {
             beam_size=1,
         ),
         LAPTOP,
-        # The two for a GPU have been measured on a CPU, where they take hours and minutes; on a GPU they have not been:
-        # results/README.md has the commands, and cells that are still empty.
-        replace(LAPTOP, name="gpu", epochs=30, consistency=5.0, validate_every=5),  # a second pass costs a GPU little
+        # The presets for a GPU have only been measured on a CPU so far. results/README.md lists the commands for a GPU.
+        replace(LAPTOP, name="gpu", epochs=30, consistency=5.0, validate_every=5),  # a second pass is cheap on a GPU
         replace(LAPTOP, name="gpu-sprint", epochs=12),
         Preset(
             name="paper",  # table 3's base model, section 5's training and 6.1's search; the vocabulary is smaller
@@ -183,10 +185,10 @@ PRESETS: dict[str, Preset] = {
 
 
 def find_preset(name: str) -> Preset:
-    """The preset of that name.
+    """Return the preset with this name.
 
     Raises:
-        InputError: there is none; the message lists those there are.
+        InputError: There is no such preset; the message lists all presets.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name!r}: the presets are {', '.join(PRESETS)}")
@@ -194,10 +196,10 @@ def find_preset(name: str) -> Preset:
 
 
 def override(preset: Preset, values: Mapping[str, str]) -> Preset:
-    """The preset with some fields replaced, each given as text: `override(preset, {"epochs": "3", "tie": "false"})`.
+    """Return the preset with some fields replaced, each given as text: `override(preset, {"epochs": "3"})`.
 
     Raises:
-        InputError: a field that does not exist, or a text that is no value of it.
+        InputError: A field does not exist, or a text is not a valid value for its field.
     """
     types_of_fields = get_type_hints(Preset)
     parsed = {}
@@ -207,39 +209,46 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
         try:
             parsed[name] = parse(text.strip(), types_of_fields[name])
         except ValueError:
-            raise InputError(f"{name} is {text!r}, but must be {DESCRIPTIONS[types_of_fields[name]]}") from None
+            raise InputError(f"`{name}` must be {describe(types_of_fields[name])}; got {text!r}") from None
     return replace(preset, **parsed)
 
 
 def reject_unused_option(preset: Preset, changed: Preset) -> None:
-    """Whoever turns a knob that is not connected would believe to have seen its effect.
+    """Reject a learning rate that the schedule ignores: any change in the result would be chance.
 
     Raises:
-        InputError: a field was changed that does nothing in the schedule.
+        InputError: `changed` differs from `preset` in a field that has no effect in its schedule.
     """
     of_linear, of_paper = "peak_rate", "learning_rate_scale"
-    idle, instead = (of_linear, of_paper) if changed.schedule == "paper" else (of_paper, of_linear)
-    if getattr(changed, idle) != getattr(preset, idle):
-        raise InputError(f"{idle} does nothing in the schedule {changed.schedule}: set {instead}, or another schedule")
+    unused, instead = (of_linear, of_paper) if changed.schedule == "paper" else (of_paper, of_linear)
+    if getattr(changed, unused) != getattr(preset, unused):
+        raise InputError(
+            f"`{unused}` has no effect with `schedule` {changed.schedule}: set `{instead}`, or change `schedule`"
+        )
 
 
 DESCRIPTIONS = {
-    str: "a text",
+    str: "text",
     int: "a whole number",
     float: "a number",
     bool: "true or false",
     int | None: "a whole number or none",
-    tuple[float, float]: "two numbers with a comma between them",
+    tuple[float, float]: "two numbers separated by a comma",
 }
 
 
+def describe(kind: Any) -> str:
+    """Return the values that a type allows, in words."""
+    return f"one of {', '.join(get_args(kind))}" if get_origin(kind) is Literal else DESCRIPTIONS[kind]
+
+
 def parse(text: str, kind: Any) -> Any:
-    """The value of type `kind` that `text` spells.
+    """Convert text to a value of type `kind`.
 
     Raises:
-        ValueError: it spells none.
+        ValueError: The text is not such a value.
     """
-    if kind is str or get_origin(kind) is Literal:  # the choices are looked at by Preset itself
+    if kind is str or get_origin(kind) is Literal:  # `Preset` checks the choices
         return text
     if kind == int | None:
         return None if text.lower() == "none" else int(text)

@@ -23,6 +23,16 @@ class Outcome:
     stderr: str
 
     @property
+    def hints(self) -> list[str]:
+        """What the command suggests to do next."""
+        return [line.removeprefix("Next: ") for line in self.stderr.splitlines() if line.startswith("Next: ")]
+
+    @property
+    def warnings(self) -> str:
+        """All of stderr but the hints."""
+        return "".join(line for line in self.stderr.splitlines(keepends=True) if not line.startswith("Next: "))
+
+    @property
     def complaint(self) -> str:
         """What the command complains of: one line, and nothing else."""
         (line,) = self.stderr.splitlines()
@@ -75,7 +85,8 @@ def answer(monkeypatch):
 
 def test_release(lab, course, tmp_path):
     done = lab("release", "03", "--out", "handout")
-    assert (done.status, done.stderr) == (0, "")
+    assert (done.status, done.warnings) == (0, "")
+    assert "transformer-lab grade" in done.hints[0]
     assert sorted(path.name for path in (tmp_path / "handout").iterdir()) == [
         "03_masks.ipynb",
         "README.md",
@@ -106,7 +117,8 @@ def test_grade(lab, hand_in, reader, tmp_path):
     (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
     done = lab("grade", "handed_in", "--jobs", "3", "--cluster", "tcp://host:8786")
     assert reader.asked == (3, True, "tcp://host:8786")
-    assert (done.status, done.stderr) == (0, "")
+    assert (done.status, done.warnings) == (0, "")
+    assert "grades/summary.html" in done.hints[0]
     first, second, *files = done.stdout.splitlines()
     assert first == "1 submission graded, 1 could not be graded; 2 students in the gradebook"
     assert second.startswith("not graded: handed_in/Bob/03_masks.ipynb: ")
@@ -124,7 +136,7 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
     (tmp_path / "class.txt").write_text("Ada\nBob\x1b[2J\n")
     done = lab("grade", "handed_in", "--roster", "class.txt")
     assert done.status == 0
-    assert done.stderr == "warning: submitted nothing: 1 of the 2 students on the roster: Bob [2J\n"
+    assert done.warnings == "warning: submitted nothing: 1 of the 2 students on the roster: Bob [2J\n"
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
@@ -181,9 +193,9 @@ def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
     """What a student packed would be a class, in which others have names."""
     for name in ("Ada", "Bob", "Eve"):
         folder = hand_in(name, **ALL)
-    assert lab("grade", folder).stderr == ""
-    assert lab("grade", folder / "Ada", folder / "Bob").stderr == ""  # two sections of a class
-    (line,) = lab("grade", *sorted(folder.iterdir())).stderr.splitlines()
+    assert lab("grade", folder).warnings == ""
+    assert lab("grade", folder / "Ada", folder / "Bob").warnings == ""  # two sections of a class
+    (line,) = lab("grade", *sorted(folder.iterdir())).warnings.splitlines()
     assert "each is read as a class's" in line
     assert str(folder) in line
 
@@ -209,7 +221,7 @@ def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in
 
 
 def test_where_there_is_a_sandbox_nothing_warns(lab, hand_in, reader):
-    assert lab("grade", hand_in("Ada", **ALL), "--without-sandbox").stderr == ""
+    assert lab("grade", hand_in("Ada", **ALL), "--without-sandbox").warnings == ""
 
 
 def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
@@ -248,14 +260,18 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
     [
         (["grade"], "nothing to grade"),
         (["grade", "missing"], "missing: No such file or directory"),
-        (["grade", "handed_in", "--out", "a file"], "a file is a file"),
+        (["grade", "handed_in", "--out", "a file"], "a file is a file, not a folder"),
         (["grade", "handed_in", "--out", "handed_in/grades"], "is inside the submissions"),
         (["grade", "handed_in", "--out", "strange"], "not a gradebook, or damaged"),
         (["grade", "--only", "causal_maks", "--out", "strange"], "did you mean causal_mask"),
         (["grade", "--only", "causal_mask"], "there is no gradebook in"),
         (["grade", "--resume"], "there is no gradebook in"),
         (["grade", "handed_in", "--roster", "a file"], "a file contains no names"),
-        (["grade", "--only", "causal_mask", "--roster", "a file"], "leave out --only"),
+        (["grade", "handed_in", "--roster", "no file"], "--roster must be an existing file"),
+        (["grade", "handed_in", "--jobs", "0"], "--jobs must be a whole number, 1 or more"),
+        (["grade", "handed_in", "--cluster", "host"], "--cluster must be an address such as tcp://host:8786"),
+        (["grade", "handed_in", "--yes"], "--yes needs --only"),
+        (["grade", "--only", "causal_mask", "--roster", "a file"], "to grade everything, leave out --only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

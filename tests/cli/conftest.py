@@ -1,6 +1,7 @@
 """A corpus of a few captions, a model that the command has trained on them, and a way to run the command."""
 
 import io
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,12 @@ class Outcome:
     status: int
     stdout: str
     stderr: str
+
+    def next_command(self) -> list[str]:
+        """Return the arguments of the command that is suggested in the last line of stderr."""
+        last = self.stderr.splitlines()[-1]
+        assert last.startswith("Next: transformer-lab ")
+        return shlex.split(last.partition(" (")[0])[2:]
 
     @property
     def complaint(self) -> str:

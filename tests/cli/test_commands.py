@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 
+from transformer_lab.cli_options import unwrap
 from transformer_lab.training import PRESETS, Preset
 
 COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "export", "open")
@@ -29,8 +30,8 @@ def test_every_field_of_a_preset_is_an_option_with_its_help(lab, monkeypatch):
     assert all(f"--{option.replace('_', '-')} " in shown for option in options)
     assert re.search(r"--weight-decay +X ", shown)
     assert re.search(r"--tokenizer +bpe\|spacy ", shown)
-    assert re.search(r"--clip-norm +X +largest norm of an update's gradient; 0 never clips", shown)
-    assert ", ".join(PRESETS).replace(", paper", " or paper") in shown
+    assert re.search(r"--clip-norm +X +scale gradients down to at most this norm; 0 turns clipping off", shown)
+    assert ", ".join(PRESETS).replace(", paper", ", or paper") in shown
 
 
 THEN_LIST_MODULES = """
@@ -60,6 +61,47 @@ def test_translating_loads_nothing_that_it_does_not_need(model_folder):
     assert not imported & {"matplotlib", "seaborn", "pandas", "spacy", "torchtext", "sacrebleu", "IPython", "pooch"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("translate Hund --model nowhere", "--model"),
+        ("translate Hund --beam 0", "--beam"),
+        ("translate Hund --alpha nan", "--alpha"),
+        ("evaluate --corpus nowhere", "--corpus"),
+        ("evaluate --data-dir nowhere", "--data-dir"),
+        ("evaluate --output .", "--output"),
+        ("heatmap Hund --stack middle", "--stack"),
+        ("heatmap Hund --layer last", "--layer"),
+        ("heatmap Hund --output map.pdf", "--output"),
+        ("heatmap Hund --html map.png", "--html"),
+        ("export --format onnx", "--format"),
+        ("export --format page --output page.txt", "--output"),
+        ("train tour --epochs 0", "--epochs"),
+        ("train tour --tie true --tokenizer spacy", "--tie"),
+        ("train paper --peak-rate 1e-4", "--peak-rate"),
+        ("train tour --target de", "--target"),
+        ("train tour --device tpu", "--device"),
+        ("search --trials 0", "--trials"),
+        ("search --workers 1000000", "--workers"),
+        ("search --sampler grid", "--sampler"),
+        ("search --dropout 0.1", "--dropout"),
+        ("search --schedule paper", "--schedule"),
+        ("search --d-model x", "--d-model"),
+        ("release", "--all"),
+        ("grade --jobs 0", "--jobs"),
+        ("grade --cluster host", "--cluster"),
+        ("grade --roster nowhere", "--roster"),
+        ("grade --resume --output nowhere", "--resume"),
+        ("grade --yes", "--yes"),
+    ],
+)
+def test_a_wrong_option_is_named_before_torch_is_imported(lab, monkeypatch, arguments, named):
+    """Importing it takes seconds, and a typo should cost none."""
+    for module in ("torch", "transformer_lab.data", "transformer_lab.decoding", "transformer_lab.training"):
+        monkeypatch.setitem(sys.modules, module, None)  # importing it raises ImportError
+    assert named in lab(*arguments.split()).complaint
+
+
 def test_version(lab):
     assert re.fullmatch(r"transformer-lab \d+\.\d+\.\d+\n", lab("--version").stdout)
 
@@ -69,6 +111,7 @@ def test_train_says_where_the_model_is_and_how_good(lab, train_tiny, tmp_path):
     done = lab(*train_tiny, "--seed", 3, "--output", output)
     assert done.status == 0
     assert re.fullmatch(rf"{re.escape(str(output))}: .+, validation BLEU \d+\.\d\d\n", done.stdout)
+    assert lab(*done.next_command()).status == 0  # evaluate, with the new model and its corpus
     record = (output / "training.json").read_text(encoding="utf-8")
     assert '"seed": 3' in record
     assert '"d_model": 16' in record
@@ -100,14 +143,43 @@ def test_translate_a_sentence_with_a_sign_that_the_model_never_saw(lab, model_fo
     assert translated.stdout.count("\n") == 2
 
 
+def test_a_sentence_in_the_target_language_is_translated_with_a_warning(lab, model_folder):
+    """A reader who types English gets words that make no sense, and should learn why."""
+    sentences = "Der Hund sieht den Ball.", "The dog sees the ball.", "A man is looking at the tree."
+    translated = lab("translate", "--model", model_folder, *sentences)
+    assert translated.status == 0
+    assert translated.stdout.count("\n") == 3
+    (warning,) = translated.stderr.splitlines()
+    assert warning.startswith("warning: sentence 2 (and 1 more) looks like English")
+    assert lab("translate", "--model", model_folder, sentences[0]).stderr == ""
+
+
+def test_progress_is_shown_in_a_terminal_and_nowhere_else(lab, model_folder, corpus_folder, monkeypatch):
+    from functools import partial
+
+    import tqdm
+
+    evaluate = "evaluate", "--model", model_folder, "--corpus", corpus_folder
+    assert lab(*evaluate).stderr == ""
+    monkeypatch.setattr(tqdm, "tqdm", partial(tqdm.tqdm, mininterval=0))
+    monkeypatch.setattr("transformer_lab.cli.BAR_DELAY", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    shown = lab(*evaluate)
+    assert "16/16" in shown.stderr
+    assert shown.stdout.count("\n") == 3
+
+
 def test_translate_greedily_and_with_a_beam(lab, model_folder, monkeypatch):
     """The options reach the decoder."""
     from transformer_lab.decoding.translator import DEFAULT_ALPHA, Translator
 
     asked = []
-    monkeypatch.setattr(
-        Translator, "translate", lambda self, sentences, **options: asked.append(options) or list(sentences)
-    )
+
+    def record(self, sentences, advance, **options):
+        asked.append(options)
+        return list(sentences)
+
+    monkeypatch.setattr(Translator, "translate", record)
     lab("translate", "--model", model_folder, "Der Hund.", "--beam", 1)
     lab("translate", "--model", model_folder, "Der Hund.", "--beam", 7, "--alpha", 0.2)
     assert asked == [{"beam_size": 1, "alpha": DEFAULT_ALPHA}, {"beam_size": 7, "alpha": 0.2}]
@@ -161,6 +233,7 @@ def test_export_writes_a_page(lab, model_folder, tmp_path):
     page = tmp_path / "new" / "translator.html"
     shown = lab("export", model_folder, "--format", "page", "--out", page)
     assert (shown.status, shown.stdout) == (0, f"{page}\n")
+    assert shown.stderr == f"Next: open {page} in a browser\n"
     assert "translator-model" in page.read_text(encoding="utf-8")
 
 
@@ -195,9 +268,24 @@ def test_open_hands_the_copy_and_all_further_arguments_to_jupyterlab(lab, tmp_pa
     assert copied.is_file()
 
 
-def test_help_says_nothing_about_the_kind_of_a_flag(lab):
-    for command in ([], ["grade"], ["train"]):
-        assert "<bool>" not in lab(*command, "--help").stdout
+def test_help_shows_no_type_of_python(lab):
+    """A newcomer can't tell what `<bool>` or `<list[str]>` asks for."""
+    for command in ([], *([command] for command in COMMANDS), ["search"], ["release"], ["grade"]):
+        assert not re.search(r"<[a-zA-Z\[\]]+>", lab(*command, "--help").stdout)
+
+
+def test_help_wraps_paragraphs_at_the_width_of_the_terminal_and_keeps_lists():
+    """Typer keeps the line breaks of a docstring, which leave lines half empty in a narrow terminal."""
+    docstring = """One.
+
+        Two,
+        of two lines.
+
+        \b
+        Examples:
+          a list
+        """
+    assert unwrap(docstring) == "One.\n\nTwo, of two lines.\n\n\b\nExamples:\n  a list"
 
 
 def test_no_arguments_show_the_help(lab):

@@ -25,7 +25,8 @@ def test_search_says_what_it_has_found_and_goes_on(search, tmp_path):
     assert first.stdout.startswith("1 trials: 1 complete\n")
     whole = search("--trials", 4, "--finalists", 1, "--seeds", 1)
     assert whole.status == 0
-    assert [line.split(":")[0] for line in whole.stderr.splitlines()] == ["trial 1", "trial 2", "trial 3", "finalist 0"]
+    steps = ["trial 1", "trial 2", "trial 3", "finalist 0", "Next"]
+    assert [line.split(":")[0] for line in whole.stderr.splitlines()] == steps
     assert whole.stdout.startswith("4 trials: 4 complete\nrank correlation with BLEU over 4 of them")
     assert "chosen for" in whole.stdout
     for name, rows in (("trials", 4), ("finalists", 1)):
@@ -58,15 +59,16 @@ def test_help_shows_an_example(lab):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--trials", 0], "trials is 0"),
-        (["--workers", 0], "workers is 0"),
-        (["--sampler", "grid"], "random, tpe"),
-        (["--seeds", 0], "seeds is 0"),
-        (["--dropout", "0.1"], "--dropout cannot be given to a search: it is searched"),
+        (["--trials", 0], "--trials must be a whole number, 1 or more; got '0'"),
+        (["--workers", 0], "--workers must be a whole number from 1 to 64; got '0'"),
+        (["--workers", 100_000], "from 1 to 64"),
+        (["--sampler", "grid"], "--sampler must be one of random, tpe; got 'grid'"),
+        (["--seeds", 0], "--seeds must be a whole number, 1 or more"),
+        (["--dropout", "0.1"], "--dropout cannot be given to a search, because the search chooses it"),
         (["--n-heads", 4], "--n-heads cannot be given"),
         (["--validate-every", 2], "compared after every epoch"),
         (["--preset", "desktop"], "'desktop'"),
-        (["--schedule", "paper"], "which the schedule paper does not have"),
+        (["--schedule", "paper"], "--schedule must be linear in a search"),
         (["--epochs", "many"], "a whole number"),
         (["--source", "fr"], "no train.fr"),
         (["--corpus", "multi31k"], "captions, multi30k"),

@@ -147,10 +147,10 @@ class TestTranslate:
     @pytest.mark.parametrize(
         ("options", "named"),
         [
-            ({"beam_size": 0}, "beam_size is 0"),
-            ({"max_length": 0}, "max_length is 0"),
+            ({"beam_size": 0}, "`beam_size` must be from 1 to 1000; got 0"),
+            ({"max_length": 0}, "`max_length` must be from 1 to 80"),
             ({"max_length": 81}, "80"),
-            ({"alpha": float("nan")}, "alpha is nan, but must be a finite number"),
+            ({"alpha": float("nan")}, "`alpha` must be a finite number; got nan"),
         ],
     )
     def test_options_that_cannot_be(self, untied, options, named):

@@ -465,9 +465,9 @@ def test_what_is_no_search_is_left_alone(plan, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"trials": 0}, "trials is 0"),
-        ({"seeds": 0}, "seeds is 0"),
-        ({"finalists": -1}, "finalists is -1"),
+        ({"trials": 0}, "`trials` must be 1 or more; got 0"),
+        ({"seeds": 0}, "`seeds` must be 1 or more; got 0"),
+        ({"finalists": -1}, "`finalists` must be 0 or more; got -1"),
         ({"sampler": "grid"}, "random, tpe"),
     ],
 )

@@ -44,26 +44,26 @@ def test_override_gives_values_of_the_right_type():
 @pytest.mark.parametrize(
     ("field", "text", "message"),
     [
-        ("epochs", "3.5", "epochs is '3.5', but must be a whole number"),
-        ("epochs", "0", "epochs is 0, but must be at least 1"),
-        ("dropout", "a lot", "dropout is 'a lot', but must be a number"),
-        ("dropout", "1", "dropout is 1.0, but must be at least 0 and less than 1"),
-        ("seed", "1000000000000", "seed is 1000000000000, but must be at least 0 and less than 4294967296"),
-        ("peak_rate", "nan", "peak_rate is nan, but must be a finite number"),
-        ("peak_rate", "0", "peak_rate is 0.0, but must be greater than 0"),
-        ("clip_norm", "-1", "clip_norm is -1.0, but must be at least 0"),
-        ("tie", "maybe", "tie is 'maybe', but must be true or false"),
-        ("train_limit", "all", "train_limit is 'all', but must be a whole number or none"),
-        ("train_limit", "0", "train_limit is 0, but must be at least 1"),
-        ("betas", "0.9", "betas is '0.9', but must be two numbers with a comma between them"),
-        ("betas", "0.9,1", r"betas are \(0.9, 1.0\), but each must be"),
-        ("beam_size", "1001", "beam_size is 1001, but must be at least 1, and at most 1000"),
-        ("d_model", "99999999999", "d_model is 99999999999, but must be at least 1, and below 2147483648"),
-        ("schedule", "cosine", "schedule is 'cosine', but must be one of: linear, paper"),
-        ("consistency", "-5", "consistency is -5.0, but must be at least 0"),
-        ("bpe_dropout", "1.1", "bpe_dropout is 1.1, but must be from 0 to 1"),
-        ("bpe_dropout_on", "validation", "bpe_dropout_on is 'validation', but must be one of: both, source, target"),
-        ("tokenizer", "spacy", "set tie to false, or tokenizer to bpe"),
+        ("epochs", "3.5", "`epochs` must be a whole number; got '3.5'"),
+        ("epochs", "0", "`epochs` must be 1 or more; got 0"),
+        ("dropout", "a lot", "`dropout` must be a number; got 'a lot'"),
+        ("dropout", "1", "`dropout` must be at least 0 and less than 1; got 1.0"),
+        ("seed", "1000000000000", "`seed` must be at least 0 and less than 4294967296; got 1000000000000"),
+        ("peak_rate", "nan", "`peak_rate` must be a finite number; got nan"),
+        ("peak_rate", "0", "`peak_rate` must be greater than 0; got 0.0"),
+        ("clip_norm", "-1", "`clip_norm` must be 0 or more; got -1.0"),
+        ("tie", "maybe", "`tie` must be true or false; got 'maybe'"),
+        ("train_limit", "all", "`train_limit` must be a whole number or none; got 'all'"),
+        ("train_limit", "0", "`train_limit` must be 1 or more, or none for all pairs; got 0"),
+        ("betas", "0.9", "`betas` must be two numbers separated by a comma; got '0.9'"),
+        ("betas", "0.9,1", "`betas` must both be at least 0 and less than 1; got 0.9,1.0"),
+        ("beam_size", "1001", "`beam_size` must be from 1 to 1000; got 1001"),
+        ("d_model", "99999999999", "`d_model` must be less than 2147483648; got 99999999999"),
+        ("schedule", "cosine", "`schedule` must be one of linear, paper; got 'cosine'"),
+        ("consistency", "-5", "`consistency` must be 0 or more; got -5.0"),
+        ("bpe_dropout", "1.1", "`bpe_dropout` must be from 0 to 1; got 1.1"),
+        ("bpe_dropout_on", "validation", "`bpe_dropout_on` must be one of both, source, target; got 'validation'"),
+        ("tokenizer", "spacy", "set `tie` to false, or `tokenizer` to bpe"),
         ("learning_rate", "1", "a preset has no field 'learning_rate': the fields are name, corpus,"),
     ],
 )
@@ -77,17 +77,17 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("epochs", 2.5, "epochs is 2.5, but must be a whole number"),
-        ("epochs", True, "epochs is True, but must be a whole number"),
-        ("dropout", "0.1", "dropout is '0.1', but must be a number"),
-        ("dropout", None, "dropout is None, but must be a number"),
-        ("tie", 1, "tie is 1, but must be true or false"),
-        ("betas", 0.9, "betas is 0.9, but must be two numbers with a comma between them"),
-        ("betas", (0.9, 0.98, 0.99), "betas is .*, but must be two numbers"),
-        ("betas", (0.9, math.nan), "betas are .*, but each must be at least 0"),
-        ("train_limit", "all", "train_limit is 'all', but must be a whole number or none"),
-        ("corpus", None, "corpus is None, but must be a text"),
-        ("precision", 16, "precision is 16, but must be one of: auto, bf16, float32"),
+        ("epochs", 2.5, "`epochs` must be a whole number; got 2.5"),
+        ("epochs", True, "`epochs` must be a whole number; got True"),
+        ("dropout", "0.1", "`dropout` must be a number; got '0.1'"),
+        ("dropout", None, "`dropout` must be a number; got None"),
+        ("tie", 1, "`tie` must be true or false; got 1"),
+        ("betas", 0.9, "`betas` must be two numbers separated by a comma; got 0.9"),
+        ("betas", (0.9, 0.98, 0.99), "`betas` must be two numbers separated by a comma; got .*0.99"),
+        ("betas", (0.9, math.nan), "`betas` must both be at least 0 and less than 1; got 0.9,nan"),
+        ("train_limit", "all", "`train_limit` must be a whole number or none; got 'all'"),
+        ("corpus", None, "`corpus` must be text; got None"),
+        ("precision", 16, "`precision` must be one of auto, bf16, float32; got 16"),
     ],
 )
 def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
@@ -101,19 +101,19 @@ def test_a_whole_number_is_a_number():
 
 
 def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
-    with pytest.raises(InputError, match="the tokenizer spacy has none: set bpe_dropout to 0, or tokenizer to bpe"):
+    with pytest.raises(InputError, match="`tokenizer` is spacy: set `bpe_dropout` to 0, or `tokenizer` to bpe"):
         override(PRESETS["laptop"], {"tokenizer": "spacy", "tie": "false", "bpe_dropout": "0.1"})
 
 
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("paper", {"peak_rate": "1e-4"}, "peak_rate does nothing in the schedule paper: set learning_rate_scale, or"),
-        ("laptop", {"learning_rate_scale": "0.5"}, "learning_rate_scale does nothing in the schedule linear: set peak"),
+        ("paper", {"peak_rate": "1e-4"}, "`peak_rate` has no effect with `schedule` paper: set `learning_rate_scale`"),
+        ("laptop", {"learning_rate_scale": "0.5"}, "`learning_rate_scale` has no effect with `schedule` linear"),
     ],
 )
 def test_a_field_that_changes_nothing_is_refused(name, values, message):
-    """Whoever turns a knob that is not connected believes to have seen its effect."""
+    """Otherwise a reader would mistake chance for the effect of an option that has none."""
     with pytest.raises(InputError, match=message):
         reject_unused_option(PRESETS[name], override(PRESETS[name], values))
     other = {"schedule": "linear" if name == "paper" else "paper"}

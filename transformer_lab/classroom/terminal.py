@@ -4,7 +4,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from transformer_lab.classroom.batch import BatchResult, Change
+from transformer_lab.classroom.batch import BatchResult, Change, Grading, OpenGrader
+from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.gradebook import by_student, number
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
@@ -45,6 +46,19 @@ def progress_bar() -> Iterator[Bar]:
         yield bar
     finally:
         bar.stop()
+
+
+def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
+    """Print a warning if a grader has no sandbox, before it runs any student's code."""
+
+    @contextmanager
+    def open_and_warn(seed: int, course: Course) -> Iterator[Grading]:
+        with open_grader(seed, course) as grader:
+            if not grader.sandboxed:
+                print("warning: there is no sandbox: students' code runs with your rights", file=sys.stderr)
+            yield grader
+
+    return open_and_warn
 
 
 def as_lines(outcome: BatchResult) -> list[str]:

@@ -73,6 +73,17 @@ class Corpus:
         """The first test set."""
         return next(iter(self.tests.values()))
 
+    def split(self, name: str | None) -> Pairs:
+        """Return the test set with this name, or the pairs for `validation`; by default, the first test set.
+
+        Raises:
+            InputError: There is no such split; the message lists all splits.
+        """
+        splits = {**self.tests, "validation": self.validation}
+        if name is not None and name not in splits:
+            raise InputError(f"{self.name} has no split {name!r}: choose {', '.join(splits)}")
+        return splits[name] if name else self.test
+
 
 def load_corpus(
     name_or_folder: str | Path, source: str = "de", target: str = "en", data_dir: str | Path | None = None

@@ -105,6 +105,7 @@ class Translator:
         beam_size: int = 4,
         alpha: float = DEFAULT_ALPHA,
         max_length: int | None = None,
+        advance: Callable[[int], object] | None = None,
     ) -> list[str]:
         """Translate sentences. Each translation is independent of the other sentences.
 
@@ -114,6 +115,7 @@ class Translator:
             alpha: Exponent of the length penalty; larger values favor longer translations.
             max_length: Maximum number of tokens per translation. The default is the length of the source plus 50
                 (section 6.1), but at most the model's own `max_length`.
+            advance: Called after each batch with the number of sentences in it, to show progress.
 
         Returns:
             One translation per sentence, in the same order.
@@ -124,17 +126,24 @@ class Translator:
         """
         if isinstance(sentences, str):
             raise InputError("expected a list of sentences; got a single string: put it into a list")
-        return [self.tokenizer.decode(ids) for ids in self.search(sentences, beam_size, alpha, max_length)]
+        return [self.tokenizer.decode(ids) for ids in self.search(sentences, beam_size, alpha, max_length, advance)]
 
-    def search(self, sentences: Sequence[str], beam_size: int, alpha: float, max_length: int | None) -> list[list[int]]:
+    def search(
+        self,
+        sentences: Sequence[str],
+        beam_size: int,
+        alpha: float,
+        max_length: int | None,
+        advance: Callable[[int], object] | None = None,
+    ) -> list[list[int]]:
         """Search for translations as `translate` does, but return their token IDs."""
         config = self.model.config
         if not 1 <= beam_size <= LARGEST_BEAM:
-            raise InputError(f"beam_size is {beam_size}, but must be from 1 to {LARGEST_BEAM}")
+            raise InputError(f"`beam_size` must be from 1 to {LARGEST_BEAM}; got {beam_size}")
         if not math.isfinite(alpha):
-            raise InputError(f"alpha is {alpha}, but must be a finite number")
+            raise InputError(f"`alpha` must be a finite number; got {alpha}")
         if max_length is not None and not 1 <= max_length <= config.max_length:
-            raise InputError(f"max_length is {max_length}, but must be from 1 to {config.max_length}, the model's own")
+            raise InputError(f"`max_length` must be from 1 to {config.max_length}, the model's own; got {max_length}")
         sources = self.encode(sentences)
         lengths = [len(source) for source in sources]
         limits = [max_length or min(length + 50, config.max_length) for length in lengths]
@@ -147,6 +156,8 @@ class Translator:
             decoded = cached_beam_search(self.model, source, beam_size, alpha, limit)
             for index, ids in zip(batch, decoded, strict=True):
                 translations[index] = ids
+            if advance:
+                advance(len(batch))
         return translations
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:

@@ -38,6 +38,7 @@ from transformer_lab.electives.search_tables import (
 )
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
+from transformer_lab.presets import MOST_WORKERS
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
 from transformer_lab.training.records import differing_values, read_json, software, write_json
 
@@ -93,14 +94,14 @@ class Plan:
     def __post_init__(self) -> None:
         for name, least in (("trials", 1), ("finalists", 0), ("seeds", 1)):
             if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}, but must be at least {least}")
+                raise InputError(f"`{name}` must be {least} or more; got {getattr(self, name)}")
         if self.sampler not in SAMPLERS:
-            raise InputError(f"sampler is {self.sampler!r}, but must be one of: {', '.join(SAMPLERS)}")
+            raise InputError(f"`sampler` must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
         schedule, every = self.preset.schedule, self.preset.validate_every
         if schedule != "linear":
-            raise InputError(f"the search varies peak_rate, which the schedule {schedule} does not have: choose linear")
+            raise InputError(f"`schedule` must be linear in a search, which varies `peak_rate`; got {schedule!r}")
         if every != 1:
-            raise InputError(f"validate_every is {every}, but trials are compared after every epoch: set it to 1")
+            raise InputError(f"`validate_every` must be 1, because trials are compared after every epoch; got {every}")
 
     def space(self) -> dict[str, "BaseDistribution"]:
         """Return the distributions that trials are sampled from: the learning rate on a log scale, the rest evenly.
@@ -137,6 +138,7 @@ def search(
     workers: int = 1,
     device: str | None = None,
     on_trial: Callable[[str], None] | None = None,
+    advance: Callable[[int, int], None] | None = None,
 ) -> Results:
     """Search until the plan is fulfilled, and return the results.
 
@@ -151,18 +153,20 @@ def search(
             started as processes of their own, and one that is killed, perhaps for want of memory, is replaced.
         device: For example `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
         on_trial: Called with one line about every trial that has ended. Several workers print it to stderr instead.
+        advance: Called with the number of trials that have ended and the number planned, finalists included. Several
+            workers don't call it.
 
     Raises:
         InputError: Optuna is missing, the plan is not that of the folder's search, or no training is possible.
     """
     load_optuna()
-    if workers < 1:
-        raise InputError(f"workers is {workers}, but must be at least 1")
+    if not 1 <= workers <= MOST_WORKERS:
+        raise InputError(f"`workers` must be from 1 to {MOST_WORKERS}; got {workers}")
     folder = Path(folder)
     open_folder(folder, plan)
     try:
         if workers == 1:
-            work(folder, device, on_trial)
+            work(folder, device, on_trial, advance)
         else:
             keep_working(folder, workers, device)
     except BaseException:
@@ -361,7 +365,12 @@ def line_up_finalists(studies: Mapping[str, "Study"], plan: Plan) -> None:
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str], None] | None = None) -> None:
+def work(
+    folder: str | Path,
+    device: str | None = None,
+    on_trial: Callable[[str], None] | None = None,
+    advance: Callable[[int, int], None] | None = None,
+) -> None:
     """Train the trials of the search in `folder` until none is left, then its finalists. This is a worker's job.
 
     Raises:
@@ -378,6 +387,8 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
                 line_up_finalists(studies, plan)
         has_said_waiting = False
         while True:
+            if advance:
+                advance(count_ended(studies), plan.trials + plan.finalists * plan.seeds)
             with only_one(folder):
                 taken = next_trial(study, plan, folder)
                 others = any(trial.state.name == "RUNNING" for trial in study.get_trials(deepcopy=False))
@@ -393,6 +404,12 @@ def work(folder: str | Path, device: str | None = None, on_trial: Callable[[str]
                 time.sleep(0.5)
             else:
                 break
+
+
+def count_ended(studies: Mapping[str, "Study"]) -> int:
+    """Return the number of trials and finalists that no process has to train any more."""
+    trials = [trial for study in studies.values() for trial in current_trials(study).values()]
+    return sum(trial.state.is_finished() for trial in trials)
 
 
 def own_corpus(folder: Path, plan: Plan) -> None:

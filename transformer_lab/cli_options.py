@@ -1,0 +1,338 @@
+"""How the command line checks what was typed: values, files, and hyperparameters, each error with its option.
+
+Options are declared as text and checked by a callback, because Typer's own messages differ from version to version.
+Nothing here imports PyTorch, so a mistyped option is reported at once.
+"""
+
+import errno
+import inspect
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+from rich.markup import escape
+
+from transformer_lab.errors import InputError
+from transformer_lab.presets import LARGEST_BEAM, Preset
+
+SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
+METAVARS = {
+    str: "NAME",
+    int: "N",
+    float: "X",
+    bool: "true|false",
+    int | None: "N|none",
+    tuple[float, float]: "X,X",
+}
+
+
+class Group(typer.core.TyperGroup):
+    """Report an error that the user can fix in one line on stderr and with a status, never with a traceback."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return hide_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:  # None if the caller has closed it
+                sys.stdout.flush()  # now, while a closed pipe can still be told from another error
+            return result
+        except InputError as error:
+            status, message = 1, str(error)
+        except KeyboardInterrupt as interrupt:
+            status, message = 130, str(interrupt) or "interrupted"
+        except OSError as error:
+            if error.filename is not None:
+                status, message = 1, f"{error.filename}: {error.strerror}"
+            elif error.errno in (errno.ENOSPC, errno.EDQUOT):  # other files have names, so this is stdout
+                status, message = 1, f"cannot write the output ({error.strerror}): make room, or send it elsewhere"
+                sys.stdout = None  # otherwise Python tries again when it exits, and prints a traceback
+            else:  # such as a closed pipe
+                raise
+        print(f"transformer-lab: {message}", file=sys.stderr)
+        raise typer.Exit(status)
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose errors name the option that caused them, and whose help fits the width of the terminal."""
+
+    def __init__(self, *args: Any, help: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, help=unwrap(help or ""), **kwargs)
+
+    def get_params(self, ctx: Any) -> Any:
+        return hide_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            raise InputError(with_options(str(error), self.params, ctx.params)) from None
+
+
+def unwrap(text: str) -> str:
+    """Join the lines of each paragraph, except those that start with a backspace (\\b): Typer keeps their lines."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
+
+
+def with_options(message: str, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:
+    """Name the option in an error of the package.
+
+    A parameter in backticks is replaced: `epochs` becomes --epochs. If the message only shows a value that was typed,
+    as in "there is no layer 9", the option is added at the end.
+
+    Args:
+        message: The error.
+        parameters: The parameters of the command.
+        values: Their values, by name.
+    """
+    options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
+    message = re.sub(r"`(\w+)`", lambda match: options[match[1]].opts[0] if match[1] in options else match[0], message)
+    typed = [
+        (options[name].opts[0], name, str(shown))
+        for name, value in values.items()
+        if name in options and str(value) != str(options[name].default)
+        for shown in ([value, value.resolve()] if isinstance(value, Path) else [value])
+    ]
+    after_name, quoted, bare = r"\b{name} (is )?{text}(?!\w)", "['`]{text}['`]", r"(?<![\w/]){text}(?!\w)"
+    for pattern in (after_name, quoted, bare):  # the surest first: a word such as `captions` may be there by chance
+        shown = [
+            option
+            for option, name, text in typed
+            if (pattern != bare or re.search(r"[^\W\d]", text))
+            and re.search(pattern.format(name=name, text=re.escape(text)), message)
+        ]
+        if shown and "--" not in message:
+            return f"{message} ({', '.join(dict.fromkeys(shown))})"
+    return message
+
+
+def hide_types(parameters: list[Any]) -> list[Any]:
+    """Keep `<bool>` and `<str>` out of the help: a flag takes no value, and the metavar of an argument says enough."""
+    for parameter in parameters:
+        if getattr(parameter, "is_bool_flag", False):
+            parameter.metavar = ""
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+    return parameters
+
+
+# --- checks of single values ------------------------------------------------------------------------------------------
+
+
+def check(convert: Callable[[str], Any], allowed: str) -> Callable[..., Any]:
+    """Return a callback that converts the text of an option, or says which values are allowed."""
+
+    def callback(parameter: typer.CallbackParam, value: Any) -> Any:
+        try:
+            return value if value is None else convert(str(value))
+        except ValueError:
+            raise InputError(f"{parameter.opts[0]} must be {allowed}; got {value!r}") from None
+
+    return callback
+
+
+def whole(least: int | None = None, most: int | None = None) -> Callable[..., Any]:
+    """Check an integer, and whether it lies in a range."""
+
+    def convert(text: str) -> int:
+        number = int(text)
+        if (least is not None and number < least) or (most is not None and number > most):
+            raise ValueError
+        return number
+
+    if most is not None:
+        return check(convert, f"a whole number from {least} to {most}")
+    return check(convert, "a whole number" + ("" if least is None else f", {least} or more"))
+
+
+def finite_number() -> Callable[..., Any]:
+    """Check a finite number."""
+
+    def convert(text: str) -> float:
+        if not math.isfinite(number := float(text)):
+            raise ValueError
+        return number
+
+    return check(convert, "a finite number")
+
+
+def one_of(*choices: str) -> Callable[..., Any]:
+    """Check that the text is one of the choices."""
+    return check(lambda text: choices[choices.index(text)], f"one of {', '.join(choices)}")
+
+
+def matching(pattern: str, allowed: str) -> Callable[..., Any]:
+    """Check that the whole text matches a regular expression, which `allowed` puts into words."""
+
+    def convert(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError
+        return text
+
+    return check(convert, allowed)
+
+
+def existing_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check that the folder exists."""
+    if value is not None and not value.is_dir():
+        raise InputError(f"{parameter.opts[0]} must be an existing folder; got {str(value)!r}")
+    return value
+
+
+def existing_file(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check that the file exists."""
+    if value is not None and not value.is_file():
+        raise InputError(f"{parameter.opts[0]} must be an existing file; got {str(value)!r}")
+    return value
+
+
+def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Check that the folder exists or could be created: neither it nor a folder above it is a file."""
+    if value is not None:
+        refuse_file(parameter, value, (value, *value.parents))
+    return value
+
+
+def file_name(*suffixes: str) -> Callable[..., Any]:
+    """Check that a path could be that of a file with one of the suffixes, or with any if none are given."""
+
+    def callback(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
+        if value is None:
+            return None
+        if suffixes and value.suffix.lower() not in suffixes:
+            raise InputError(f"{parameter.opts[0]} must end in {' or '.join(suffixes)}; got {str(value)!r}")
+        if value.is_dir():
+            raise InputError(f"{parameter.opts[0]} must be a file; {str(value)!r} is a folder")
+        refuse_file(parameter, value, value.parents)
+        return value
+
+    return callback
+
+
+def refuse_file(parameter: typer.CallbackParam, value: Path, folders: Iterable[Path]) -> None:
+    for path in folders:
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{parameter.opts[0]} cannot be {str(value)!r}: {path} is a file, not a folder")
+
+
+def check_languages(source: str, target: str) -> None:
+    """Check that there are two languages.
+
+    Raises:
+        InputError: They are the same.
+    """
+    if source == target:
+        raise InputError(f"--source and --target must be two different languages; got {source!r} twice")
+
+
+def check_corpus(corpus: str, data_dir: Path | None) -> None:
+    """Check that a corpus exists, before anything is imported to read it.
+
+    Raises:
+        InputError: It is neither included nor found.
+    """
+    folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
+    if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
+        raise InputError(f"--corpus must be captions, multi30k, or an existing folder or table; got {corpus!r}")
+
+
+# --- options that several commands have -------------------------------------------------------------------------------
+
+
+def option(name: str, metavar: str, help: str, callback: Callable[..., Any] | None = None) -> Any:
+    """Declare an option. Numbers are declared as text and converted by the callback, which names the option."""
+    return typer.Option(name, metavar=metavar, help=help, callback=callback)
+
+
+Model = Annotated[
+    Path | None,
+    option(
+        "--model",
+        "FOLDER",
+        "folder of a trained model; default: the German-English model that comes with the course",
+        existing_folder,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    option(
+        "--data-dir", "FOLDER", "folder that holds the corpus; default: download it once and keep it", existing_folder
+    ),
+]
+Beam = Annotated[
+    str,
+    option("--beam", "N", "beam size: hypotheses kept at each step; 1 decodes greedily", whole(1, LARGEST_BEAM)),
+]
+Alpha = Annotated[
+    str,
+    option("--alpha", "X", "length penalty; larger values favor longer translations", finite_number()),
+]
+Source = Annotated[str, option("--source", "CODE", "language to translate from, such as de")]
+Target = Annotated[str, option("--target", "CODE", "language to translate into, such as en")]
+
+
+# --- hyperparameters --------------------------------------------------------------------------------------------------
+
+
+def with_preset_options(hidden: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command that takes `**fields` one option for each field of a preset.
+
+    Args:
+        hidden: Fields whose options are left out of the help.
+    """
+    kinds = get_type_hints(Preset)
+    options = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(
+                    option_of(field.name),
+                    metavar=METAVARS.get(kinds[field.name]) or "|".join(get_args(kinds[field.name])),
+                    help=escape(field.metadata["help"]),
+                    rich_help_panel="Hyperparameters (the preset supplies the defaults)",
+                    hidden=field.name in hidden,
+                ),
+            ],
+        )
+        for field in fields(Preset)
+        if field.name != "name"
+    ]
+
+    def extend(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        fixed = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        command.__signature__ = signature.replace(parameters=[*fixed, *options])
+        command.__annotations__ |= {option.name: option.annotation for option in options}
+        return command
+
+    return extend
+
+
+def option_of(field: str) -> str:
+    """Return the option of a preset's field: `--max-tokens` for `max_tokens`."""
+    return f"--{field.replace('_', '-')}"
+
+
+def check_unsearched(given: Mapping[str, str]) -> None:
+    """Check that no hyperparameter was given that the search itself determines.
+
+    Raises:
+        InputError: There is one.
+    """
+    for name in (*SEARCHED, "validate_every"):
+        if name in given:
+            reason = "the search chooses it" if name in SEARCHED else "trials are compared after every epoch"
+            raise InputError(f"{option_of(name)} cannot be given to a search, because {reason}: leave it out")
+    if given.get("schedule", "linear") != "linear":
+        raise InputError("--schedule must be linear in a search, which varies --peak-rate; leave it out")

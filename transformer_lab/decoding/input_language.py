@@ -1,0 +1,67 @@
+"""Is this sentence in the language that the model reads? The function words tell."""
+
+import re
+from collections.abc import Sequence
+
+from transformer_lab.data import Tokenizer
+from transformer_lab.errors import InputError
+
+LANGUAGE_NAMES = {"de": "German", "en": "English"}
+# Frequent words of one language that the other doesn't have. Words of both, such as "in", "an", "man", "was", "so",
+# and "die", are in neither list.
+ENGLISH = """
+a about across after again and another are around as at be because been before behind being between both but by can
+can't could couldn't did didn't do does doesn't doing don't down each every few for from get had has have he he's
+her his how i i'll i'm i've if into is isn't it it's its just like many me more most my near next no not of off on
+one or other our out outside over people she she's should sitting some standing than that that's the their them then
+there there's these they they're this those three through to together top towards two under until up us walking
+watching we wearing what when where which while white who why will with without woman women would you you're your
+"""
+GERMAN = """
+aber als am auch auf aus bei beim bin bis da das dass dem den der des dich dies diese dieser dieses dir durch ein
+eine einem einen einer eines einige er es etwas für gegen haben hier ich ihm ihn ihr ihre ihrem ihren im ist ja
+jetzt kann kein keine können mehr mehrere mein mich mir mit nach nein nicht nichts noch nur oder ohne schon sehr
+sein seine seinem seinen sich sie sind sitzt steht trägt um und uns unter vom von vor waren warum weil weiß wenn
+werden wie wieder wir wird wird wo während zu zum zur zwei zwischen über
+"""
+FUNCTION_WORDS = {"en": frozenset(ENGLISH.split()), "de": frozenset(GERMAN.split())}
+
+
+def reject_unknown_script(sentences: Sequence[str], sources: Sequence[list[int]], tokenizer: Tokenizer) -> None:
+    """Reject a sentence without a single letter or digit that the model knows: its translation would be made up.
+
+    Args:
+        sentences: The sentences.
+        sources: Their token IDs, as `Translator.encode` returns them.
+        tokenizer: The tokenizer of the model.
+
+    Raises:
+        InputError: There is such a sentence.
+    """
+    for number, (sentence, ids) in enumerate(zip(sentences, sources, strict=True), start=1):
+        tokens = tokenizer.source_tokens(ids[:-1])
+        known = [token for token in tokens if token != "<unk>" and not re.fullmatch("<0x..>", token)]
+        if len(known) < len(tokens) and not any(character.isalnum() for character in "".join(known)):
+            raise InputError(
+                f"sentence {number} is foreign to this model, which translates {tokenizer.source} to "
+                f"{tokenizer.target}: {sentence.strip()[:40]}"
+            )
+
+
+def in_target_language(sentences: Sequence[str], source: str, target: str) -> list[int]:
+    """Return the numbers, counted from 1, of the sentences that seem to be in the target language already.
+
+    A sentence is reported if it has more than twice as many function words of the target language as of the source
+    language, and at least two of them if it is shorter than four words. On Multi30k's three test sets, this reports
+    none of the 2,461 German sentences, and 99.8 % of the English ones with five or more words. Languages without a list
+    of function words are never reported.
+    """
+    if not {source, target} <= FUNCTION_WORDS.keys():
+        return []
+    return [number for number, sentence in enumerate(sentences, start=1) if _looks_like(target, source, sentence)]
+
+
+def _looks_like(language: str, other: str, sentence: str) -> bool:
+    words = re.findall(r"[\w']+", sentence.lower().replace("’", "'"))
+    ours, theirs = (sum(word in FUNCTION_WORDS[code] for word in words) for code in (language, other))
+    return ours > 2 * theirs and (ours >= 2 or len(words) >= 4)
