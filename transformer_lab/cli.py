@@ -135,11 +135,12 @@ def open_course(
       transformer-lab open --no-browser --port 8890
     """
     from transformer_lab.doctor import INSTALL, TOUR_NOTEBOOK
-    from transformer_lab.my_course import JUPYTER, prepare, refresh
+    from transformer_lab.my_course import JUPYTER, folder_for, prepare, refresh
 
     if not TOUR_NOTEBOOK.is_file():
-        raise InputError(f"there is no {TOUR_NOTEBOOK}: the notebooks come with the repository, install from a clone")
-    folder, notebooks = TOUR_NOTEBOOK.parent.parent / "my_course", TOUR_NOTEBOOK.parent
+        raise InputError(f"there is no {TOUR_NOTEBOOK}: install transformer-lab again, from a clone or from a wheel")
+    notebooks = TOUR_NOTEBOOK.parent
+    folder = folder_for(notebooks)
     if fresh is not None:
         notebook, kept = refresh(folder, fresh, notebooks)
         print(f"{notebook} is new again" + (f"; your version is now {kept.name}" if kept else ""))

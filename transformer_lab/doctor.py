@@ -9,7 +9,9 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-TOUR_NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "00_tour.ipynb"
+from transformer_lab.shipped import is_checkout, shipped
+
+TOUR_NOTEBOOK = shipped("notebooks") / "00_tour.ipynb"
 
 # Training and translating need the first; the notebooks, their pictures and downloads need all.
 TRAINING_PACKAGES = ("torch", "numpy", "tokenizers", "sacrebleu", "safetensors", "tqdm", "typer", "rich")
@@ -23,13 +25,18 @@ NOTEBOOK_PACKAGES = (
     "matplotlib",
     "seaborn",
     "pandas",
+    "optuna",
     "spacy",
     "torchtext",
     "pooch",
     "platformdirs",
     "psutil",
 )
-INSTALL = "run make course, or: python -m pip install -r requirements.txt"
+INSTALL = (
+    "run make course, or: python -m pip install -r requirements.txt"
+    if is_checkout()
+    else "install transformer-lab again, with all packages that it needs"
+)
 ROOM_FOR_RUNS = 3.0  # GiB, with checkpoints: one run of the paper preset takes up to 2.5, one of laptop 0.1
 
 
@@ -155,7 +162,7 @@ def find_disk() -> Finding:
 def find_notebook() -> Finding:
     if TOUR_NOTEBOOK.is_file():
         return Finding("notebooks", str(TOUR_NOTEBOOK.parent))
-    return Finding("notebooks", f"no {TOUR_NOTEBOOK}", "they come with the repository: install from a clone of it")
+    return Finding("notebooks", f"no {TOUR_NOTEBOOK}", "install transformer-lab again, from a clone or from a wheel")
 
 
 def find_sandbox() -> Finding:

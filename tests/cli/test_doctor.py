@@ -108,7 +108,7 @@ def test_a_disk_without_room(monkeypatch):
 
 def test_notebooks_that_are_not_there(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
-    assert "repository" in doctor.find_notebook().advice
+    assert "from a clone" in doctor.find_notebook().advice
 
 
 def test_a_sandbox_is_for_those_who_grade(monkeypatch):

@@ -41,7 +41,7 @@ class ClusterGrader:
         seed: Secret seed of the inputs that earn points.
 
     Raises:
-        InputError: The extra `cluster` is not installed, no scheduler answers at the address, or a worker cannot grade.
+        InputError: Dask is not installed, no scheduler answers at the address, or a worker cannot grade.
     """
 
     def __init__(self, address: str, require_sandbox: bool, seed: int) -> None:
@@ -53,7 +53,7 @@ class ClusterGrader:
         try:
             from distributed import Client
         except ImportError:
-            reason = "--cluster needs Dask: pip install 'transformer-lab[cluster]', here and on the workers"
+            reason = "--cluster needs Dask: python -m pip install -r requirements/teacher.txt, here and on the workers"
             raise InputError(reason) from None
         try:
             self.client = Client(self.address, timeout=CONNECT_SECONDS, set_as_default=False)

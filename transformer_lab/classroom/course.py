@@ -9,6 +9,7 @@ from nbformat import NotebookNode
 
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import Exercise, exercises
+from transformer_lab.shipped import shipped
 
 
 class Course:
@@ -31,16 +32,16 @@ class Course:
 
     @classmethod
     def find(cls) -> "Course":
-        """Return the course in the checkout that this package is in, or else in the current folder.
+        """Return the course that comes with this package, or else the one in the current folder.
 
         Raises:
             InputError: Neither holds the notebooks.
         """
-        checkout = Path(__file__).resolve().parents[2]
-        for folder in (checkout, Path.cwd()):
-            if (folder / "notebooks").is_dir():
+        own = shipped("notebooks")
+        for folder in (own, Path.cwd() / "notebooks"):
+            if folder.is_dir():
                 return cls(folder)
-        raise InputError(f"the notebooks of the course are not in {checkout}: do this in the folder of the project")
+        raise InputError(f"the notebooks of the course are not in {own.parent}: do this in the folder of the project")
 
     @cached_property
     def names(self) -> list[str]:

@@ -20,7 +20,7 @@ PACKAGE = Path(transformer_lab.__file__).resolve().parent
 # What no submission needs. `exercises/` holds the answers' wrong brothers, which are nearly right.
 LEFT_OUT = {  # what no submission needs, by folder; the page has the answers of the model in JavaScript
     "": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
-         "my_course.py", "tour.py"),
+         "my_course.py", "notebooks", "results", "tour.py"),
     "decoding": ("page", "page_export.py"),
 }  # fmt: skip
 
