@@ -58,6 +58,12 @@ class Commands(typer.core.TyperGroup):
             return result
         except InputError as error:
             status, message = 1, str(error)
+        except ModuleNotFoundError as error:
+            from transformer_lab.doctor import GRADING_PACKAGES, INSTALL, NOTEBOOK_PACKAGES, TRAINING_PACKAGES
+
+            if error.name not in {*TRAINING_PACKAGES, *NOTEBOOK_PACKAGES, *GRADING_PACKAGES}:
+                raise
+            status, message = 1, f"{error.name} is not installed: {INSTALL}"
         except KeyboardInterrupt as interrupt:
             status, message = 130, str(interrupt) or "interrupted"
         except OSError as error:
@@ -660,6 +666,9 @@ def grade(
       transformer-lab grade --resume
       transformer-lab grade --only causal_mask
     """
+    from transformer_lab.doctor import GRADING_PACKAGES, require
+
+    require(GRADING_PACKAGES, "grading")
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
     from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar

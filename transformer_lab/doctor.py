@@ -4,16 +4,19 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
+from transformer_lab.errors import InputError
 from transformer_lab.shipped import is_checkout, shipped
 
 TOUR_NOTEBOOK = shipped("notebooks") / "00_tour.ipynb"
 
-# Training and translating need the first; the notebooks, their pictures and downloads need all.
+# Training and translating need the first; the notebooks, their pictures and downloads need the second as well.
 TRAINING_PACKAGES = ("torch", "numpy", "tokenizers", "sacrebleu", "safetensors", "tqdm", "typer", "rich")
 NOTEBOOK_PACKAGES = (
     "jupyterlab",
@@ -32,6 +35,8 @@ NOTEBOOK_PACKAGES = (
     "platformdirs",
     "psutil",
 )
+# Some of these only the grader's own processes import, in the middle of a run.
+GRADING_PACKAGES = ("torch", "nbformat", "nbval", "pytest", "ipykernel", "psutil", "jinja2", "pandas", "seaborn")
 INSTALL = (
     "run make course, or: python -m pip install -r requirements.txt"
     if is_checkout()
@@ -62,6 +67,17 @@ def examine() -> list[Finding]:
     if all(finding.ok for finding in findings if finding.essential):
         findings += [find_threads(), find_gpu(), find_bfloat16(), find_multi30k_files(), find_pretrained()]
     return [*findings, find_disk(), find_notebook(), find_sandbox()]
+
+
+def require(packages: Iterable[str], purpose: str) -> None:
+    """Stop before anything is started if packages are missing.
+
+    Raises:
+        InputError: At least one of them isn't installed. The message says what to install.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise InputError(f"{purpose} needs {', '.join(missing)}: {INSTALL}")
 
 
 def find_python() -> Finding:
