@@ -1,11 +1,14 @@
 """Without these, a fresh clone could install something else than was tested, or carry what does not belong in it."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 
 import pytest
@@ -15,14 +18,60 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 
+LEARNER, TEACHER, DEVELOPER = "requirements.txt", "requirements/teacher.txt", "requirements/developer.txt"
+EXTRAS = {LEARNER: ["export"], TEACHER: ["teacher"], DEVELOPER: ["dev", "site"]}  # the extras that each file adds
+
 HEAVY = ("spacy", "torchtext", "matplotlib", "seaborn", "ipywidgets", "pandas", "pooch", "sacrebleu", "platformdirs")
 
 
 @cache
-def pins() -> dict[str, Requirement]:
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    found = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
-    return {canonicalize_name(pin.name): pin for pin in found}
+def pins(file: str = DEVELOPER) -> dict[str, Requirement]:
+    """The pins of a file and of those that it includes."""
+    found: dict[str, Requirement] = {}
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("-r "):
+            included = (ROOT / file).parent / line.removeprefix("-r ")
+            found |= pins(os.path.relpath(included, ROOT))
+        elif line.strip() and not line.startswith("#"):
+            pin = Requirement(line)
+            assert canonicalize_name(pin.name) not in found, f"{file} pins {pin.name} again"
+            found[canonicalize_name(pin.name)] = pin
+    return found
+
+
+@cache
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def asked_for(file: str) -> list[str]:
+    """What pyproject.toml asks for on behalf of those who install a file."""
+    asked = [*project()["project"]["dependencies"], *project()["build-system"]["requires"]]
+    for extra in EXTRAS[file]:
+        asked += project()["project"]["optional-dependencies"][extra]
+    return asked
+
+
+def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
+    """The names of these packages and of all that they need, on this system or on any."""
+    found: set[tuple[str, str]] = set()
+    todo = list(map(Requirement, asked))
+    while todo:
+        requirement = todo.pop()
+        for extra in {"", *requirement.extras}:
+            key = (canonicalize_name(requirement.name), extra)
+            if key in found:
+                continue
+            found.add(key)
+            try:
+                wanted = map(Requirement, requires(requirement.name) or [])
+            except PackageNotFoundError:  # of another system
+                continue
+            for each in wanted:
+                another_system = on_any_system and "extra" not in str(each.marker)
+                if each.marker is None or another_system or each.marker.evaluate({"extra": extra}):
+                    todo.append(each)
+    return {name for name, _ in found}
 
 
 @cache
@@ -58,22 +107,32 @@ def test_every_pin_is_one_exact_version():
 
 def test_the_pins_meet_what_the_package_asks_for():
     """Otherwise `pip install --no-deps -e .` would install a package whose requirements are not met."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    extras = project["project"]["optional-dependencies"]
-    asked = [*project["project"]["dependencies"], *(name for extra in extras.values() for name in extra)]
-    asked += project["build-system"]["requires"]
-    for requirement in map(Requirement, asked):
-        pin = pins()[canonicalize_name(requirement.name)]
-        (bound,) = pin.specifier
-        assert requirement.specifier.contains(bound.version), f"{pin} does not meet {requirement}"
+    extras = project()["project"]["optional-dependencies"]
+    assert sorted(name for names in EXTRAS.values() for name in names) == sorted(extras)
+    for file in EXTRAS:
+        for requirement in map(Requirement, asked_for(file)):
+            pin = pins(file)[canonicalize_name(requirement.name)]
+            (bound,) = pin.specifier
+            assert requirement.specifier.contains(bound.version), f"{pin} does not meet {requirement}"
+
+
+@pytest.mark.parametrize("file", EXTRAS)
+def test_each_file_pins_all_that_its_readers_need(file):
+    """Without a pin, pip would take the newest version, which nobody has tested."""
+    assert sorted(needed(asked_for(file)) - pins(file).keys()) == []
+
+
+def test_a_learner_downloads_nothing_that_only_teachers_and_developers_need():
+    """Every package is time and space on a learner's machine."""
+    learner = asked_for(LEARNER)
+    assert sorted(pins(LEARNER).keys() - needed(learner, on_any_system=True)) == []
+    assert sorted(pins(TEACHER).keys() - needed(learner + asked_for(TEACHER), on_any_system=True)) == []
+    assert not {"nbgrader", "playwright", "jupyter-book", "ruff", "pytest-xdist", "dask"} & pins(LEARNER).keys()
 
 
 def test_every_pin_installs_with_the_oldest_python_that_is_promised():
     """Debian's own Python may be 3.11.2; pip would end at the first package that wants a later one."""
-    from importlib.metadata import PackageNotFoundError, metadata
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    oldest = project["project"]["requires-python"].removeprefix(">=") + ".0"
+    oldest = project()["project"]["requires-python"].removeprefix(">=") + ".0"
     refusing = {}
     for name in pins():
         try:
@@ -87,8 +146,6 @@ def test_every_pin_installs_with_the_oldest_python_that_is_promised():
 
 def test_the_environment_is_the_pinned_one():
     """Checks what is installed here: a test on other versions would say nothing about the pinned ones."""
-    from importlib.metadata import PackageNotFoundError, version
-
     different = {}
     for name, pin in pins().items():
         if pin.marker is None or pin.marker.evaluate():
@@ -102,7 +159,8 @@ def test_the_environment_is_the_pinned_one():
 
 
 def test_the_packages_of_the_course_are_pinned_and_used():
-    assert {"torch", "jupyterlab", "matplotlib", "seaborn", "spacy", "torchtext", "nbval", "ipywidgets"} <= set(pins())
+    course = {"torch", "jupyterlab", "matplotlib", "seaborn", "spacy", "torchtext", "nbval", "ipywidgets"}
+    assert course <= pins(LEARNER).keys()
     assert {"torch", "matplotlib", "seaborn", "spacy", "torchtext", "ipywidgets"} <= imported_packages()
     commands = [ROOT / "Makefile", *python_sources(), *(ROOT / "tests").rglob("test_*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in commands if path != Path(__file__))

@@ -145,11 +145,12 @@ def open_course(
       transformer-lab open --no-browser --port 8890
     """
     from transformer_lab.doctor import INSTALL, TOUR_NOTEBOOK
-    from transformer_lab.my_course import JUPYTER, prepare, refresh
+    from transformer_lab.my_course import JUPYTER, folder_for, prepare, refresh
 
     if not TOUR_NOTEBOOK.is_file():
-        raise InputError(f"{TOUR_NOTEBOOK} is missing: the notebooks are in the repository, so install from a clone")
-    folder, notebooks = TOUR_NOTEBOOK.parent.parent / "my_course", TOUR_NOTEBOOK.parent
+        raise InputError(f"{TOUR_NOTEBOOK} is missing: install transformer-lab again, from a clone or from a wheel")
+    notebooks = TOUR_NOTEBOOK.parent
+    folder = folder_for(notebooks)
     if fresh is not None:
         notebook, kept = refresh(folder, fresh, notebooks)
         print(f"{notebook} is new again" + (f"; your version is now {kept.name}" if kept else ""))
@@ -712,6 +713,9 @@ def grade(
     if (resume or only) and not (out / "gradebook.sqlite").exists():
         raise InputError(f"there is no gradebook in {out}: grade without {'--resume' if resume else '--only'} first")
 
+    from transformer_lab.doctor import GRADING_PACKAGES, require
+
+    require(GRADING_PACKAGES, "grading")
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
     from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar, warn_without_sandbox
 

@@ -46,6 +46,12 @@ class Group(typer.core.TyperGroup):
             return result
         except InputError as error:
             status, message = 1, str(error)
+        except ModuleNotFoundError as error:
+            from transformer_lab.doctor import GRADING_PACKAGES, INSTALL, NOTEBOOK_PACKAGES, TRAINING_PACKAGES
+
+            if error.name not in {*TRAINING_PACKAGES, *NOTEBOOK_PACKAGES, *GRADING_PACKAGES}:
+                raise
+            status, message = 1, f"{error.name} is not installed: {INSTALL}"
         except KeyboardInterrupt as interrupt:
             status, message = 130, str(interrupt) or "interrupted"
         except OSError as error:

@@ -6,10 +6,19 @@ from hashlib import sha256
 from pathlib import Path
 
 from transformer_lab.errors import InputError
+from transformer_lab.shipped import PACKAGE, shipped
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+NOTEBOOKS = shipped("notebooks")
 JUPYTER = Path(__file__).resolve().parent / "jupyter"  # settings that keep JupyterLab calm
 DIGESTS = ".digests.json"  # of each notebook as it was when it was copied
+
+
+def folder_for(notebooks: Path = NOTEBOOKS) -> Path:
+    """Return the folder for the reader's copy: next to `notebooks/` in a checkout, else in the current folder."""
+    if notebooks.parent != PACKAGE:
+        return notebooks.parent / "my_course"
+    here = Path.cwd()  # the notebooks are in an installed package, which an update or a cache may remove
+    return here if (here / DIGESTS).is_file() else here / "my_course"
 
 
 def prepare(folder: Path, notebooks: Path = NOTEBOOKS) -> list[str]:

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
 import torch
 from bs4 import BeautifulSoup
 
 from transformer_lab import model
 from transformer_lab.authoring.site import build_site
-from transformer_lab.authoring.site_pages import PLOTTING, Sources, relinked
+from transformer_lab.authoring.site_pages import PLOTTING, Sources, notebook_page, relinked
 from transformer_lab.decoding import load_pretrained
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.exercises.registry import exercises, notebooks
@@ -206,6 +207,18 @@ def test_a_link_that_leaves_the_site_leads_to_the_repository_that_publishes_it(m
     monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")
     found = relinked("[the readme](../README.md)", "notebooks/01_attention.ipynb", set(), Sources(tmp_path, tmp_path))
     assert found == "[the readme](https://github.com/ada/lab/blob/main/README.md)"
+
+
+def test_a_page_says_what_to_install_in_colab(monkeypatch, tmp_path):
+    """Colab opens the notebook alone, and its first cell would fail."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Masks\n\nHide the future.")])
+    sources = Sources(tmp_path, tmp_path)
+    monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")
+    text = notebook_page("03_masks", notebook, notebook, [], sources).cells[0].source
+    assert "https://colab.research.google.com/github/ada/lab/blob/main/notebooks/03_masks.ipynb" in text
+    assert "<code>%pip install --quiet https://github.com/ada/lab/archive/refs/heads/main.zip</code>" in text
+    monkeypatch.delenv("GITHUB_REPOSITORY")  # built elsewhere: nobody knows where Colab would find it
+    assert "Colab" not in notebook_page("03_masks", notebook, notebook, [], sources).cells[0].source
 
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")

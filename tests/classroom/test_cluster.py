@@ -17,7 +17,7 @@ from transformer_lab.classroom.batch import grade_batch, grader_for
 from transformer_lab.classroom.submissions import Submission
 from transformer_lab.errors import InputError
 
-pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+pytest.importorskip("distributed", reason="Dask is not installed: requirements/teacher.txt has it")
 
 pytestmark = pytest.mark.usefixtures("without_charts")
 ALL = {"padding_mask": "# passed", "causal_mask": "# failed", "target_mask": "# timed out"}

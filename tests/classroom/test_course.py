@@ -52,10 +52,9 @@ def test_a_notebook_of_another_version(tmp_path):
         Course(tmp_path).exercises("03_masks")
 
 
-def test_a_package_that_was_installed_without_its_checkout(tmp_path, monkeypatch):
+def test_a_package_that_was_copied_without_the_notebooks(tmp_path, monkeypatch):
     """The notebooks are looked for in the current folder."""
-    package = tmp_path / "site-packages" / "transformer_lab" / "classroom"
-    monkeypatch.setattr("transformer_lab.classroom.course.__file__", str(package / "course.py"))
+    monkeypatch.setattr("transformer_lab.classroom.course.shipped", lambda name: tmp_path / "site-packages" / name)
     monkeypatch.chdir(ROOT)
     assert Course.find().folder == ROOT / "notebooks"
     monkeypatch.chdir(tmp_path)

@@ -405,6 +405,7 @@ def test_open_without_the_notebooks(lab, tmp_path, monkeypatch):
     assert "00_tour.ipynb" in lab("open").complaint
 
 
-def test_open_without_jupyterlab(lab, monkeypatch):
+def test_open_without_jupyterlab(lab, monkeypatch, tmp_path):
+    monkeypatch.setattr("transformer_lab.my_course.folder_for", lambda notebooks: tmp_path / "my_course")
     monkeypatch.setitem(sys.modules, "jupyterlab.labapp", None)
     assert "requirements.txt" in lab("open", "--no-browser").complaint

@@ -70,6 +70,22 @@ def test_a_package_that_does_not_load_is_found(monkeypatch):
     assert found.found == "does not load: OSError: undefined symbol: _ZN2at4"
 
 
+def test_grading_names_what_is_missing_before_it_starts(lab, monkeypatch, tmp_path):
+    """nbval is imported by a worker only: without this, every submission would end with an error of the grader."""
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("nbval", "pytest") else name)
+    complaint = lab("grade", tmp_path, "--output", tmp_path / "grades").complaint
+    assert "grading needs nbval, pytest" in complaint
+    assert doctor.INSTALL in complaint
+    assert not (tmp_path / "grades").exists()
+
+
+def test_a_command_names_a_missing_package_in_one_line(lab, without, tmp_path):
+    without("matplotlib")
+    complaint = lab("heatmap", "Ein Hund rennt.", "--output", tmp_path / "weights.png").complaint
+    assert "matplotlib is not installed" in complaint
+    assert doctor.INSTALL in complaint
+
+
 def test_threads_that_a_variable_holds_back(monkeypatch):
     import torch
 
@@ -108,7 +124,7 @@ def test_a_disk_without_room(monkeypatch):
 
 def test_notebooks_that_are_not_there(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
-    assert "repository" in doctor.find_notebook().advice
+    assert "from a clone" in doctor.find_notebook().advice
 
 
 def test_a_sandbox_is_for_those_who_grade(monkeypatch):

@@ -99,11 +99,14 @@ def notebook_page(
 def _with_buttons(source: str, name: str) -> str:
     """Put the ways to open the notebook below its title."""
     title, _, text = source.partition("\n")
+    note = NOTE
     buttons = f'<a class="lab-button" href="../_static/notebooks/{name}.ipynb" download>Open this notebook</a>'
     if repository := os.environ.get("GITHUB_REPOSITORY"):
         colab = f"https://colab.research.google.com/github/{repository}/blob/main/notebooks/{name}.ipynb"
         buttons += f' <a class="lab-button lab-quiet" href="{colab}">Open in Colab</a>'
-    return f'{title}\n\n<p class="lab-open">{buttons}<span>{NOTE}</span></p>\n{text}'
+        archive = f"https://github.com/{repository}/archive/refs/heads/main.zip"
+        note += f" In Colab, first run this in a cell of its own: <code>%pip install --quiet {archive}</code>"
+    return f'{title}\n\n<p class="lab-open">{buttons}<span>{note}</span></p>\n{text}'
 
 
 def _is_folded(cell: NotebookNode) -> bool:

@@ -87,7 +87,7 @@ def cluster_grader(address: str, require_sandbox: bool, seed: int) -> Iterator[C
 
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except ImportError:
-        reason = "--cluster needs Dask: pip install 'transformer-lab[cluster]', here and on the workers"
+        reason = "--cluster needs Dask: python -m pip install -r requirements/teacher.txt, here and on the workers"
         raise InputError(reason) from None
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"no Dask scheduler answers at {address}: {_on_one_line(error)}") from None

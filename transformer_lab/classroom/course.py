@@ -9,6 +9,7 @@ from nbformat import NotebookNode
 
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import Exercise, exercises
+from transformer_lab.shipped import shipped
 
 
 class Course:
@@ -31,16 +32,16 @@ class Course:
 
     @classmethod
     def find(cls) -> "Course":
-        """Return the course in the checkout that contains this package, or else in the current folder.
+        """Return the course that comes with this package, or else the one in the current folder.
 
         Raises:
             InputError: Neither has a folder `notebooks`.
         """
-        checkout = Path(__file__).resolve().parents[2]
-        for folder in (checkout, Path.cwd()):
-            if (folder / "notebooks").is_dir():
+        own = shipped("notebooks")
+        for folder in (own, Path.cwd() / "notebooks"):
+            if folder.is_dir():
                 return cls(folder)
-        raise InputError(f"the course notebooks are not in {checkout}: run this in the project's folder")
+        raise InputError(f"the course notebooks are not in {own.parent}: run this in the project's folder")
 
     @cached_property
     def names(self) -> list[str]:

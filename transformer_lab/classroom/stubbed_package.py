@@ -21,7 +21,7 @@ PACKAGE = Path(transformer_lab.__file__).resolve().parent
 # contains the model in JavaScript.
 LEFT_OUT = {
     ".": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
-         "my_course.py", "tour.py"),
+         "my_course.py", "notebooks", "results", "tour.py"),
     "decoding": ("page", "page_export.py"),
 }  # fmt: skip
 

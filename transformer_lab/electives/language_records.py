@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+from transformer_lab.shipped import shipped
+
+RESULTS = shipped("results")
 TITLES = {"en_fr": "English–French", "en_zh": "English–Chinese", "ted": "TED, German–English"}
 
 

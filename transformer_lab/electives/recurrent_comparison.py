@@ -20,6 +20,7 @@ from transformer_lab.electives.recurrent import FixedContext, NoContext, additiv
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations
 from transformer_lab.model import Transformer, TransformerConfig
+from transformer_lab.shipped import shipped
 from transformer_lab.training import Preset, find_preset, read_metrics, train
 
 BuildModel = Callable[[TransformerConfig], nn.Module]
@@ -175,7 +176,7 @@ def train_and_measure(
 
 def recorded_comparison() -> dict[str, Any] | None:
     """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if it was never run."""
-    path = Path(__file__).resolve().parents[2] / "results" / "recurrent.json"
+    path = shipped("results") / "recurrent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 

@@ -39,6 +39,7 @@ from transformer_lab.electives.search_tables import (
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 from transformer_lab.presets import MOST_WORKERS
+from transformer_lab.shipped import shipped
 from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
 from transformer_lab.training.records import differing_values, read_json, software, write_json
 
@@ -289,7 +290,7 @@ def write_tables(folder: Path) -> Results:
 
 def recorded_search() -> Results | None:
     """Return the search that was recorded with this course, or None if the folder `results` is missing."""
-    folders = sorted((Path(__file__).resolve().parents[2] / "results").glob("*_search"))
+    folders = sorted(shipped("results").glob("*_search"))
     return read_search(folders[-1]) if folders else None
 
 

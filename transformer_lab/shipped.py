@@ -1,0 +1,19 @@
+"""Where to find what comes with the package: the notebooks and the recorded results.
+
+In a checkout they are next to the package. A wheel carries them inside the package; `setup.py` puts them there.
+"""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def shipped(name: str) -> Path:
+    """Return the folder `notebooks` or `results`. It doesn't exist if only the package was copied."""
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
+
+
+def is_checkout() -> bool:
+    """Return whether the package runs from the project's folder, and not from an installed copy."""
+    return not (PACKAGE / "notebooks").is_dir() and (PACKAGE.parent / "pyproject.toml").is_file()
