@@ -1,14 +1,12 @@
 """JupyterLab as `transformer-lab open` starts it: the course's text, and nothing that a learner has to ignore."""
 
 import statistics
-from pathlib import Path
 
 import nbformat
 import pytest
 
 from transformer_lab.exercises import exercises
 
-ATTEMPTS = Path(__file__).resolve().parents[1] / "exercises"
 # The lengths of all lines of text in the notebook's Markdown, last lines of paragraphs excepted.
 LINE_LENGTHS = """
 () => [...document.querySelectorAll(".jp-Notebook .jp-RenderedMarkdown p")].flatMap(paragraph => {
@@ -32,7 +30,8 @@ LINE_LENGTHS = """
 # Everything a page says, and everything its menus and its command palette could say.
 NAMES = """
 () => [
-    ...[...document.querySelectorAll("body :not(script)")].flatMap(element => [...element.attributes].map(({ value }) => value)),
+    ...[...document.querySelectorAll("body :not(script)")].flatMap(element =>
+        [...element.attributes].map(({ value }) => value)),
     ...document.body.innerText.split("\\n"),
     ...jupyterapp.commands.listCommands().filter(command => jupyterapp.commands.isVisible(command)),
 ]
@@ -89,48 +88,42 @@ id => new Promise(answer => requestAnimationFrame(() => requestAnimationFrame(()
 """
 
 
-IMPORTS = f"""
-import sys
-sys.path.append({str(ATTEMPTS)!r})
-from attempt_files import read_attempts
-from transformer_lab import check
-wrong = {{}}
-for attempt in read_attempts():
-    if attempt.named:
-        wrong.setdefault(attempt.exercise, attempt)
+REPORTS = """
+from transformer_lab.exercises import exercises
+from transformer_lab.exercises.catalogue import mistakes_of
+from transformer_lab.exercises.report import CheckResult, Code, Heading, Report
+
+def longest_report(name):
+    says = sorted((mistake.says for mistake in mistakes_of(exercises()[name])), key=len)[-2:]
+    blocks = [Heading("What happened"), "Your results are those of either of these mistakes.", *says]
+    blocks += [Heading("The smallest input that fails"), Code("a row of numbers\\n" * 30)]
+    return Report(name, "failed", checks=(CheckResult("a check", "failed"),), blocks=tuple(blocks))
 """
 
 
 def test_a_diagnosis_is_on_the_screen_when_its_check_has_run(lab, opened, screenshot):
-    """For a wrong answer to every exercise, in a small window, for a learner who goes on with Shift+Enter."""
-    cells = [nbformat.v4.new_code_cell(IMPORTS, id="imports")]
-    for name in exercises():
-        cells += [
-            nbformat.v4.new_markdown_cell(f"## Exercise: {name}\n\n" + "Text that says what to write. " * 20),
-            nbformat.v4.new_code_cell(f"answer = wrong[{name!r}].subject()" + "\n# a line" * 12, id=f"answer-{name}"),
-            nbformat.v4.new_code_cell(f"check({name!r}, answer)", id=f"check-{name}"),
-            nbformat.v4.new_markdown_cell("### Your picture\n\n" + "Text that comes next. " * 12),
-        ]
+    """For every exercise its two longest diagnoses, in a small window, for a learner who goes on with Shift+Enter."""
+    cells = [nbformat.v4.new_code_cell(REPORTS, id="reports")]
+    for number, name in enumerate(exercises()):
+        text = nbformat.v4.new_markdown_cell("Text that says what to write. " * (5 * number % 70))  # a check is anywhere
+        cells += [text, nbformat.v4.new_code_cell(f"longest_report({name!r})", id=name)]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "reports.ipynb")
     notebook = opened("reports.ipynb")
     page = notebook.page
     page.set_viewport_size({"width": 1024, "height": 768})
     page.evaluate("jupyterapp.commands.execute('toc:show-panel')")
-    notebook.run("imports")
+    notebook.run("reports")
     page.keyboard.press("Shift+Enter")
     hidden = {}
     for name in exercises():
-        page.keyboard.press("Shift+Enter")  # renders the text and goes on to the answer
-        for cell in (f"answer-{name}", f"check-{name}"):
-            page.keyboard.press("Shift+Enter")
-            notebook.wait_for(cell)
-        seen = page.evaluate(DIAGNOSIS, f"check-{name}")
+        page.keyboard.press("Shift+Enter")  # leaves the text
+        page.keyboard.press("Shift+Enter")
+        notebook.wait_for(name)
+        seen = page.evaluate(DIAGNOSIS, name)
         assert "What happened" in seen["text"], name
         if min(seen["above"], seen["below"]) < 0:
             hidden[name] = seen
-            screenshot(page, name)
-        page.keyboard.press("Shift+Enter")
     screenshot(page, "last")
     assert hidden == {}
     assert page.errors == []
