@@ -105,7 +105,7 @@ def test_a_diagnosis_is_on_the_screen_when_its_check_has_run(lab, opened, screen
     """For every exercise its two longest diagnoses, in a small window, for a learner who goes on with Shift+Enter."""
     cells = [nbformat.v4.new_code_cell(REPORTS, id="reports")]
     for number, name in enumerate(exercises()):
-        text = nbformat.v4.new_markdown_cell("Text that says what to write. " * (5 * number % 70))  # a check is anywhere
+        text = nbformat.v4.new_markdown_cell("Text that says what to write. " * (5 * number % 70))  # of any length
         cells += [text, nbformat.v4.new_code_cell(f"longest_report({name!r})", id=name)]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "reports.ipynb")
