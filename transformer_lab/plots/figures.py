@@ -20,7 +20,8 @@ DOTS_PER_INCH = 96  # one inch of a figure is as wide on the page; the image its
 # Told apart in gray print and by readers who do not see some colors.
 DARK, MIDDLE, LIGHT, PALE, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
 RUST = "#b84300"  # an orange that is dark enough for text
-INK_LIGHTNESS = 0x75 / 255  # of black text on a transparent background
+INK = "#757575"  # what black becomes on a transparent background: see `ink_for_light_and_dark`
+INK_LIGHTNESS = 0x75 / 255
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
