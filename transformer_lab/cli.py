@@ -145,7 +145,7 @@ def open_course(
       transformer-lab open --no-browser --port 8890
     """
     from transformer_lab.doctor import INSTALL, TOUR_NOTEBOOK
-    from transformer_lab.my_course import JUPYTER, folder_for, prepare, refresh
+    from transformer_lab.my_course import folder_for, jupyterlab_environment, prepare, refresh
 
     if not TOUR_NOTEBOOK.is_file():
         raise InputError(f"{TOUR_NOTEBOOK} is missing: install transformer-lab again, from a clone or from a wheel")
@@ -156,10 +156,8 @@ def open_course(
         print(f"{notebook} is new again" + (f"; your version is now {kept.name}" if kept else ""))
     for name in prepare(folder, notebooks):
         print(f"There is a newer version of {name}. To get it: transformer-lab open --fresh {name[:2]}")
-    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
-        filter(None, [str(JUPYTER), os.environ.get("JUPYTER_CONFIG_PATH")])
-    )
     try:
+        os.environ.update(jupyterlab_environment(folder, os.environ))  # JupyterLab reads them when it is imported
         from jupyterlab.labapp import main as start_jupyterlab
     except ImportError as error:
         raise InputError(f"JupyterLab does not load ({error}): {INSTALL}") from None

@@ -1,7 +1,9 @@
 """The reader's own copy of the notebooks, so that nobody edits files that Git tracks."""
 
 import json
+import os
 import shutil
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from transformer_lab.shipped import PACKAGE, shipped
 NOTEBOOKS = shipped("notebooks")
 JUPYTER = Path(__file__).resolve().parent / "jupyter"  # settings that keep JupyterLab calm
 DIGESTS = ".digests.json"  # of each notebook as it was when it was copied
+WORKSPACES = ".workspaces"  # which panels and notebooks were open
 
 
 def folder_for(notebooks: Path = NOTEBOOKS) -> Path:
@@ -50,6 +53,26 @@ def refresh(folder: Path, number: str, notebooks: Path = NOTEBOOKS) -> tuple[Pat
         current.rename(kept)
     copy(found[0], folder)
     return current, kept
+
+
+def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that give JupyterLab the course's settings, and write its first layout into `folder`.
+
+    The layout shows the table of contents instead of the files. It lies in `folder`, and so does what the reader makes
+    of it: the windows and settings of the reader's other work stay as they are.
+    """
+    from jupyterlab_server.workspaces_handler import slugify
+
+    workspaces = folder / WORKSPACES
+    first_layout = workspaces / f"{slugify('default')}.jupyterlab-workspace"
+    if not first_layout.exists():
+        workspaces.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(JUPYTER / "workspace.json", first_layout)
+    searched = {
+        name: os.pathsep.join([str(JUPYTER), *filter(None, [environment.get(name)])])
+        for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")  # where labconfig/ and labextensions/ are looked for
+    }
+    return searched | {"JUPYTERLAB_WORKSPACES_DIR": str(workspaces)}
 
 
 def copy(original: Path, folder: Path) -> None:

@@ -6,7 +6,6 @@ Screenshots of every page lie in `build/screenshots/` afterwards: look at them.
 import contextlib
 import functools
 import http.server
-import json
 import os
 import shutil
 import signal
@@ -22,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from transformer_lab.my_course import jupyterlab_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
@@ -63,8 +64,6 @@ class Lab:
             f"--ServerApp.port={self.port}",
             "--ServerApp.port_retries=0",
             f"--IdentityProvider.token={TOKEN}",
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-            "--LabApp.news_url=None",
         ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -99,27 +98,22 @@ class Lab:
                 continue
 
 
-def environment_of(home: Path) -> dict[str, str]:
-    """Settings, progress and widgets of a reader who starts today."""
+def environment_of(home: Path, folder: Path) -> dict[str, str]:
+    """What `transformer-lab open` gives JupyterLab, for a reader who starts today."""
     home.mkdir(exist_ok=True)
-    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True, exist_ok=True)
-    (settings / "notification.jupyterlab-settings").write_text(json.dumps({"fetchNews": "false"}))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "TRANSFORMER_LAB"))}
     return kept | {
         "HOME": str(home),
-        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT),
-    }
+    } | jupyterlab_environment(folder, {})
 
 
 @contextlib.contextmanager
 def serving(application: str, folder: Path) -> Iterator[Lab]:
     """A server of this application over a copy of `notebooks/`, while the `with` block lasts."""
     shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
-    running = Lab(folder, application, environment_of(folder.parent / "home"))
+    running = Lab(folder, application, environment_of(folder.parent / "home", folder))
     try:
         yield running
     finally:
@@ -219,6 +213,11 @@ class OpenNotebook:
         cell.locator(".cm-content").first.click()
         before = self._count(cell_id)
         self.page.keyboard.press("Control+Enter")
+        self.wait_for(cell_id, before)
+        return cell.locator(".jp-Cell-outputArea")
+
+    def wait_for(self, cell_id: str, before: int | None = None) -> None:
+        """Wait until the cell has run (again, if it had the number `before`) and the kernel is idle."""
         self.page.wait_for_function(
             """([id, before]) => {
                 const panel = jupyterapp.shell.currentWidget;
@@ -228,7 +227,6 @@ class OpenNotebook:
             }""",
             arg=[cell_id, before],
         )
-        return cell.locator(".jp-Cell-outputArea")
 
     def _count(self, cell_id: str) -> int | None:
         return self.page.evaluate(

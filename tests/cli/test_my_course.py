@@ -1,9 +1,12 @@
 """The reader's copy of the notebooks keeps the reader's work, and says what is newer."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from transformer_lab.errors import InputError
-from transformer_lab.my_course import prepare, refresh
+from transformer_lab.my_course import JUPYTER, jupyterlab_environment, prepare, refresh
 
 
 @pytest.fixture
@@ -44,6 +47,18 @@ def test_a_fresh_notebook_never_loses_the_old_one(notebooks, tmp_path):
         assert fresh.read_text(encoding="utf-8") == "original 03_masks"
     assert kept == ["first", "second"]
     assert len(list(mine.glob("03_masks*.ipynb"))) == 3
+
+
+def test_jupyterlab_keeps_the_layout_that_the_reader_made_and_the_settings_of_other_work(tmp_path):
+    mine = tmp_path / "my_course"
+    given = jupyterlab_environment(mine, {"JUPYTER_CONFIG_PATH": "elsewhere"})
+    assert given["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(JUPYTER), "elsewhere"]
+    assert given["JUPYTER_PATH"] == str(JUPYTER)
+    (layout,) = Path(given["JUPYTERLAB_WORKSPACES_DIR"]).iterdir()
+    assert layout.is_relative_to(mine)
+    layout.write_text("my layout", encoding="utf-8")
+    jupyterlab_environment(mine, {})
+    assert layout.read_text(encoding="utf-8") == "my layout"
 
 
 @pytest.mark.parametrize("number", ["99", "0", "", "../0", "*"])

@@ -70,7 +70,7 @@ def test_a_new_sentence_is_translated_and_a_bad_one_is_answered(explorer):
     sentence.value = " "
     assert explorer.picture.value == "<p>sentence 1 is empty: write &lt;something&gt;</p>"
     sentence.value = "Ein Ball"
-    assert explorer.picture.value.startswith("<img ")
+    assert "<img " in explorer.picture.value
 
 
 def test_the_drawn_numbers_are_those_of_the_head(translator, cut_off):

@@ -133,4 +133,4 @@ def test_a_bad_text_is_answered_and_the_next_one_drawn(explorer):
     explorer.english.value = " "
     assert explorer.picture.value == "<p>the English text is blank: type a word or two</p>"
     explorer.english.value = "round"
-    assert explorer.picture.value.startswith("<img ")
+    assert "<img " in explorer.picture.value

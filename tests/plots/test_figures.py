@@ -1,12 +1,16 @@
 """Without these, a picture could be cut off, change from run to run, or say nothing to those who do not see it."""
 
+import base64
+import io
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots import draw_architecture, draw_attention, new_picture, save_figure
+from transformer_lab.plots.figures import as_png, page_axes
 
 
 def test_a_png_has_the_size_of_the_figure_and_its_text(tmp_path, translator):
@@ -63,6 +67,38 @@ def test_a_notebook_shows_the_picture_with_its_alternative_text():
     shown, _ = DisplayFormatter().format(new_picture('a "dog" & <eos>', 2, 1))
     assert shown["text/html"].startswith('<img alt="a &quot;dog&quot; &amp; &lt;eos&gt;" width="192" ')
     assert "data:image/png;base64,iVBOR" in shown["text/html"]
+
+
+def as_shown(figure, page):
+    """The pixels of a figure on a page of this gray, as a notebook shows them."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(base64.b64decode(as_png(figure)))) as image:
+        return np.asarray(Image.alpha_composite(Image.new("RGBA", image.size, (page, page, page, 255)), image))[..., :3]
+
+
+def contrast(gray, other):
+    """The contrast of two grays from 0 to 255, as WCAG 2 defines it."""
+    low, high = sorted(((value / 255 + 0.055) / 1.055) ** 2.4 for value in (max(gray, 11), max(other, 11)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("page", [0x11, 0xFF])
+def test_ink_is_legible_in_light_and_dark_and_areas_keep_their_colors(page):
+    from matplotlib.patches import Rectangle
+
+    figure = new_picture("a line, a box with a line in it, and a line of a grid", 2, 1)
+    axes = page_axes(figure)
+    axes.add_patch(Rectangle((1, 0), 1, 1, facecolor="#deebf7"))
+    axes.plot([0.2, 0.8], [0.5, 0.5], color="black", linewidth=3)
+    axes.plot([1.2, 1.8], [0.5, 0.5], color="black", linewidth=3)
+    axes.plot([0.2, 0.8], [0.8, 0.8], color="0.92", linewidth=3)
+    pixels = as_shown(figure, page)
+    assert set(pixels[10, 10]) == {page}
+    assert contrast(pixels[48, 48, 0], page) > 4
+    assert list(pixels[20, 144]) == [0xDE, 0xEB, 0xF7]
+    assert pixels[48, 144].max() == 0
+    assert 1.0 < contrast(pixels[77, 48, 0], page) < 1.3
 
 
 @pytest.mark.parametrize("highlight", [(), (5,), (1, 6, 9)])

@@ -104,7 +104,7 @@ def test_each_switch_switches_its_own_head_and_all_come_back_at_once(translator)
 def test_a_new_sentence_is_translated_and_a_bad_one_is_answered(translator):
     explorer = explore_heads(translator, SENTENCE, PAIRS)
     explorer.controls["sentence"].value = "Ein Hund rennt."
-    assert explorer.picture.value.startswith("<img ")
+    assert "<img " in explorer.picture.value
     explorer.controls["sentence"].value = " "
     assert explorer.picture.value == "<p>sentence 1 is empty: write one sentence per line</p>"
 

@@ -33,7 +33,7 @@ def test_every_control_changes_the_picture_and_has_a_label(explore):
 
 def test_pages_without_widgets_show_a_picture():
     bundle = explore_masks()._repr_mimebundle_()
-    assert bundle["text/html"].startswith('<img alt="The masks of two sentences')
+    assert '<img alt="The masks of two sentences' in bundle["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
@@ -88,7 +88,7 @@ def test_sentences_that_cannot_be_drawn_are_answered(text, says):
     explorer.controls["second"].value = text
     assert says in explorer.picture.value
     explorer.controls["second"].value = "$5 and <b> 🐕 שלום"
-    assert explorer.picture.value.startswith("<img ")
+    assert "<img " in explorer.picture.value
 
 
 def test_the_table_of_positions_is_the_papers():

@@ -28,7 +28,7 @@ def measuring(measure, known=()):
 def seen(explorer):
     """What the pictures say from now on."""
     pictures = []
-    explorer.picture.observe(lambda change: pictures.append(change["new"].split('"')[1]), "value")
+    explorer.picture.observe(lambda change: pictures.append(change["new"].split('alt="')[1].split('"')[0]), "value")
     return pictures
 
 

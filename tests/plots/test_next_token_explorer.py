@@ -66,14 +66,14 @@ def test_every_control_draws_another_picture(explorer):
     for name, value in (("temperature", 0.4), ("top_k", 5), ("top_p", 0.2), ("text", "a cat runs and runs and runs")):
         before = explorer.picture.value
         explorer.controls[name].value = value
-        assert explorer.picture.value.startswith("<img alt=")
+        assert "<img alt=" in explorer.picture.value
         assert explorer.picture.value != before
     assert explorer.model.training, "drawing leaves the model in its mode"
 
 
 def test_an_empty_text_begins_a_line(explorer):
     explorer.controls["text"].value = ""
-    assert explorer.picture.value.startswith("<img alt=")
+    assert "<img alt=" in explorer.picture.value
 
 
 def test_the_buttons_write_on(explorer):

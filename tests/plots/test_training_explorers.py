@@ -83,7 +83,7 @@ def test_every_slider_draws_another_picture(explore):
     for control in controls.children:
         before = picture.value
         control.value = control.options[1] if hasattr(control, "options") else 0.5
-        assert picture.value.startswith("<img alt=")
+        assert "<img alt=" in picture.value
         assert picture.value != before
 
 

@@ -183,7 +183,8 @@ _COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}
 def _html(report: Report) -> str:
     sign = SIGNS.get(report.state, SIGNS["not checked"])
     parts = [
-        f'<div style="max-width:60em;border-left:4px solid {_COLORS[report.state]};padding:4px 12px">',
+        '<div class="transformer-lab-report" style="max-width:60em;padding:4px 12px;'
+        f'border-left:4px solid {_COLORS[report.state]}">',
         f'<h4 style="margin:4px 0;font-size:1.1em">{sign} {prose(report.title)}</h4>',
     ]
     parts += [_html_block(block) for block in report.blocks]

@@ -20,6 +20,8 @@ DOTS_PER_INCH = 96  # one inch of a figure is as wide on the page; the image its
 # Told apart in gray print and by readers who do not see some colors.
 DARK, MIDDLE, LIGHT, PALE, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
 RUST = "#b84300"  # an orange that is dark enough for text
+INK = "#757575"  # what black becomes on a transparent background: see `ink_for_light_and_dark`
+INK_LIGHTNESS = 0x75 / 255
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
@@ -86,16 +88,48 @@ def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
     from PIL import Image
 
     image, own_dpi = io.BytesIO(), figure.dpi
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        if patch.get_facecolor() == (1, 1, 1, 1):
+            patch.set_facecolor("none")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         try:
             figure.dpi = dots_per_inch
             canvas = FigureCanvasAgg(figure)
             canvas.draw()
-            Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(image, "PNG", compress_level=2)
+            drawn = np.array(canvas.buffer_rgba())
         finally:
             figure.dpi = own_dpi
+    ink_for_light_and_dark(drawn, dots_per_inch)
+    Image.fromarray(drawn).save(image, "PNG", compress_level=2)
     return base64.b64encode(image.getvalue()).decode("ascii")
+
+
+def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
+    """Give ink on a transparent background a medium lightness, so that it's legible on a white page and a black one.
+
+    Black becomes #757575, whose contrast is 4.6 to white and 4.6 to black; no color has more to both. Grays that are
+    lighter become transparent instead: they look the same on a white page and don't glare on a black one. Areas keep
+    their colors, and so does what is written on them.
+
+    Args:
+        drawn: `(rows, columns, 4)`, red, green, blue and alpha from 0 to 255; changed in place.
+        dots_per_inch: What is opaque for a sixteenth of an inch in both directions is an area, the rest is ink.
+    """
+    from PIL import Image, ImageFilter
+
+    around = ImageFilter.BoxBlur(dots_per_inch // 32)  # an erosion and a dilation, and both cost next to nothing
+    opaque = Image.fromarray(np.where(drawn[..., 3] == 255, np.uint8(255), np.uint8(0)))
+    inside = opaque.filter(around).point([0] * 255 + [255])
+    areas = inside.filter(around).point([0] + [255] * 255)
+    ink = np.nonzero((drawn[..., 3] > 0) & (np.asarray(areas) == 0))
+    color, alpha = drawn[ink][:, :3] / 255, drawn[ink][:, 3]
+    is_gray = np.ptp(color, axis=1) < 0.1
+    light = color @ (0.2126, 0.7152, 0.0722)
+    fading = np.where(is_gray, np.clip((1 - light) / (1 - INK_LIGHTNESS), 0, 1), 1)
+    raised = np.where(light < INK_LIGHTNESS, (INK_LIGHTNESS - light) / (1 - light).clip(1e-9), 0)[:, None]
+    color = np.where(is_gray[:, None], INK_LIGHTNESS, color + raised * (1 - color))
+    drawn[ink] = np.concatenate([color * 255, (alpha * fading)[:, None]], axis=1).round()
 
 
 def save_figure(figure: "Figure", path: str | Path) -> None:
@@ -116,4 +150,5 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, matplotlib.rc_context(of_svg):
-        figure.savefig(unfinished, format=path.suffix[1:].lower(), dpi=2 * DOTS_PER_INCH, metadata=metadata)
+        figure.savefig(unfinished, format=path.suffix[1:].lower(), dpi=2 * DOTS_PER_INCH, metadata=metadata,
+                       facecolor="white")  # fmt: skip

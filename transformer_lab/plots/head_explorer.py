@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
-from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, page_axes
+from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, as_html, new_picture, page_axes
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
 from transformer_lab.plots.text_shapes import token_fonts, write_shapes
 from transformer_lab.plural import plural
@@ -86,7 +86,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     def draw(sentence: str, **on: bool) -> Any:
         off = frozenset(head for name, head in named.items() if not on[name])
         readable, remark.value = first_words(sentence)
-        figure = _draw(translator, readable, off, measured)
+        figure = _draw(translator, readable, off, measured, with_switches=False)  # they're above the picture
         return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
 
     all_on.on_click(switch_all_on)
@@ -102,7 +102,9 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     ]  # fmt: skip
     remark = Label()
     controls = {"sentence": field} | {name: switches[head] for name, head in named.items()}
-    return Explorer(controls, draw, rows=[field, remark, HBox([*grids, VBox([explained, all_on])])])
+    explorer = Explorer(controls, draw, rows=[field, remark, HBox([*grids, VBox([explained, all_on])])])
+    explorer.still = as_html(_draw(translator, first_words(sentence)[0], frozenset(), measured))
+    return explorer
 
 
 class _Measured:
@@ -150,7 +152,9 @@ def _check_heads(translator: Any, off: Collection[Head]) -> None:
                 raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {limit - 1}")
 
 
-def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measured) -> "Figure":
+def _draw(
+    translator: Any, sentence: str, off: frozenset[Head], measured: _Measured, with_switches: bool = True
+) -> "Figure":
     config = translator.model.config
     every = frozenset()
     before, after = (measured.translation(sentence, heads) for heads in (every, off))
@@ -167,12 +171,12 @@ def _draw(translator: Any, sentence: str, off: frozenset[Head], measured: _Measu
     )
     axes, width = page_axes(figure), figure.get_figwidth()
     each = (width - 4.0) / 3 + 0.1  # a stack's switches, with the names of its layers
-    for number_of_stack, stack in enumerate(STACKS):
+    for number_of_stack, stack in enumerate(STACKS if with_switches else ()):
         is_on = [
             [(stack, layer, head) not in off for head in range(config.n_heads)] for layer in range(config.n_layers)
         ]
         _draw_switches(axes, STACKS[stack][0], is_on, 0.65 + number_of_stack * (each + 0.35), each - 0.35)
-    left, high = width - 2.55, ROW * config.n_layers
+    left, high = width - 2.55 if with_switches else 0.15, ROW * config.n_layers
     sentences = f"BLEU of {plural(measured.count, 'sentence')}"
     axes.text(left + BAR / 2, TOP - 0.1, sentences, fontsize=10, ha="center")
     places = [TOP + high * share for share in (0.27, 0.73)]

@@ -5,15 +5,17 @@ import gc
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import ceil
 from typing import Any
 
 from ipywidgets import HTML, VBox, Widget
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import as_html
+from transformer_lab.plots.figures import DOTS_PER_INCH, as_html
 
 SHARPNESS = 1.5  # fewer dots than other pictures have: drawing them is what a reader waits for
 PAUSE = 0.02  # seconds: what a slider sends in that time is drawn once
+SMALLEST = 10  # pixels: a narrow page scrolls a picture rather than shrink its text below that
 REST = 0.1  # seconds of quiet before slow work begins
 
 
@@ -22,17 +24,17 @@ class WithPicture(VBox):
 
     Args:
         children: What is shown, from top to bottom.
-        picture: The one of them that stands for all.
+        picture: The one of them that stands for all, unless `still` is set to other HTML.
     """
 
     def __init__(self, children: Sequence[Widget], picture: HTML) -> None:
-        self.picture = picture
+        self.picture, self.still = picture, ""
         super().__init__(children)
 
     def _repr_mimebundle_(self, **arguments: Any) -> Any:
         bundle = super()._repr_mimebundle_(**arguments)
         if bundle is not None:
-            bundle["text/html"] = self.picture.value
+            bundle["text/html"] = self.still or self.picture.value
         return bundle
 
 
@@ -86,10 +88,7 @@ class Explorer(WithPicture):
         """The figure leaves this function as text: its thousands of parts are garbage when collecting is on again."""
         drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
         figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
-        image = as_html(figure, SHARPNESS)
-        if self._scrolls:
-            image = f'<div style="overflow-x: auto">{image.replace("max-width: 100%", "max-width: none")}</div>'
-        return image, rest
+        return scrolling_image(figure, "none" if self._scrolls else None), rest
 
     def _changed(self, _: Any) -> None:
         """Wait a moment, so that of a slider that is dragged fast only the last position is drawn."""
@@ -120,6 +119,22 @@ class Explorer(WithPicture):
             self.picture.value = f"<p>{html.escape(str(error))}</p>"
         except Exception as error:  # the reader's own part may raise anything, and nobody sees what ends a timer
             self.picture.value = f"<p>{html.escape(f'{type(error).__name__}: {error}')}</p>"
+
+
+def scrolling_image(figure: Any, widest: str | None = None) -> str:
+    """Return the figure as HTML that a narrow page scrolls where shrinking it would make its text illegible."""
+    widest = widest or f"max(100%, {_legible_width(figure)}px)"
+    image = as_html(figure, SHARPNESS).replace("max-width: 100%", f"max-width: {widest}")
+    return f'<div style="overflow-x: auto">{image}</div>'
+
+
+def _legible_width(figure: Any) -> int:
+    """Return the width in pixels at which the smallest text of a figure is `SMALLEST` pixels high."""
+    from matplotlib.text import Text
+
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    height = min(sizes, default=SMALLEST) * DOTS_PER_INCH / 72  # pixels, where the picture isn't shrunk
+    return ceil(round(figure.get_figwidth() * DOTS_PER_INCH) * SMALLEST / height)
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from transformer_lab.plots.figures import DARK, RUST, new_picture, tidy
+from transformer_lab.plots.figures import DARK, INK, RUST, new_picture, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS = (DARK, RUST, "black", "#6a51a3")
+COLORS = (DARK, RUST, INK, "#6a51a3")
 STYLES = ("-", "--", "-.", ":")
 
 

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from transformer_lab.model import TransformerConfig, count_parameters
-from transformer_lab.plots.figures import DARK, MIDDLE, new_picture
+from transformer_lab.plots.figures import DARK, INK, MIDDLE, new_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PART_COLORS = (DARK, MIDDLE, "black", "#d9d9d9")
+PART_COLORS = (DARK, MIDDLE, INK, "#d9d9d9")
 
 
 def draw_embedding_scale(words: Mapping[str, Tensor], positions: Tensor) -> "Figure":

@@ -10,8 +10,7 @@ from ipywidgets import HTML, Button, HBox
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.curves import draw_curves
-from transformer_lab.plots.figures import as_html
-from transformer_lab.plots.interactive_figure import WithPicture
+from transformer_lab.plots.interactive_figure import WithPicture, scrolling_image
 
 Record = Mapping[str, Any]
 
@@ -99,7 +98,7 @@ class TrainingWatch(WithPicture):
 
     def _draw(self) -> None:
         if self.records:
-            self.picture.value = as_html(draw_curves(self.records))
+            self.picture.value = scrolling_image(draw_curves(self.records))
         self._drawn = time.monotonic()
 
     def _say(self, state: str, text: str) -> None:
