@@ -74,18 +74,18 @@ def test_misuse_shows_one_line(kernel):
 
 def test_endless_loop_leaves_the_kernel_usable(kernel):
     """In the main thread of a kernel, with code that swallows every exception."""
-    kernel.run("limits.SECONDS = 0.5")
+    kernel.run("time_limit.SECONDS = 0.5")
     shown = kernel.run(
         "def softmax(scores):\n    while True:\n        try:\n            while True: pass\n"
         "        except BaseException: pass\n\ncheck(softmax)"
     )
-    kernel.run("limits.SECONDS = 5.0")
+    kernel.run("time_limit.SECONDS = 5.0")
     assert "it did not come back within" in shown
     assert kernel.run("1 + 1") == "2"
 
 
 def test_the_stop_button_works_during_a_check(kernel):
-    kernel.run("limits.SECONDS = 60.0")
+    kernel.run("time_limit.SECONDS = 60.0")
     message = kernel.start(
         "def softmax(scores):\n    while True:\n        try:\n            print('.', end='')\n"
         "        except BaseException: pass\n\ncheck(softmax)"
@@ -95,7 +95,7 @@ def test_the_stop_button_works_during_a_check(kernel):
             kernel.client.get_iopub_msg(timeout=1)
     kernel.manager.interrupt_kernel()
     assert "KeyboardInterrupt" in kernel.outputs(message)
-    kernel.run("limits.SECONDS = 5.0")
+    kernel.run("time_limit.SECONDS = 5.0")
     assert kernel.run("1 + 1") == "2"
 
 
