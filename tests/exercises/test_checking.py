@@ -37,17 +37,17 @@ class Unready:
     [
         ((), "it takes the function or class you wrote"),
         ((1, 2, 3), "it takes the function or class you wrote"),
-        ((None,), "it was given None: has the cell that defines"),
+        ((None,), "it got None: has the cell that defines"),
         (("softmax",), "`check(softmax)`, without quotation marks"),
         (("sotfmax",), "there is no exercise `sotfmax`: did you mean softmax"),
         (("zzz",), "there is no exercise `zzz`: `progress()` lists them all"),
         (("multiheadattention", softmax), "did you mean MultiHeadAttention"),
-        (("softmax", None), "it was given None: has the cell that defines `softmax` been run?"),
-        (("softmax", numpy_attention), "this is `numpy_attention`, but `softmax` is to be checked"),
-        ((softmax, numpy_attention), "of two arguments the first is the exercise's name"),
-        ((np.ones(3),), "this is a `ndarray`, the result of a call perhaps"),
-        ((torch.ones(3),), "this is a `Tensor`, the result of a call perhaps"),
-        (("softmax", 3.0), "this is a `float`, the result of a call perhaps"),
+        (("softmax", None), "it got None: has the cell that defines `softmax` been run?"),
+        (("softmax", numpy_attention), "expected `softmax`, got `numpy_attention`"),
+        ((softmax, numpy_attention), "expected the exercise's name as the first of two arguments"),
+        ((np.ones(3),), "this is a `ndarray`, perhaps the result of a call"),
+        ((torch.ones(3),), "this is a `Tensor`, perhaps the result of a call"),
+        (("softmax", 3.0), "this is a `float`, perhaps the result of a call"),
         ((os,), "this is the module `os`"),
         ((object(),), "this is an `object`: give a function or a class"),
         ((lambda scores: scores,), "has no name that says which exercise it is"),
@@ -55,7 +55,7 @@ class Unready:
         ((Unready(),), "has no name that says which exercise it is"),
         ((len,), "there is no exercise `len`"),
         ((SingleHeadAttention.forward,), "this is a method of `SingleHeadAttention`"),
-        (("SingleHeadAttention", softmax), "this is `softmax`, but `SingleHeadAttention` is to be checked"),
+        (("SingleHeadAttention", softmax), "expected `SingleHeadAttention`, got `softmax`"),
         (("SingleHeadAttention", lambda x: x), "`SingleHeadAttention` is a class, this is a function"),
         (("softmax", Unready), "`softmax` is a function, this is the class `Unready`"),
     ],
@@ -93,7 +93,7 @@ def test_an_object_is_checked_by_its_class():
     for arguments in ((SingleHeadAttention(4, 2),), ("SingleHeadAttention", SingleHeadAttention(4, 2))):
         report = check(*arguments)
         assert report.passed
-        assert "its class has been checked" in report.remarks[0]
+        assert "Its class was checked instead" in report.remarks[0]
 
 
 @pytest.mark.parametrize("subject", [lambda scores: softmax(scores), functools.partial(softmax), Unready()])

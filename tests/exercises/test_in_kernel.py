@@ -68,7 +68,7 @@ def test_a_wrong_answer_is_named_with_its_line(kernel):
 
 def test_misuse_shows_one_line(kernel):
     shown = kernel.run("check(None)")
-    assert shown.startswith("check: it was given None")
+    assert shown.startswith("check: it got None")
     assert "\n" not in shown
 
 

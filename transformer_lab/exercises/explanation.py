@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_lab.exercises.comparison import Difference, number, short, short_and_apart, to_double, wrong_positions
 from transformer_lab.exercises.exercise import Exercise
-from transformer_lab.exercises.observation import Crash, same_data
+from transformer_lab.exercises.observation import Crash, same_data, with_article
 from transformer_lab.exercises.report import Block, Code, Rows, Shapes, SideBySide, Table
 from transformer_lab.exercises.time_limit import SECONDS
 
@@ -74,7 +74,7 @@ def crash_in_words(crash: Crash) -> str:
     where = f" in line {crash.line}" if crash.line is not None else ""
     if crash.part:
         where = f" inside your `{crash.part}` from an earlier notebook" + (f", called{where}" if where else "")
-    return f"it stops with {'an' if crash.type[:1] in 'AEIOU' else 'a'} `{crash.type}`{where}"
+    return f"it stops with {with_article(crash.type)}{where}"
 
 
 def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
