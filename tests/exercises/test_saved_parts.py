@@ -172,7 +172,7 @@ def test_a_broken_file_is_replaced(notebook, capsys):
     notebook.run(SOFTMAX, "check(softmax)")
     (saved_parts.folder() / "softmax.py").write_text("def softmax(:\n")
     assert mine("softmax") is transformer_lab.model.softmax
-    assert "yours cannot be loaded" in capsys.readouterr().out
+    assert "yours can't be loaded" in capsys.readouterr().out
 
 
 def test_a_newer_check_is_run_again(notebook, monkeypatch):
@@ -186,7 +186,7 @@ def test_a_newer_check_is_run_again(notebook, monkeypatch):
 def test_without_a_part_the_package_helps_out(notebook, capsys):
     assert mine("softmax") is transformer_lab.model.softmax
     assert (
-        "softmax: the package's (yours is kept as soon as its check in notebook 01 passes)" in capsys.readouterr().out
+        "softmax: the package's (yours is saved once its check in notebook 01 passes)" in capsys.readouterr().out
     )
 
 
@@ -195,7 +195,7 @@ def test_what_was_left_out_is_filled_in_around_the_readers_parts(notebook, capsy
     notebook.run(SOFTMAX, "check(softmax)")
     capsys.readouterr()
     attention = mine("numpy_attention")
-    assert "numpy_attention: the package's (yours is kept as soon" in (told := capsys.readouterr().out)
+    assert "numpy_attention: the package's (yours is saved once" in (told := capsys.readouterr().out)
     assert told.endswith("with your softmax\n")
     assert attention.__globals__["softmax"].__code__.co_filename == str(saved_parts.folder() / "softmax.py")
     assert transformer_lab.model.numpy_attention.__globals__["softmax"] is transformer_lab.model.softmax
