@@ -1,4 +1,4 @@
-"""Checks in the kernel of a real notebook, where they live: one kernel, used from cell to cell."""
+"""Checks in a real notebook's kernel, which runs one cell after the other."""
 
 import os
 import queue
@@ -25,7 +25,7 @@ class Kernel:
         return self.client.execute(code)
 
     def outputs(self, message_id) -> str:
-        """Everything that one cell showed, as text."""
+        """Return everything that one cell showed, as text."""
         shown = []
         while True:
             message = self.client.get_iopub_msg(timeout=120)
@@ -73,7 +73,7 @@ def test_misuse_shows_one_line(kernel):
 
 
 def test_endless_loop_leaves_the_kernel_usable(kernel):
-    """In the main thread of a kernel, with code that swallows every exception."""
+    """The code runs in a kernel's main thread and swallows every exception."""
     kernel.run("time_limit.SECONDS = 0.5")
     shown = kernel.run(
         "def softmax(scores):\n    while True:\n        try:\n            while True: pass\n"
@@ -99,7 +99,7 @@ def test_the_stop_button_works_during_a_check(kernel):
     assert kernel.run("1 + 1") == "2"
 
 
-def test_a_right_answer_is_kept_beside_the_notebook(kernel):
+def test_a_right_answer_is_saved_next_to_the_notebook(kernel):
     shown = kernel.run(
         "def softmax(scores):\n    e = np.exp(scores - scores.max(-1, keepdims=True))\n"
         "    return e / e.sum(-1, keepdims=True)\n\ncheck(softmax)"

@@ -187,26 +187,27 @@ class _Search:
     def _pairs_of_known(self) -> list[_Pair]:
         """Return all pairs: first those that show most of what the student's object shows, the simplest first."""
         self.budget = EFFORT
-        clues = {one: self._clues(one.wrong) for one in self.known if one.wrong.edits}
-        loud = {one for one in clues if not self._is_quiet(one.wrong)}
-        candidates = sorted(clues, key=lambda one: (one in loud, -clues[one]))
+        clues = self._clues([candidate for candidate in self.known if candidate.wrong.edits])
+        loud = {candidate for candidate in clues if not self._is_quiet(candidate.wrong)}
+        candidates = sorted(clues, key=lambda candidate: (candidate in loud, -clues[candidate]))
         pairs = list(filter(_can_be_joined, itertools.combinations(candidates, 2)))
         likely = [pair for pair in pairs if loud.isdisjoint(pair) and self._fit_together(pair, MOST_CHECKS)]
-        likely.sort(key=lambda pair: (-sum(clues[one] for one in pair), sum(len(one.wrong.edits) for one in pair)))
+        likely.sort(key=lambda pair: (-sum(map(clues.get, pair)), sum(len(each.wrong.edits) for each in pair)))
         return list(dict.fromkeys([*likely, *pairs]))  # then the unlikely ones
 
     def _known_with(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return the pairs of a known mistake that is likely part of it and a generic variant."""
+        """Return the pairs of a generic variant and a known mistake that is probably part of what happened."""
         self.budget = EFFORT
-        clues = {one: self._clues(one.wrong) for one in self.known if one.wrong.edits and self._is_quiet(one.wrong)}
-        likely = sorted((one for one in clues if clues[one]), key=lambda one: -clues[one])
+        quiet = [candidate for candidate in self.known if candidate.wrong.edits and self._is_quiet(candidate.wrong)]
+        clues = self._clues(quiet)
+        likely = sorted(filter(clues.get, clues), key=clues.get, reverse=True)
         pairs = filter(_can_be_joined, itertools.product(likely, generic))
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _pairs_of(self, generic: list[_Candidate]) -> list[_Pair]:
         """Return the pairs of generic variants. Each has to show by itself, or any two would explain some results."""
         self.budget = EFFORT
-        likely = [one for one in generic if self._can_afford() and self._shows(one.wrong)]
+        likely = [candidate for candidate in generic if self._can_afford() and self._shows(candidate.wrong)]
         pairs = filter(_can_be_joined, itertools.combinations(likely, 2))
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
@@ -214,8 +215,9 @@ class _Search:
         """Return whether a wrong version gives the right results in the cheapest checks that the student passes."""
         return not any(self.reference.is_symptom(wrong, check) for check in self.right[:MOST_CHECKS])
 
-    def _clues(self, wrong: Wrong) -> int:
-        return sum(self._is_clue(wrong, check) for check in self.failed[:MOST_CHECKS])
+    def _clues(self, candidates: list[_Candidate]) -> dict[_Candidate, int]:
+        checks = self.failed[:MOST_CHECKS]
+        return {candidate: sum(self._is_clue(candidate.wrong, check) for check in checks) for candidate in candidates}
 
     def _is_clue(self, wrong: Wrong, check: Check) -> bool:
         """Return whether a wrong version alone shows what the student's object shows in a check."""
@@ -229,19 +231,19 @@ class _Search:
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
         """Return whether, in each failed check where only one of the two shows, the student's result is its result."""
         for check in self.failed[:most_checks]:
-            shown = [one.wrong for one in pair if self.reference.is_symptom(one.wrong, check)]
-            if not shown or (len(shown) == 1 and not self._agreement(shown[0], check)):
+            visible = [candidate.wrong for candidate in pair if self.reference.is_symptom(candidate.wrong, check)]
+            if not visible or (len(visible) == 1 and not self._agreement(visible[0], check)):
                 return False
         return True
 
     def _importance(self, candidate: _Candidate) -> tuple[bool, int]:
         """Sort key: a known mistake before a generic one, then the one that shows in more checks."""
-        shown = sum(self.reference.is_symptom(candidate.wrong, check) for check in self.failed)
-        return isinstance(candidate.cause, Variant), -shown
+        symptoms = sum(self.reference.is_symptom(candidate.wrong, check) for check in self.failed)
+        return isinstance(candidate.cause, Variant), -symptoms
 
 
 def _can_be_joined(pair: _Pair) -> bool:
-    return pair[0].cause is not pair[1].cause and all(one.wrong.edits for one in pair)
+    return pair[0].cause is not pair[1].cause and all(candidate.wrong.edits for candidate in pair)
 
 
 def _is_informative(observed: Observation) -> bool:

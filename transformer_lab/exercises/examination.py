@@ -51,8 +51,8 @@ def _earlier_parts_of_the_package(exercise: Exercise, subject: Any) -> Iterator[
     """
     names = namespace(subject)
     own = {name: names[name] for name in exercise.builds_on if getattr(names.get(name), "__name__", None) == name}
-    here = names.get("__name__", "")
-    own = {name: part for name, part in own.items() if getattr(unwrapped(part), "__module__", None) == here}
+    module = names.get("__name__", "")
+    own = {name: part for name, part in own.items() if getattr(unwrapped(part), "__module__", None) == module}
     names.update({name: exercises()[name].answer for name in own})
     try:
         yield

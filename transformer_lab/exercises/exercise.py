@@ -80,7 +80,7 @@ class Exercise:
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.answer).parameters.values()
-        defaults = {one.name: one.default for one in parameters if isinstance(one.default, bool | int | float)}
+        defaults = {each.name: each.default for each in parameters if isinstance(each.default, bool | int | float)}
         if defaults:
             name = "the defaults are those in the signature"
             own = Property(name, lambda sampler: {"expected": defaults}, same_defaults, defaults_of, penalty=0.5)

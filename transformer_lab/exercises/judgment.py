@@ -4,7 +4,7 @@ import functools
 from typing import Any
 
 from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
-from transformer_lab.exercises.exercise import Exercise, Probe, Property
+from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise, Probe, Property
 from transformer_lab.exercises.explanation import (
     axis_names,
     change_in_words,
@@ -13,7 +13,13 @@ from transformer_lab.exercises.explanation import (
     difference_blocks,
     input_blocks,
 )
-from transformer_lab.exercises.observation import Crash, Observation, preserved_global_state, timed_out
+from transformer_lab.exercises.observation import (
+    Crash,
+    Observation,
+    isolated_global_state,
+    preserved_global_state,
+    timed_out,
+)
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 from transformer_lab.exercises.symptoms import described
 from transformer_lab.exercises.time_limit import run_limited
@@ -22,7 +28,6 @@ from transformer_lab.exercises.verdicts import (
     Reference,
     Verdict,
     inputs_by_check,
-    known_settings,
     observation,
     reference_of,
     verdict_on,
@@ -38,11 +43,10 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
         Observations by name of check, up to the one that ran out of time, if any, and what the code printed.
     """
     reference = reference_of(exercise, seed)
-    with known_settings():
-        # The answer goes first, because it imports what torch loads late. If the student's thread were stopped in the
-        # middle of an import, the next import of that module would wait forever.
-        for check in exercise.checks:
-            reference.of_answer(check)
+    # The answer goes first, because it imports what torch loads late. If the student's thread were stopped during an
+    # import, the next import of that module would wait forever.
+    for check in exercise.checks:
+        reference.of_answer(check)
     with preserved_global_state():  # also here, because a stopped thread may not get to restore it
         ran = run_limited(
             [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
@@ -51,7 +55,7 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
 
 
-@known_settings()
+@isolated_global_state(PUBLIC_SEED)  # rules and comparisons create tensors too
 def judge(
     exercise: Exercise,
     observations: dict[str, Observation],

@@ -56,8 +56,8 @@ class Observation:
 
 def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
     """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state that is seeded with `seed`."""
-    copied = copy_data(inputs)
     with isolated_global_state(seed) as changed_state:
+        copied = copy_data(inputs)  # here, because a tensor that is created in inference mode has no gradients
         try:
             value, crash = stoppable(lambda: as_data(harness(subject, **copied))), None
         except OutOfTime:

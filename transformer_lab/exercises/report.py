@@ -165,8 +165,8 @@ def _block_as_text(block: Block) -> list[str]:
             width = max(map(len, left))
             if width + max(map(len, right)) + 8 > WIDTH:
                 return [*_wrapped(title), *_indented([*left, "", *right])]
-            pairs = itertools.zip_longest(left, right, fillvalue="")
-            return [*_wrapped(title), *(f"    {one:<{width}}    {other}" for one, other in pairs)]
+            lines = itertools.zip_longest(left, right, fillvalue="")
+            return [*_wrapped(title), *(f"    {wanted:<{width}}    {got}" for wanted, got in lines)]
         case Shapes(title, expected, received):
             boxes = [f"expected  {_boxes(expected)}", f"got       {_boxes(received)}"]
             return [*_wrapped(title), *_indented(boxes)]

@@ -2,12 +2,8 @@
 
 import functools
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import torch
 
 from transformer_lab.exercises.comparison import Difference, compare
 from transformer_lab.exercises.edits import Wrong, iterations
@@ -92,20 +88,6 @@ class Reference:
 
 
 reference_of = functools.lru_cache(maxsize=256)(Reference)
-
-
-@contextmanager
-def known_settings() -> Iterator[None]:
-    """Let references and rules create float64 tensors with gradients on the CPU, whatever the caller has set."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        # Setting a device slows down every call of torch, so that is done only if necessary.
-        on_cpu = nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
-        with torch.inference_mode(False), torch.enable_grad(), on_cpu:
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
 
 
 def verdict_on(reference: Reference, check: Check, observed: Observation | None) -> Verdict:
