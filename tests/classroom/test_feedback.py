@@ -187,7 +187,7 @@ def test_all_exercises_of_the_course_have_a_place_to_read(course):
 
 
 def test_the_place_to_read_is_the_section_right_before_the_exercise(course):
-    """The history of attention is no help to a student who divided by the wrong sum."""
+    """The history of attention does not help a student who divided by the wrong sum."""
     sections = {name: re.findall("“(.+?)”", place) for name, place in reading_places(course, "01_attention").items()}
     assert sections["softmax"] == ["From scores to weights"]
     assert sections["SingleHeadAttention"] == ["Learned projections"]

@@ -88,7 +88,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
         return blocks
     text = f"{crash.type}: {crash.message}"
     blocks.append(Code(text if crash.message else crash.type))
-    # If it is another function that was called with the wrong arguments, the signature is no help.
+    # If another function was called with the wrong arguments, this function's signature doesn't help.
     is_own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
     for pattern, meaning in _MEANINGS.items():
         match = re.search(pattern, text)
