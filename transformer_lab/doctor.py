@@ -1,4 +1,4 @@
-"""Is everything here that the course needs? Nothing is downloaded and nothing is changed."""
+"""Check whether this machine has everything that the course needs. Nothing is downloaded or changed."""
 
 import os
 import platform
@@ -47,12 +47,12 @@ ROOM_FOR_RUNS = 3.0  # GiB, with checkpoints: one run of the paper preset takes 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. Essential means that training and translating need it."""
+    """The result of one check."""
 
     name: str
     found: str
     advice: str = ""  # what to do; empty if the check passed
-    essential: bool = False
+    essential: bool = False  # training and translating need it
 
     @property
     def ok(self) -> bool:
@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Run all checks, in the order in which a user would fix them."""
+    """Run all checks, in the order in which you would fix what they find."""
     findings = [find_python()]
     findings += [find_package(name, essential=True) for name in TRAINING_PACKAGES]
     findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
@@ -86,13 +86,13 @@ def find_python() -> Finding:
 
 
 def find_package(name: str, essential: bool) -> Finding:
-    """Import a package: even an installed one may fail to load after another was updated."""
+    """Import a package, because even an installed one may fail to load after another one was updated."""
     try:
         import_module(name)
         return Finding(name, version(name), essential=essential)
     except (ModuleNotFoundError, PackageNotFoundError) as error:
         state = "not installed" if getattr(error, "name", name) in (name, None) else str(error)
-    except Exception as error:  # any error while a package loads is a finding
+    except Exception as error:  # a package may fail to load in any way
         state = f"does not load: {type(error).__name__}: {error}".partition("\n")[0]
     return Finding(name, state, INSTALL if essential else f"{INSTALL} (only the notebooks need it)", essential)
 
@@ -102,16 +102,15 @@ def find_threads() -> Finding:
 
     threads, cores = torch.get_num_threads(), os.cpu_count() or 1
     limit = os.environ.get("OMP_NUM_THREADS")
-    use = f"{threads} for {cores} processor cores"
     advice = f"OMP_NUM_THREADS is {limit}: unset it, and training uses all cores" if limit and threads < cores else ""
-    return Finding("threads", use, advice)
+    return Finding("threads", f"{threads} for {cores} CPU cores", advice)
 
 
 def find_gpu() -> Finding:
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("GPU", "none that torch can use: the presets tour and laptop are made for a processor")
+        return Finding("GPU", "none that torch can use: the presets tour and laptop are made for a CPU")
     names = [
         f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
         for properties in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
@@ -127,8 +126,7 @@ def find_bfloat16() -> Finding:
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     precision = computing_precision(find_preset("laptop"), device)
-    answer = "yes" if precision == torch.bfloat16 else "no: training computes in float32, which takes longer"
-    return Finding("bfloat16", answer)
+    return Finding("bfloat16", "yes" if precision == torch.bfloat16 else "no: training uses float32, which is slower")
 
 
 def find_multi30k_files() -> Finding:
@@ -136,18 +134,14 @@ def find_multi30k_files() -> Finding:
 
     try:
         folder = find_multi30k()
-    except ModuleNotFoundError as error:  # on a bare server
-        return Finding(
-            "Multi30k",
-            f"the folder of downloads is not known without {error.name}",
-            "let TRANSFORMER_LAB_DATA name a copy",
-        )
+    except ModuleNotFoundError as error:  # on a server without the notebooks' packages
+        state = f"the download folder is unknown without {error.name}"
+        return Finding("Multi30k", state, "set TRANSFORMER_LAB_DATA to the folder of a copy")
     if folder:
         return Finding("Multi30k", str(folder))
-    named = os.environ.get("TRANSFORMER_LAB_DATA")
-    if named:
-        return Finding("Multi30k", f"not in {named}", "let TRANSFORMER_LAB_DATA name its folder, or unset it")
-    return Finding("Multi30k", "not here: downloaded when it is first used (1.4 MB, German and English)")
+    if named := os.environ.get("TRANSFORMER_LAB_DATA"):
+        return Finding("Multi30k", f"not in {named}", "set TRANSFORMER_LAB_DATA to its folder, or unset it")
+    return Finding("Multi30k", "not downloaded yet: that happens on first use (1.4 MB, German and English)")
 
 
 def find_pretrained() -> Finding:
@@ -157,8 +151,8 @@ def find_pretrained() -> Finding:
     try:
         translator = load_pretrained()
     except InputError as error:
-        found = str(error) if PRETRAINED.is_dir() else f"no {PRETRAINED}"
-        return Finding("model", found, "train one (transformer-lab train laptop), and name it with --model runs/laptop")
+        state = str(error) if PRETRAINED.is_dir() else f"no {PRETRAINED}"
+        return Finding("model", state, "train one (transformer-lab train laptop) and pass it as --model runs/laptop")
     size = sum(parameter.numel() for parameter in translator.model.parameters())
     languages = f"{translator.tokenizer.source} to {translator.tokenizer.target}"
     return Finding("model", f"{languages}, {size / 1e6:.1f} million parameters")
@@ -169,9 +163,9 @@ def find_disk() -> Finding:
     room = shutil.disk_usage(folder).free / 2**30
     advice = ""
     if not os.access(folder, os.W_OK):
-        advice = "this folder cannot be written: go to another, or give a folder with --output"
+        advice = "this folder is not writable: go to another one, or choose one with --output"
     elif room < ROOM_FOR_RUNS:
-        advice = f"make room: a run of the paper preset takes up to {ROOM_FOR_RUNS:.0f} GiB, one of laptop 0.1"
+        advice = f"make room: a run takes up to {ROOM_FOR_RUNS:.0f} GiB with the preset paper, and 0.1 with laptop"
     return Finding("disk", f"{room:.1f} GiB free in {folder}", advice)
 
 
@@ -182,11 +176,10 @@ def find_notebook() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """Look for bubblewrap. The grader checks at startup whether it may create namespaces."""
+    """Look for bubblewrap. When it starts, the grader itself checks whether it may create namespaces."""
     if sys.platform != "linux":
-        return Finding("sandbox", "none: there are sandboxes on Linux only, and only teachers who grade need one")
-    bubblewrap = shutil.which("bwrap")
-    if bubblewrap:
+        return Finding("sandbox", "none: sandboxes exist on Linux only, and only teachers who grade need one")
+    if bubblewrap := shutil.which("bwrap"):
         return Finding("sandbox", f"bubblewrap, {bubblewrap}")
     advice = "install bubblewrap (Debian and Ubuntu: sudo apt install bubblewrap); only teachers who grade need it"
     return Finding("sandbox", "bubblewrap is not installed", advice)

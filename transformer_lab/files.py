@@ -1,4 +1,4 @@
-"""Atomic replacement of files, and sanitizing of untrusted text for files and file names."""
+"""Replace files atomically, and make untrusted text safe for files and file names."""
 
 import errno
 import hashlib
@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 
 from transformer_lab.errors import InputError
 
-# XML 1.0 or UTF-8 has none of these, except the last two groups: C1 controls, which terminals obey, and characters that
-# change the direction of the text around them, so that a reader sees it in another order.
+# Characters that XML 1.0 or UTF-8 can't represent, then C1 controls, which terminals obey, and characters that change
+# the direction of the text around them, so that a reader sees it in another order.
 UNSAFE = re.compile(
     "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
 )
@@ -23,7 +23,7 @@ RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows keeps 
 
 
 def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
-    """Return an error that says in one line why `path` cannot be written."""
+    """Return the error to raise if `path` cannot be written: the reason and what to do, in one line."""
     reason = error.strerror if isinstance(error, OSError) else str(error).rpartition("I/O error: ")[2]
     full = isinstance(error, SafetensorError) or error.errno in (errno.ENOSPC, errno.EDQUOT)
     advice = "make room there or choose another folder" if full else "choose another folder"
@@ -45,50 +45,48 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
-    """Yield a path next to `path` to write to. What is written there replaces `path` at once, or not at all.
+    """Yield a path next to `path` to write to. The file that is written there replaces `path` entirely or not at all.
 
     Args:
         path: The file to replace. If it is a link, the link is replaced.
-        sync: Wait for the disk, so that the file survives a power failure right after.
+        sync: Wait for the disk, so that the file survives a power failure right afterwards.
 
     Raises:
-        InputError: The folder cannot be written, or the disk is full; the old file is as it was.
+        InputError: The folder cannot be written, or the disk is full. The old file is unchanged.
     """
     unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.unlink(missing_ok=True)  # left by a killed process, perhaps with other permissions
-        unfinished.touch()
-        rights = unfinished.stat().st_mode
-        yield unfinished
-        if sync:
-            with open(unfinished, "rb+") as file:
-                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-        os.chmod(unfinished, rights)  # safetensors makes files readable for the owner only
-        os.replace(unfinished, path)
-    except (OSError, SafetensorError) as error:
-        raise cannot_write(path, error) from None
+        with writing(path):
+            unfinished.unlink(missing_ok=True)  # left by a killed process, perhaps with other permissions
+            unfinished.touch()
+            rights = unfinished.stat().st_mode
+            yield unfinished
+            if sync:
+                _flush_to_disk(unfinished)
+            os.chmod(unfinished, rights)  # safetensors makes files readable for the owner only
+            os.replace(unfinished, path)
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
 
 
 def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> None:
-    """Replace a file that can be made again at any time, such as a report. No link is followed.
+    """Replace a file that can be regenerated at any time, such as a report, without following any link.
 
     Args:
-        path: Absolute and without links, such as `folder.resolve() / name`: a link among its folders is refused.
+        path: Absolute and without links, such as `folder.resolve() / name`. A link among its folders is an error.
         content: Text or bytes.
         encoding: For text; `utf-8-sig` tells spreadsheets that it is UTF-8.
 
     Raises:
-        InputError: A folder is a link or cannot be written, or the disk is full; the old file is as it was.
+        InputError: A folder is a link or cannot be written, or the disk is full. The old file is unchanged.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.realpath(path.parent) != str(path.parent):
-        raise InputError(f"{path.parent} is a link, or is behind one: remove it, or choose another folder")
+        raise InputError(f"{path.parent} is a link, or is reached through one: remove it or choose another folder")
     if path.is_dir() and not path.is_symlink():
-        raise InputError(f"{path} is a folder where a file belongs: remove it, or choose another folder")
+        raise InputError(f"{path} is a folder, but a file goes there: remove it or choose another folder")
     with replacing(path, sync=False) as unfinished:
         unfinished.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
 
@@ -97,49 +95,52 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
 def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a folder inside `folder` to write files with these names to. They replace the old files all together.
 
-    No file system can replace several files in one step, so all files are written completely first, and the old ones
-    are restored if one cannot be replaced. Only a crash within the few microseconds between the first and the last
-    renaming can leave a mixture of old and new files.
+    File systems can't replace several files in one step. So all files are written completely first, and if one cannot
+    be replaced, the old ones are restored. Only a crash in the few microseconds between the first and the last renaming
+    can leave a mixture of old and new files.
 
     Raises:
-        InputError: The folder cannot be written, or the disk is full; the old files are unchanged.
+        InputError: The folder cannot be written, or the disk is full. The old files are unchanged.
     """
     scratch = folder / ".unfinished"
-    kept = scratch / "old"
-    moved: list[str] = []
+    backups = scratch / "old"
+    replaced: list[str] = []
     path = folder
     try:
         shutil.rmtree(scratch, ignore_errors=True)  # left by a killed run
-        kept.mkdir(parents=True)
+        backups.mkdir(parents=True)
         rights = scratch.stat().st_mode & 0o666
         yield scratch
         for name in names:
             path = folder / name
-            with open(scratch / name, "rb+") as file:
-                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
+            _flush_to_disk(scratch / name)
             os.chmod(scratch / name, rights)  # safetensors makes files readable for the owner only
             if path.exists():
-                keep_aside(path, kept / name)
+                _link_or_copy(path, backups / name)
         for name in names:
             path = folder / name
             os.replace(scratch / name, path)
-            moved.append(name)
+            replaced.append(name)
     except (OSError, SafetensorError) as error:
         raise cannot_write(path, error) from None
     finally:
-        for name in moved if len(moved) < len(names) else ():
-            if (kept / name).exists():
-                os.replace(kept / name, folder / name)
+        for name in replaced if len(replaced) < len(names) else ():
+            if (backups / name).exists():
+                os.replace(backups / name, folder / name)
             else:
                 (folder / name).unlink()
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def keep_aside(path: Path, copy: Path) -> None:
-    """Create a hard link to the file, or a copy if the file system does not support links."""
+def _flush_to_disk(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())  # the content must be on the disk before the name is
+
+
+def _link_or_copy(path: Path, copy: Path) -> None:
     try:
         os.link(path, copy)
-    except OSError:
+    except OSError:  # the file system has no hard links
         shutil.copy2(path, copy)
 
 
@@ -149,21 +150,21 @@ def clean(text: str) -> str:
 
 
 def on_screen(text: str) -> str:
-    """Return `text` on one line without anything that a terminal obeys: escapes, line ends, changes of direction."""
+    """Return `text` on one line, without anything that a terminal obeys: escapes, line ends, changes of direction."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a name of a file or folder for each student's name: readable, safe on every system, no two alike."""
+    """Return a name for a file or folder by student: readable, safe on every system, and different from the others."""
     chosen: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for name in sorted(set(names)):
         safe = re.sub(r"[^\w .-]", "_", clean(name)).strip(" .")
         short = safe.encode()[:NAME_BYTES].decode(errors="ignore").rstrip(" .")
         is_usable = short and short == name and not short.startswith("-") and not RESERVED.fullmatch(short.casefold())
-        if not is_usable or short.casefold() in taken:
+        if not is_usable or short.casefold() in used:
             digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
             short = f"{short.lstrip('-') or 'student'}_{digest}"
         chosen[name] = short
-        taken.add(short.casefold())
+        used.add(short.casefold())
     return chosen

@@ -1,22 +1,23 @@
-"""The reader's own copy of the notebooks, so that nobody edits files that Git tracks."""
+"""The reader's own copy of the notebooks, so that you never have to edit a file that Git tracks."""
 
+import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from transformer_lab.errors import InputError
-from transformer_lab.shipped import PACKAGE, shipped
+from transformer_lab.files import write_file
+from transformer_lab.shipped import PACKAGE
 
-NOTEBOOKS = shipped("notebooks")
-JUPYTER = Path(__file__).resolve().parent / "jupyter"  # settings that keep JupyterLab calm
+JUPYTER = Path(__file__).resolve().parent / "jupyter"  # settings that keep JupyterLab quiet
 DIGESTS = ".digests.json"  # of each notebook as it was when it was copied
 WORKSPACES = ".workspaces"  # which panels and notebooks were open
 
 
-def folder_for(notebooks: Path = NOTEBOOKS) -> Path:
+def folder_for(notebooks: Path) -> Path:
     """Return the folder for the reader's copy: next to `notebooks/` in a checkout, else in the current folder."""
     if notebooks.parent != PACKAGE:
         return notebooks.parent / "my_course"
@@ -24,35 +25,30 @@ def folder_for(notebooks: Path = NOTEBOOKS) -> Path:
     return here if (here / DIGESTS).is_file() else here / "my_course"
 
 
-def prepare(folder: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
-    """Copy the notebooks that `folder` lacks, and return those whose original has changed since it was copied."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "mine").mkdir(exist_ok=True)
-    for original in sorted(notebooks.iterdir()):
-        if original.is_file() and not (folder / original.name).exists():
-            copy(original, folder)
-    digests = read_digests(folder)
-    return [name for name in sorted(digests) if (path := notebooks / name).exists() and digest(path) != digests[name]]
+def prepare(folder: Path, notebooks: Path) -> list[str]:
+    """Copy the notebooks that are missing in `folder`; return the names of those that have a newer original."""
+    (folder / "mine").mkdir(parents=True, exist_ok=True)
+    originals = [path for path in sorted(notebooks.iterdir()) if path.is_file()]
+    _copy([path for path in originals if not (folder / path.name).exists()], folder)
+    digests = _read_digests(folder)
+    return [path.name for path in originals if path.name in digests and digests[path.name] != _digest(path)]
 
 
-def refresh(folder: Path, number: str, notebooks: Path = NOTEBOOKS) -> tuple[Path, Path | None]:
-    """Replace a notebook by its original; return it, and where the reader's version was kept.
+def refresh(folder: Path, number: str, notebooks: Path) -> tuple[Path, Path | None]:
+    """Replace a notebook by its original; return its path, and where the reader's version is now.
 
     Raises:
-        InputError: no notebook, or more than one, starts with `number`.
+        InputError: No notebook, or more than one, starts with `number`.
     """
-    found = sorted(notebooks.glob(f"{number}*.ipynb")) if number.isalnum() or number.isidentifier() else []
-    if len(found) != 1:
-        raise InputError(f'no single notebook starts with {number!r}; for example "transformer-lab open --fresh 03"')
-    folder.mkdir(parents=True, exist_ok=True)
-    current, kept = folder / found[0].name, None
-    if current.exists():
-        taken = 1
-        while (kept := current.with_stem(f"{current.stem}_old{taken}")).exists():
-            taken += 1
-        current.rename(kept)
-    copy(found[0], folder)
-    return current, kept
+    originals = list(notebooks.glob(f"{number}*.ipynb")) if number.isidentifier() or number.isalnum() else []
+    if len(originals) != 1:
+        raise InputError(f"expected the number of a notebook, as in transformer-lab open --fresh 03; got {number!r}")
+    notebook, backup = folder / originals[0].name, None
+    if notebook.exists():
+        backups = (notebook.with_stem(f"{notebook.stem}_old{count}") for count in itertools.count(1))
+        backup = notebook.rename(next(path for path in backups if not path.exists()))
+    _copy(originals, folder)
+    return notebook, backup
 
 
 def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
@@ -75,16 +71,21 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
     return searched | {"JUPYTERLAB_WORKSPACES_DIR": str(workspaces)}
 
 
-def copy(original: Path, folder: Path) -> None:
-    shutil.copyfile(original, folder / original.name)
-    digests = read_digests(folder) | {original.name: digest(original)}
-    (folder / DIGESTS).write_text(json.dumps(digests, indent=1), encoding="utf-8")
+def _copy(originals: Sequence[Path], folder: Path) -> None:
+    if not originals:
+        return
+    # The digests first: if this is interrupted, a notebook without one could never be recognized as outdated.
+    digests = _read_digests(folder) | {original.name: _digest(original) for original in originals}
+    write_file(folder.resolve() / DIGESTS, json.dumps(digests, indent=1))
+    for original in originals:
+        shutil.copyfile(original, folder / original.name)
 
 
-def read_digests(folder: Path) -> dict[str, str]:
+def _read_digests(folder: Path) -> dict[str, str]:
     path = folder / DIGESTS
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def digest(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

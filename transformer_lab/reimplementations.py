@@ -7,11 +7,11 @@ F = TypeVar("F", bound=Callable)
 
 
 def reimplements(*answers: str) -> Callable[[F], F]:
-    """Mark a function or a method that does the work of these answers.
+    """Mark a function or method that does the work of these answers.
 
-    `classroom/stubbed_package.py` finds the marks in the source, and empties what is marked whenever it empties the
-    answer. In a class, mark each method to be emptied. An answer that contains an earlier one, as `CachedAttention`
-    does, needs no mark: whatever empties the earlier one empties the later one too.
+    `classroom/stubbed_package.py` finds the marks in the source and empties what is marked whenever it empties one of
+    the answers. In a class, mark each method to empty. An answer that contains an earlier one, as `CachedAttention`
+    does, needs no mark, because it is emptied together with the earlier one.
     """
 
     def mark(function: F) -> F:

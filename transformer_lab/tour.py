@@ -12,7 +12,7 @@ from transformer_lab.evaluation import Scores, score_translations
 from transformer_lab.plots import LiveCurve, draw_attention, save_figure
 from transformer_lab.training import find_preset, train
 
-# German says "On the street plays a little boy": the heat map shows where the model looks to put it in English order.
+# In German, word for word: "On the street plays a little boy". The heat map shows how attention reorders the words.
 HEAT_MAP_SENTENCE = "Auf der Straße spielt ein kleiner Junge mit einem roten Ball."
 
 
@@ -29,8 +29,8 @@ def tour(output: Path) -> Tour:
     """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
 
     Args:
-        output: Folder for the model and `attention.png`. If it holds an interrupted tour, training resumes; if the tour
-            was finished, its results are shown again without training.
+        output: Folder for the model and `attention.png`. An interrupted tour in it is resumed. After a finished tour,
+            nothing is trained again.
 
     Raises:
         InputError: The folder cannot be written or holds another training run.
@@ -48,11 +48,7 @@ def tour(output: Path) -> Tour:
 
 
 def train_small_model() -> Translator:
-    """Train a model for the notebook of the tour, show its loss while it learns, and keep no files.
-
-    Returns:
-        The trained model. It has seen 24,000 synthetic captions once.
-    """
+    """Train a model on 24,000 synthetic captions for the tour notebook, plot its loss live, and leave no files."""
     print("Training takes one to two minutes on two cores. The curve appears after a few seconds.")
     preset = replace(find_preset("tour"), train_limit=24_000, max_tokens=1024)
     with TemporaryDirectory() as folder, redirect_stderr(StringIO()):  # the curve replaces the progress bar

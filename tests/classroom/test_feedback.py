@@ -64,7 +64,7 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
     text = " ".join(page.text.split())
     assert "Feedback for Ada" in text
     assert text.count(" ".join(softmax.says.replace("`", "").split())) == 1
-    assert "Where to read: notebook 01, Attention: “What came before” and “From scores to weights”" in text
+    assert "Where to read: notebook 01, Attention: “From scores to weights”" in text
     assert "The smallest input that fails" in text
     assert "return scores # 1 < 2" in text
     assert "○ not attempted" in text
@@ -184,6 +184,15 @@ def test_all_exercises_of_the_course_have_a_place_to_read(course):
         places = reading_places(course, name)
         assert set(places) == {exercise.name for exercise in course.exercises(name)}
         assert all("“" in place for place in places.values()), name
+
+
+def test_the_place_to_read_is_the_section_right_before_the_exercise(course):
+    """The history of attention does not help a student who divided by the wrong sum."""
+    sections = {name: re.findall("“(.+?)”", place) for name, place in reading_places(course, "01_attention").items()}
+    assert sections["softmax"] == ["From scores to weights"]
+    assert sections["SingleHeadAttention"] == ["Learned projections"]
+    shared = [re.findall("“(.+?)”", place) for place in reading_places(course, "02_multi_head_attention").values()]
+    assert shared == [["Several heads"], *[["One average is not enough", "Several heads"]] * 2]
 
 
 def test_the_sentences_are_those_of_the_exercise():

@@ -109,7 +109,7 @@ def test_where_multi30k_is_on_a_server_without_the_packages_of_notebooks(monkeyp
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     found = doctor.find_multi30k_files()
-    assert found.found == "the folder of downloads is not known without platformdirs"
+    assert found.found == "the download folder is unknown without platformdirs"
     assert not found.essential
 
 

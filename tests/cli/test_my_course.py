@@ -1,4 +1,4 @@
-"""The reader's copy of the notebooks keeps the reader's work, and says what is newer."""
+"""The reader's copy of the notebooks keeps the reader's work, and names the notebooks that have a newer text."""
 
 import os
 from pathlib import Path

@@ -7,7 +7,7 @@ from transformer_lab.evaluation import alignment_error_rate
 
 
 def test_perfect_and_disjoint():
-    """0 is best: a rate turned upside down would praise the worst head."""
+    """0 is best. An inverted rate would rank the worst head first."""
     gold = torch.tensor([[0, 1, 0], [1, 0, 0]], dtype=torch.bool)
     weights = gold * 0.9 + 0.05
     assert alignment_error_rate(weights, gold) == 0.0
@@ -22,7 +22,7 @@ def test_a_row_proposes_its_greatest_weight_and_nothing_else():
 
 
 def test_rows_are_queries():
-    """Taking the greatest of each column instead would give 0 here."""
+    """Taking the maximum of each column instead would give 0 here."""
     weights = torch.tensor([[0.6, 0.4], [0.55, 0.45]])
     gold = torch.tensor([[1, 0], [0, 1]], dtype=torch.bool)
     assert alignment_error_rate(weights, gold) == 0.5
@@ -36,6 +36,6 @@ def test_no_gold_link_is_all_wrong():
     ("weights", "gold"), [((2, 3), (3, 2)), ((0, 3), (0, 3)), ((2, 0), (2, 0)), ((1, 2, 3), (1, 2, 3))]
 )
 def test_other_shapes_are_named(weights, gold):
-    """A transposed gold of the same number of cells would else give some number."""
+    """Otherwise, a transposed gold alignment with the same number of cells would give some number."""
     with pytest.raises(ValueError, match=str(weights).replace("(", r"\(").replace(")", r"\)")):
         alignment_error_rate(torch.rand(weights), torch.zeros(gold, dtype=torch.bool))

@@ -1,4 +1,4 @@
-"""BLEU as it is written out is BLEU as sacreBLEU computes it."""
+"""BLEU, written out, agrees with sacreBLEU."""
 
 import gzip
 import math
@@ -17,7 +17,7 @@ def sacrebleu_of_tokens(hypotheses, references) -> float:
 
 
 def damaged(sentence: list[str], rng: random.Random, words: list[str]) -> list[str]:
-    """What a bad translator might write: words lost, replaced, repeated and moved."""
+    """Return what a bad translator might write: words are dropped, replaced, repeated, and moved."""
     result = []
     for word in sentence:
         chance = rng.random()
@@ -44,7 +44,7 @@ def test_precision_is_one_fraction_over_the_corpus():
 
 
 def test_a_match_in_another_sentence_does_not_count():
-    """Clipping over the corpus, instead of within a sentence, would find both words."""
+    """Clipping over the corpus instead of within a sentence would count both words."""
     assert ngram_precision([["a"], ["b"]], [["b"], ["a"]], 1) == 0.0
 
 

@@ -18,7 +18,7 @@ def test_two_layers_by_hand():
 
 
 def test_heads_are_averaged():
-    """Two heads count as their mean, not as their maximum: [[.25 .75] [.5 .5]] plus the residual, halved."""
+    """Two heads count as their mean and not their maximum: [[.25 .75] [.5 .5]] plus the residual, halved."""
     rollout = attention_rollout(torch.stack([LOWER, UPPER])[None])  # (layers 1, heads 2, 2, 2)
     assert torch.equal(rollout, torch.tensor([[0.625, 0.375], [0.25, 0.75]]))
 

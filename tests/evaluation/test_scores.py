@@ -1,4 +1,4 @@
-"""The scores that are reported are sacreBLEU's, and say how they were computed."""
+"""The reported scores are sacreBLEU's, and say how they were computed."""
 
 import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
@@ -25,7 +25,7 @@ def test_each_score_is_the_one_its_signature_names():
 
 @pytest.mark.parametrize("code", ["zh", "zh-TW", "zh_cn", "cmn", "ZH"])
 def test_chinese_is_scored_character_by_character(code):
-    """With 13a a Chinese sentence is one word: a good translation would score next to nothing."""
+    """With 13a, a Chinese sentence is one word, and a good translation would score next to nothing."""
     hypotheses, references = ["我们今天买苹果。", "他喜欢Python。"], ["我们今天吃苹果。", "他喜欢Python。"]
     scores = score_translations(hypotheses, references, code)
     assert scores.bleu == corpus_bleu(hypotheses, [references], tokenize="zh").score > 60
@@ -40,7 +40,7 @@ def test_european_languages_are_scored_by_13a(code):
 
 
 def test_printed_scores_carry_their_signatures():
-    """A score that is copied without its signature cannot be compared with another."""
+    """A score without its signature can't be compared with another."""
     scores = score_translations(HYPOTHESES, REFERENCES)
     lines = str(scores).splitlines()
     assert len(lines) == 3
@@ -64,7 +64,7 @@ def test_short_brevity_penalty_is_reported():
     ],
 )
 def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
-    """sacreBLEU itself would score the first sentences of the longer side, or each letter of a string."""
+    """sacreBLEU itself would score the first sentences of the longer side, or each character of a string."""
     with pytest.raises(InputError) as caught:
         score_translations(hypotheses, references)
     message = str(caught.value)

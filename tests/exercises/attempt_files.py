@@ -22,7 +22,7 @@ COURSE = Path(__file__).parents[2] / "course"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one student wrote for one exercise."""
+    """The code that one student wrote for one exercise."""
 
     exercise: str
     label: str
@@ -36,7 +36,7 @@ class Attempt:
         return self.label.startswith("Right:")
 
     def subject(self) -> Any:
-        """Run the code as if it stood in its notebook, and return the function or class."""
+        """Run the code as if it were in its notebook, and return the function or class."""
         names = dict(_names_in_notebook(notebook_of(self.exercise)))
         names |= {name: other.answer for name, other in exercises().items() if name != self.exercise}
         names["__name__"] = "__main__"

@@ -1,4 +1,4 @@
-"""What the tests of exercises share."""
+"""Fixtures for all tests of the exercises."""
 
 import os
 
@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch):
-    """A test that passes a check keeps no part in this repository; TRANSFORMER_LAB_STRICT of the caller has no say."""
+def nothing_is_saved(monkeypatch):
+    """A test that passes a check saves no part in this repository. The caller's TRANSFORMER_LAB_STRICT is ignored."""
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "off")
     monkeypatch.delenv("TRANSFORMER_LAB_STRICT", raising=False)
     assert os.environ["TRANSFORMER_LAB_MINE"] == "off"

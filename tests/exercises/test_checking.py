@@ -1,4 +1,4 @@
-"""`check` and what it is given: each wrong way of calling it gets one clear sentence."""
+"""`check` and its arguments: each wrong way to call it gets one clear sentence."""
 
 import functools
 import math
@@ -37,17 +37,17 @@ class Unready:
     [
         ((), "it takes the function or class you wrote"),
         ((1, 2, 3), "it takes the function or class you wrote"),
-        ((None,), "it was given None: has the cell that defines"),
+        ((None,), "it got None: has the cell that defines"),
         (("softmax",), "`check(softmax)`, without quotation marks"),
         (("sotfmax",), "there is no exercise `sotfmax`: did you mean softmax"),
         (("zzz",), "there is no exercise `zzz`: `progress()` lists them all"),
         (("multiheadattention", softmax), "did you mean MultiHeadAttention"),
-        (("softmax", None), "it was given None: has the cell that defines `softmax` been run?"),
-        (("softmax", numpy_attention), "this is `numpy_attention`, but `softmax` is to be checked"),
-        ((softmax, numpy_attention), "of two arguments the first is the exercise's name"),
-        ((np.ones(3),), "this is a `ndarray`, the result of a call perhaps"),
-        ((torch.ones(3),), "this is a `Tensor`, the result of a call perhaps"),
-        (("softmax", 3.0), "this is a `float`, the result of a call perhaps"),
+        (("softmax", None), "it got None: has the cell that defines `softmax` been run?"),
+        (("softmax", numpy_attention), "expected `softmax`, got `numpy_attention`"),
+        ((softmax, numpy_attention), "expected the exercise's name as the first of two arguments"),
+        ((np.ones(3),), "this is a `ndarray`, perhaps the result of a call"),
+        ((torch.ones(3),), "this is a `Tensor`, perhaps the result of a call"),
+        (("softmax", 3.0), "this is a `float`, perhaps the result of a call"),
         ((os,), "this is the module `os`"),
         ((object(),), "this is an `object`: give a function or a class"),
         ((lambda scores: scores,), "has no name that says which exercise it is"),
@@ -55,12 +55,12 @@ class Unready:
         ((Unready(),), "has no name that says which exercise it is"),
         ((len,), "there is no exercise `len`"),
         ((SingleHeadAttention.forward,), "this is a method of `SingleHeadAttention`"),
-        (("SingleHeadAttention", softmax), "this is `softmax`, but `SingleHeadAttention` is to be checked"),
+        (("SingleHeadAttention", softmax), "expected `SingleHeadAttention`, got `softmax`"),
         (("SingleHeadAttention", lambda x: x), "`SingleHeadAttention` is a class, this is a function"),
         (("softmax", Unready), "`softmax` is a function, this is the class `Unready`"),
     ],
 )
-def test_misuse_is_told_in_one_line(arguments, words):
+def test_misuse_raises_one_line(arguments, words):
     with pytest.raises(InputError) as caught:
         check(*arguments)
     assert words in str(caught.value)
@@ -68,7 +68,7 @@ def test_misuse_is_told_in_one_line(arguments, words):
 
 
 def test_misuse_has_a_short_traceback():
-    """IPython shows what `_render_traceback_` gives: one line, not the inside of `check`."""
+    """IPython shows what `_render_traceback_` returns: one line, and nothing from inside `check`."""
     with pytest.raises(InputError) as caught:
         check(None)
     (line,) = caught.value._render_traceback_()
@@ -93,7 +93,7 @@ def test_an_object_is_checked_by_its_class():
     for arguments in ((SingleHeadAttention(4, 2),), ("SingleHeadAttention", SingleHeadAttention(4, 2))):
         report = check(*arguments)
         assert report.passed
-        assert "its class has been checked" in report.remarks[0]
+        assert "Its class was checked instead" in report.remarks[0]
 
 
 @pytest.mark.parametrize("subject", [lambda scores: softmax(scores), functools.partial(softmax), Unready()])
@@ -102,7 +102,7 @@ def test_any_callable_can_be_checked_by_name(subject):
 
 
 def test_strict_raises_after_the_report(monkeypatch, capsys):
-    """An ordinary runner stops at the first check that does not pass."""
+    """A tool that runs notebooks then stops at the first check that fails."""
     monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
     assert check(softmax).passed
     with pytest.raises(CheckFailed, match=r"softmax: not right yet, \d+ of \d+ checks passed"):
@@ -115,7 +115,7 @@ def test_the_packages_answer_is_not_yours():
 
 
 def test_library_answer_is_remarked_upon():
-    """It is right, so it passes; that it is no work of one's own has to be said."""
+    """It's right, so it passes, but the student has to be told that it isn't their own work."""
     import torch.nn.functional as F
 
     def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -135,7 +135,7 @@ def test_library_answer_is_remarked_upon():
     ],
 )
 def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
-    """A tensor has the answer as a method: no module's name stands before it."""
+    """Tensors have the answer as a method, without any module's name in front of it."""
     path = tmp_path / "cell.py"  # where `inspect` finds the text
     path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
     names = {"__name__": "__main__"}
@@ -146,7 +146,7 @@ def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
 
 
 def test_an_earlier_mistake_costs_once():
-    """A wrong `softmax` in the notebook is its own exercise's business: `numpy_attention` built on it is right."""
+    """A wrong `softmax` costs points in its own exercise only: `numpy_attention`, which calls it, is right."""
     source = """
 import numpy as np
 def softmax(scores):
@@ -164,7 +164,7 @@ def numpy_attention(query, key, value):
 
 
 def test_a_namesake_from_a_library_is_left_alone():
-    """Who imports torch's softmax under that name means it."""
+    """If you import torch's softmax under that name, you want that one."""
     source = """
 from torch.nn.functional import softmax
 from math import sqrt
@@ -181,7 +181,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
 
 
 def test_a_second_mistake_does_not_hide_the_first():
-    """Missing scale and an inverted mask: both are named."""
+    """The scale is missing and the mask is inverted: the report names both."""
 
     def both(query, key, value, mask=None, dropout=None):
         root = query.size(-1) ** 0.5
@@ -193,7 +193,7 @@ def test_a_second_mistake_does_not_hide_the_first():
 
 
 def test_a_mistake_is_not_named_unless_it_explains_everything():
-    """The inverted mask shows in half of the checks, but nobody knows what else is wrong: then nothing is named."""
+    """The inverted mask shows in half of the checks, but something else is wrong too. Then nothing is named."""
 
     def more(query, key, value, mask=None, dropout=None):
         output, weights = scaled_dot_product_attention(query, key, value, None if mask is None else ~mask, dropout)
@@ -205,7 +205,7 @@ def test_a_mistake_is_not_named_unless_it_explains_everything():
 
 
 def test_a_slip_that_nobody_wrote_down_is_recognized():
-    """A generic change of the answer explains it, and the sentence says what was seen without giving away the line."""
+    """A generic change of the answer explains it, and the sentence says so without giving away the line."""
 
     def brevity_penalty(hypothesis_length, reference_length):
         if hypothesis_length <= 0:
@@ -218,7 +218,7 @@ def test_a_slip_that_nobody_wrote_down_is_recognized():
 
 
 def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
-    """A notebook shows what the check says about a common mistake: nothing is kept or raised, whatever the mode."""
+    """A notebook shows what the check says about a common mistake. Nothing is saved or raised, even in strict mode."""
     monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
 
     def softmax_as_written(scores):
@@ -231,7 +231,7 @@ def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
 
 
 def test_the_earlier_part_in_which_it_stopped_is_named():
-    """The line is the one in the student's cell; the part that it calls is named."""
+    """The report gives the line in the student's cell and names the part that it calls."""
     module = types.ModuleType("transformer_lab.mine.split_heads")
     exec("def split_heads(x, n_heads):\n    return x.no_such_thing", vars(module))
     names = {"__name__": "__main__", "split_heads": module.split_heads}
@@ -243,7 +243,7 @@ def test_the_earlier_part_in_which_it_stopped_is_named():
 
 
 def test_style_does_not_hide_a_misconception():
-    """The mistake is recognised by its results, however it is written: here with an additive mask and `einsum`."""
+    """A mistake is recognized by its results, however it is written: here with an additive mask and `einsum`."""
 
     def unscaled(q, k, v, mask=None, dropout=None):
         scores = torch.einsum("...qd,...kd->...qk", q, k)
@@ -279,14 +279,14 @@ def test_list_for_tuple_and_float32_pass_with_a_remark():
 
 
 def test_import_is_light():
-    """Opening a notebook waits for torch anyway; the package adds next to nothing, and does not load it itself."""
+    """The package itself doesn't load torch, so that commands without it start fast."""
     program = "import sys, transformer_lab; print('torch' in sys.modules, 'numpy' in sys.modules, dir(transformer_lab))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("False False")
 
 
 def test_what_torch_loads_late_is_there_before_the_students_code_runs():
-    """A thread that is stopped in the middle of an import leaves a lock behind, and the next import waits forever."""
+    """A thread that is stopped during an import leaves a lock behind, and the next import waits forever."""
     program = (
         "import sys; from transformer_lab.exercises import exercises, judgment, run_check\n"
         "def loaded(): return any(name.startswith('torch._dynamo') for name in sys.modules)\n"

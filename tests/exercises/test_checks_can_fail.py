@@ -1,4 +1,4 @@
-"""Without these, a property that none of the named mistakes breaks could pass whatever comes back."""
+"""Without these, a property that no mistake in the catalogue breaks could accept any result."""
 
 import pytest
 import torch

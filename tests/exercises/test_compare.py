@@ -1,4 +1,4 @@
-"""Comparing data, and numbers that look the same on every machine."""
+"""Data are compared correctly, and numbers look the same on every machine."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_numbers_are_short(value, text):
 
 
 def test_last_bits_do_not_show():
-    """0.03125 lies half-way between two four-digit numbers: one machine's last bit must not decide."""
+    """0.03125 is halfway between two four-digit numbers. The last bit of one machine must not decide."""
     assert len({number(0.03125 + shift * 2**-57) for shift in range(-3, 4)}) == 1
     assert len({number(value) for value in (0.1 + 0.2, 0.3, 0.30000000000000016)}) == 1
 
@@ -37,7 +37,7 @@ def one(expected, received, **options):
 
 
 def test_two_numbers_that_differ_look_different():
-    """Otherwise a report says: expected -0.4571, received -0.4571."""
+    """Otherwise a report says: expected -0.4571, got -0.4571."""
     assert short_and_apart(-0.457121, -0.457148) == ("-0.45712", "-0.45715")
     assert short_and_apart(0.5, 0.7) == ("0.5", "0.7")
     assert short_and_apart("one", 1.0) == ("'one'", "1")
@@ -84,7 +84,7 @@ def test_infinity_equals_infinity():
 
 
 def test_infinities_are_counted_in_both_directions():
-    """A difference of infinity alone would not say whether a mask hides too much or too little."""
+    """An infinite difference alone doesn't tell whether a mask hides too much or too little."""
     expected, received = torch.tensor([1.0, 2.0, -torch.inf, -torch.inf]), torch.tensor([1.0, -torch.inf, -1e9, 3.0])
     (difference,), _ = compare(expected, received)
     assert difference.says == (
@@ -97,7 +97,7 @@ def test_infinities_are_counted_in_both_directions():
     assert unknown.says == "`output` is not NaN in 1 of 2 entries where it should be"
 
 
-def test_missing_gradient_is_told_as_such():
+def test_a_missing_gradient_is_named():
     differences, _ = compare({"gradient of x": torch.ones(2)}, {"gradient of x": None})
     assert differences[0].says == "no gradient reaches `x`"
 

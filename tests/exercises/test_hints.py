@@ -27,7 +27,7 @@ def test_solution_is_the_packages_source():
 
 @pytest.mark.parametrize("function", [hint, solution])
 @pytest.mark.parametrize("name", ["sofmax", None, 3])
-def test_unknown_names_are_told(function, name):
+def test_unknown_names_raise_an_error(function, name):
     with pytest.raises(InputError, match="there is no exercise"):
         function(name)
 

@@ -1,4 +1,4 @@
-"""Code of students that misbehaves: each is told in words, and the process that checks it goes on as before."""
+"""Code that misbehaves is explained in words, and the process that checks it goes on as before."""
 
 import asyncio
 import random
@@ -25,14 +25,14 @@ def row(report, name):
 
 
 def failed(report) -> str:
-    """All that a report says, without its line breaks."""
+    """Return the text of a report without its line breaks."""
     assert not report.passed
     return " ".join(str(report).split())
 
 
 @pytest.fixture
 def world():
-    """Global state is after a check what it was before."""
+    """After a check, the global state is what it was before."""
     torch.manual_seed(3)
     np.random.seed(3)
     random.seed(3)
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("world")
 
 @pytest.fixture
 def short(monkeypatch):
-    """Loops that never end are stopped after a moment, not after five seconds."""
+    """Stop endless loops after a moment instead of five seconds."""
     monkeypatch.setattr(time_limit, "SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.5)
 
@@ -72,8 +72,8 @@ def test_exception_names_the_students_line():
     assert "Has the cell that defines or imports `exponential_sum` been run?" in text
 
 
-def test_one_exception_is_told_once():
-    """Ten rows of one exception hide the one that matters."""
+def test_one_exception_is_reported_once():
+    """Ten rows with the same exception would hide the one that matters."""
 
     def softmax(scores):
         raise IndexError("out")
@@ -134,14 +134,14 @@ ODD_RESULTS = {
 with warnings.catch_warnings():  # torch is sorry that it has them
     warnings.simplefilter("ignore")
     ODD_RESULTS["a nested tensor"] = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
-    ODD_RESULTS["a quantised tensor"] = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
+    ODD_RESULTS["a quantized tensor"] = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
 ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "bleu", "apply_bpe", "greedy_decode")
 
 
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """Not here, and not in a grader, which has it from another process."""
+    """This holds here, and in a grader, which gets the result from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):
@@ -166,7 +166,7 @@ def test_right_numbers_of_an_odd_type_are_judged(dtype):
 
 
 def test_wrong_device_is_named():
-    """On a machine without a GPU the device `meta` stands for any other one."""
+    """On a machine without a GPU, the device `meta` is used in place of any other."""
     text = failed(check("scaled_dot_product_attention", lambda q, k, v, m=None, d=None: (v.to("meta"), v.to("meta"))))
     assert "`output` is a tensor on the device `meta`" in text
 
@@ -206,7 +206,7 @@ def test_changed_seed_costs_points(function):
 
 
 def test_drawing_random_numbers_is_allowed():
-    """Layers draw their first weights from the global generators: that is no change of a seed."""
+    """Layers sample their initial weights from the global generators, which doesn't change a seed."""
 
     def drawing(scores):
         torch.rand(3), np.random.rand(1000), random.random()
@@ -240,7 +240,7 @@ def test_changed_settings_are_named():
     ids=["inference mode", "no grad", "another device", "autocast"],
 )
 def test_callers_settings_make_no_difference(setting):
-    """A notebook may have switched gradients off or changed the defaults: the check is the same, the first time too."""
+    """The check is the same, even the first one, if a notebook switched gradients off or changed the defaults."""
     inputs_by_check.cache_clear()
     reference_of.cache_clear()
     torch.set_default_dtype(torch.float16)
@@ -287,7 +287,7 @@ def wait_for_ever(scores):
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
 def test_endless_loop_is_stopped(endless):
-    """Also one that catches every exception, and one that waits inside C."""
+    """This includes a loop that catches every exception, and code that waits inside C."""
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not come back within 5 seconds" in text
@@ -304,7 +304,7 @@ def test_the_next_check_works_after_an_endless_loop(monkeypatch):
 
 @pytest.mark.usefixtures("short")
 def test_endless_loop_is_stopped_in_a_thread():
-    """Widgets and servers call `check` from other threads, where no signal arrives."""
+    """Widgets and servers call `check` from other threads, which get no signals."""
     reports = []
     thread = threading.Thread(target=lambda: reports.append(check("softmax", loop_swallowing)))
     thread.start()
@@ -313,7 +313,7 @@ def test_endless_loop_is_stopped_in_a_thread():
 
 
 def assert_threads_end(before: set[threading.Thread]) -> None:
-    """Those that were started since: a busy machine may give them their turn late."""
+    """Check that the threads started since have ended. A busy machine may schedule them late."""
     for thread in set(threading.enumerate()) - before:
         thread.join(20)
         assert not thread.is_alive()
@@ -321,7 +321,7 @@ def assert_threads_end(before: set[threading.Thread]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_stopped_thread_is_gone():
-    """A loop that goes on behind the notebook's back would take half of its speed."""
+    """A loop that goes on unnoticed would slow the notebook down by half."""
     before = set(threading.enumerate())
     run_limited([loop := lambda: loop_swallowing(None)])
     assert loop
@@ -329,7 +329,7 @@ def test_stopped_thread_is_gone():
 
 
 def test_interrupting_a_check_works(monkeypatch):
-    """The stop button raises KeyboardInterrupt in the main thread: it ends the check and the code it runs."""
+    """The stop button raises KeyboardInterrupt in the main thread, which ends the check and the code that it runs."""
     real_wait = threading.Event.wait
     running = threading.Event()
 
@@ -351,7 +351,7 @@ def test_interrupting_a_check_works(monkeypatch):
 
 
 def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
-    """On a busy machine the code may run before the thread that has started it goes on."""
+    """On a busy machine, the code may run before the thread that started it continues."""
     real_start, running = threading.Thread.start, threading.Event()
 
     def loop(scores):
@@ -380,7 +380,7 @@ def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
     ],
 )
 def test_two_gibibytes_are_refused(allocate):
-    """Where memory is scarce the system would kill the notebook instead."""
+    """If memory is scarce, the system would kill the notebook instead."""
 
     def greedy(scores):
         return allocate()
@@ -404,7 +404,7 @@ def test_flood_of_output_is_cut_off(capsys):
 
 
 def test_other_threads_still_print(capsys):
-    """Only what the checked code prints is held back."""
+    """Only the output of the checked code is captured."""
     go, done = threading.Event(), threading.Event()
 
     def other():
@@ -451,7 +451,7 @@ def test_exception_without_a_text():
 
 
 def test_addresses_do_not_get_into_a_report():
-    """They differ from run to run, and a report does not."""
+    """Addresses differ from run to run, but reports must not."""
 
     def softmax(scores):
         raise ValueError(f"{object()}")
@@ -477,7 +477,7 @@ def test_missing_super_is_explained():
     assert "The first line of `__init__` has to be `super().__init__()`." in failed(check(SingleHeadAttention))
 
 
-def test_misspelt_forward_is_explained():
+def test_misspelled_forward_is_explained():
     class SingleHeadAttention(nn.Module):
         def __init__(self, d_model, d_k):
             super().__init__()
@@ -502,7 +502,7 @@ def test_other_parameter_names_are_listed():
     assert "there is no parameter `w_q.weight`; there are `query.weight`, `query.bias`" in text
 
 
-def test_half_written_class_is_no_blank_sheet():
+def test_a_half_written_class_is_attempted():
     class SingleHeadAttention(nn.Module):
         def __init__(self, d_model, d_k):
             super().__init__()

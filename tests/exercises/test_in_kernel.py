@@ -1,4 +1,4 @@
-"""Checks in the kernel of a real notebook, where they live: one kernel, used from cell to cell."""
+"""Checks in a real notebook's kernel, which runs one cell after the other."""
 
 import os
 import queue
@@ -25,7 +25,7 @@ class Kernel:
         return self.client.execute(code)
 
     def outputs(self, message_id) -> str:
-        """Everything that one cell showed, as text."""
+        """Return everything that one cell showed, as text."""
         shown = []
         while True:
             message = self.client.get_iopub_msg(timeout=120)
@@ -68,24 +68,24 @@ def test_a_wrong_answer_is_named_with_its_line(kernel):
 
 def test_misuse_shows_one_line(kernel):
     shown = kernel.run("check(None)")
-    assert shown.startswith("check: it was given None")
+    assert shown.startswith("check: it got None")
     assert "\n" not in shown
 
 
 def test_endless_loop_leaves_the_kernel_usable(kernel):
-    """In the main thread of a kernel, with code that swallows every exception."""
-    kernel.run("limits.SECONDS = 0.5")
+    """The code runs in a kernel's main thread and swallows every exception."""
+    kernel.run("time_limit.SECONDS = 0.5")
     shown = kernel.run(
         "def softmax(scores):\n    while True:\n        try:\n            while True: pass\n"
         "        except BaseException: pass\n\ncheck(softmax)"
     )
-    kernel.run("limits.SECONDS = 5.0")
+    kernel.run("time_limit.SECONDS = 5.0")
     assert "it did not come back within" in shown
     assert kernel.run("1 + 1") == "2"
 
 
 def test_the_stop_button_works_during_a_check(kernel):
-    kernel.run("limits.SECONDS = 60.0")
+    kernel.run("time_limit.SECONDS = 60.0")
     message = kernel.start(
         "def softmax(scores):\n    while True:\n        try:\n            print('.', end='')\n"
         "        except BaseException: pass\n\ncheck(softmax)"
@@ -95,11 +95,11 @@ def test_the_stop_button_works_during_a_check(kernel):
             kernel.client.get_iopub_msg(timeout=1)
     kernel.manager.interrupt_kernel()
     assert "KeyboardInterrupt" in kernel.outputs(message)
-    kernel.run("limits.SECONDS = 5.0")
+    kernel.run("time_limit.SECONDS = 5.0")
     assert kernel.run("1 + 1") == "2"
 
 
-def test_a_right_answer_is_kept_beside_the_notebook(kernel):
+def test_a_right_answer_is_saved_next_to_the_notebook(kernel):
     shown = kernel.run(
         "def softmax(scores):\n    e = np.exp(scores - scores.max(-1, keepdims=True))\n"
         "    return e / e.sum(-1, keepdims=True)\n\ncheck(softmax)"

@@ -1,4 +1,4 @@
-"""Every registered exercise, tested from its own parts: nothing here names one of them."""
+"""Tests of every registered exercise, built from its own parts. No test names an exercise."""
 
 import difflib
 import importlib
@@ -32,7 +32,7 @@ PROBES = [(exercise, probe) for exercise in EXERCISES for probe in exercise.prob
 
 
 def variants() -> list:
-    """Right answers in another style, from `variants/variants_NN.py`: `VARIANTS = {exercise name: [object, ...]}`."""
+    """Return right answers in other styles from `variants/variants_NN.py`: `VARIANTS = {name: [object, ...]}`."""
     found = []
     for file in sorted((Path(__file__).parent / "variants").glob("variants_*.py")):
         specification = importlib.util.spec_from_file_location(file.stem, file)
@@ -51,7 +51,7 @@ def name_of(value) -> str:
 
 
 def each(pairs):
-    """One test a pair, named after both."""
+    """Make one test per pair, named after both."""
     return pytest.mark.parametrize(("exercise", "part"), pairs, ids=[f"{a.name}-{name_of(b)}" for a, b in pairs])
 
 
@@ -60,7 +60,7 @@ every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=name_of)
 
 @every_exercise
 def test_exercise_is_complete(exercise):
-    """An exercise without enough probes, properties or hints teaches too little."""
+    """An exercise without enough probes, properties, or hints teaches too little."""
     names = [check.name for check in exercise.checks]
     assert len(exercise.probes) >= 3
     assert len(exercise.properties) >= 2
@@ -77,7 +77,7 @@ def test_exercise_is_complete(exercise):
 @every_exercise
 @pytest.mark.parametrize("seed", SEEDS)
 def test_answer_gets_everything(exercise, seed):
-    """A check that finds fault with the package's own answer is wrong itself."""
+    """A check that fails the package's own answer is itself wrong."""
     report = run_check(exercise, exercise.answer, seed)
     assert report.passed, str(report)
     assert report.score == 1
@@ -87,7 +87,7 @@ def test_answer_gets_everything(exercise, seed):
 
 @each(PROBES)
 def test_expected_value_depends_on_the_seed(exercise, part):
-    """A grader draws its own inputs. What is always the same, or follows from sizes, can be looked up in a table."""
+    """A grader uses its own inputs. If the result is always the same, or follows from sizes, a table could pass."""
     expected = []
     for seed in range(5):
         inputs = exercise.inputs(part, seed)
@@ -99,7 +99,7 @@ def test_expected_value_depends_on_the_seed(exercise, part):
 @each(VARIANTS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_variant_passes(exercise, part, seed):
-    """A right answer in another style gets all points: checks look at results, not at code."""
+    """A right answer in another style gets all points, because checks look at results and not at code."""
     report = run_check(exercise, part, seed)
     assert report.passed, str(report)
     assert report.score == 1
@@ -107,7 +107,7 @@ def test_variant_passes(exercise, part, seed):
 
 @each(VARIANTS)
 def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
-    """Whoever works honestly is not on the instructor's list: not as a copy, nor for a method or what torch hides."""
+    """Honest work is not flagged for the instructor: not as a copy, nor for its methods or torch's internals."""
     names = [*exercise.banned, "transformer_lab."]
     for flag in review(exercise, textwrap.dedent(inspect.getsource(part)), [], []):
         assert any(f"uses `{name}" in flag for name in names if not name.startswith(".")), flag
@@ -115,7 +115,7 @@ def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
 
 @every_exercise
 def test_empty_answer_is_not_attempted(exercise):
-    """Who has not begun has made no mistake."""
+    """If nothing is written yet, there is no mistake."""
     from transformer_lab.authoring import stub
 
     names = dict(vars(sys.modules[exercise.answer.__module__]))
@@ -127,7 +127,7 @@ def test_empty_answer_is_not_attempted(exercise):
 
 @each(PROBES)
 def test_no_constant_passes_a_probe(exercise, part):
-    """Points come from right values: what does not depend on the inputs, or repeats one of them, earns nothing."""
+    """Only right values earn points. A result that doesn't depend on the inputs, or repeats one, earns nothing."""
     for seed in SEEDS:
         inputs = exercise.inputs(part, seed)
         expected = observe(exercise.answer, exercise.harness(part), inputs, 0).value
@@ -148,7 +148,7 @@ def refused(compare_results, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Data of the same form in which all numbers are the same, and all strings of one list."""
+    """Return data of the same form in which all numbers are equal, and all strings of a list too."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)
@@ -166,7 +166,7 @@ def constant(data, number):
 
 
 def repeated(expected, value):
-    """An input in the place of each result."""
+    """Return an input in place of each result."""
     if isinstance(expected, dict):
         return dict.fromkeys(expected, value)
     if isinstance(expected, tuple):
@@ -206,8 +206,8 @@ def test_plainly_wrong_answers_get_nothing(exercise):
 
 
 @each(CHECKS)
-def test_recipe_is_self_contained(exercise, part):
-    """A grader sends a recipe as text to a process that knows neither its file nor the answers."""
+def test_harness_is_self_contained(exercise, part):
+    """A grader sends a harness as text to a process that has neither its file nor the answers."""
     inputs = exercise.inputs(part)
     harness = harness_from_source(harness_source(exercise.harness(part)))
     seed = exercise.global_seed(part)
@@ -232,7 +232,7 @@ def assert_is_data(value) -> None:
 
 @every_exercise
 def test_inputs_are_small_and_repeatable(exercise):
-    """Inputs are printed in reports, and the report is the same on every machine."""
+    """Reports print the inputs, and have to be the same on every machine."""
     for part in exercise.checks:
         one, other = exercise.inputs(part), exercise.inputs(part)
         assert not compare(one, other, ("inputs",), 0)[0]
@@ -243,7 +243,7 @@ def test_inputs_are_small_and_repeatable(exercise):
 
 @every_exercise
 def test_report_can_be_read(exercise):
-    """What a student reads must not look like a draft."""
+    """The texts that a student reads must not look like a draft."""
     for text in exercise.hints:
         assert text.strip() == text
         assert "  " not in text.replace("\n", "")
@@ -253,7 +253,7 @@ def test_report_can_be_read(exercise):
 
 
 def test_reports_are_the_same_in_another_process():
-    """The text of a report may not depend on hashing, on memory addresses or on the order of earlier checks."""
+    """A report must not depend on hashing, on memory addresses, or on the order of earlier checks."""
     program = (
         "import sys, json; from transformer_lab.exercises import exercises, run_check\n"
         "from transformer_lab.exercises.catalogue import mistakes_of\n"
@@ -276,7 +276,7 @@ def test_reports_are_the_same_in_another_process():
 
 @every_exercise
 def test_judging_needs_no_subject(exercise):
-    """A grader judges from data that came from another process: with those of the answer, everything passes."""
+    """A grader judges data from another process. With the answer's data, everything passes."""
     observations, _ = observe_all(exercise, exercise.answer, 7)
     assert judge(exercise, observations, 7).passed
 
@@ -288,14 +288,14 @@ def test_every_notebook_has_its_exercises():
 
 
 def test_check_finds_the_exercise_by_its_name():
-    """What a notebook calls: `check(obj)` looks the exercise up by the object's name."""
+    """A notebook calls `check(obj)`, which looks the exercise up by the object's name."""
     for exercise in EXERCISES[:3]:
         assert check(exercise.answer).passed
         assert check(exercise.name, exercise.answer).passed
 
 
 def test_a_kernel_learns_nothing_about_the_secret_inputs():
-    """Code that is checked can read torch's seed, so it must be the same whatever the grader's seed is."""
+    """The code can read torch's seed, so that seed has to be the same whatever the grader's seed is."""
     (exercise, *_) = exercises().values()
     one, other = exercise.checks[:2]
     assert exercise.global_seed(one) == exercise.input_seed(one, PUBLIC_SEED)

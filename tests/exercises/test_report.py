@@ -1,4 +1,4 @@
-"""What a student sees: no more than a few rows, nothing that breaks out of the page."""
+"""A student sees only a few rows, and nothing that breaks out of the page."""
 
 from html.parser import HTMLParser
 
@@ -32,7 +32,7 @@ def page_of(report) -> list[str]:
 
 
 def test_no_table_has_more_than_four_rows():
-    """A screen of numbers teaches nothing."""
+    """A screen full of numbers teaches nothing."""
     report = check("scaled_dot_product_attention", lambda q, k, v, mask=None, dropout=None: (q, k))
     rows = [line for line in str(report).splitlines() if line.startswith("    [")]
     blocks = str(report).split("\n\n")
@@ -41,7 +41,7 @@ def test_no_table_has_more_than_four_rows():
 
 
 def test_page_is_well_formed_and_has_headings_and_a_table():
-    """A screen reader goes from heading to heading, and reads tables by their heads."""
+    """Screen readers jump from heading to heading, and read out the headers of tables."""
     for report in (
         check("softmax", lambda scores: scores),
         check("split_heads", lambda x, n_heads: x),
@@ -55,7 +55,7 @@ def test_page_is_well_formed_and_has_headings_and_a_table():
 
 
 def test_the_students_text_stays_text():
-    """An exception's message, or a name, may hold anything."""
+    """An exception's message or a name can contain anything."""
 
     def softmax(scores):
         raise ValueError("<script>alert(1)</script> & `code`")
@@ -66,7 +66,7 @@ def test_the_students_text_stays_text():
 
 
 def test_states_differ_by_sign_and_word():
-    """Who cannot tell red from green reads the word."""
+    """A reader who can't tell red from green can read the word."""
     report = Report("x", "failed", checks=tuple(CheckResult("name", state) for state in SIGNS))
     for state, sign in SIGNS.items():
         assert f"{sign} {state}" in str(report)
@@ -74,7 +74,7 @@ def test_states_differ_by_sign_and_word():
 
 
 def test_the_title_counts_checks():
-    """In self-study, points say less than how many checks passed. A grader reads `points`."""
+    """In self-study, the number of checks says more than the points, which graders read."""
     checks = tuple(CheckResult("name", state) for state in ("passed", "failed", "not checked"))
     assert Report("x", "failed", score=1 / 3, out_of=2).points == 0.67
     assert Report("x", "failed", checks=checks).title == "x: not right yet, 1 of 3 checks passed"

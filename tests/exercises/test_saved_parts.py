@@ -1,4 +1,4 @@
-"""What you build is what you train: passed parts are kept, brought back, and replaced where they no longer pass."""
+"""You train what you built: parts that passed are saved and loaded, and replaced if they no longer pass."""
 
 import ast
 import atexit
@@ -57,7 +57,7 @@ class SingleHeadAttention(nn.Module):
 
 
 class Notebook:
-    """A notebook without a browser: cells are run one after the other."""
+    """A notebook without a browser, whose cells run one after the other."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -73,7 +73,7 @@ class Notebook:
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """A fresh notebook in an empty folder, where parts are kept."""
+    """A new notebook in an empty folder, where parts are saved."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
@@ -91,28 +91,28 @@ def notebook(tmp_path, monkeypatch):
     InteractiveShell.clear_instance()
 
 
-def mine(name):
+def load(name):
     return getattr(importlib.import_module("transformer_lab.mine"), name)
 
 
-def test_a_passed_part_is_kept_and_brought_back(notebook, capsys):
+def test_a_passed_part_is_saved_and_loaded(notebook, capsys):
     assert notebook.run(SOFTMAX, "check(softmax)").passed
     text = (notebook_file := saved_parts.folder() / "softmax.py").read_text()
     assert "import numpy as np" in text
     assert "# mine" in text
-    brought = mine("softmax")
+    brought = load("softmax")
     assert brought.__code__.co_filename == str(notebook_file)
     assert capsys.readouterr().out.endswith(f"softmax: yours ({notebook_file})\n")
     assert "✓ softmax" in str(progress())
 
 
-def test_a_failed_part_is_not_kept(notebook):
+def test_a_failed_part_is_not_saved(notebook):
     assert not notebook.run("def softmax(scores):\n    return scores", "check(softmax)").passed
     assert not os.path.exists("mine")
 
 
 def test_what_a_part_uses_comes_with_it(notebook, capsys):
-    """Helpers, constants and imports from other cells; earlier parts are imported from `mine`, not copied."""
+    """Helpers, constants, and imports come from other cells. Earlier parts are imported from `mine`, not copied."""
     notebook.run(ATTENTION, HEAD)
     assert notebook.run("check(scaled_dot_product_attention)").passed
     report = notebook.run("check(SingleHeadAttention)")
@@ -126,28 +126,28 @@ def test_what_a_part_uses_comes_with_it(notebook, capsys):
     head = (saved_parts.folder() / "SingleHeadAttention.py").read_text()
     assert "from transformer_lab.mine import scaled_dot_product_attention" in head
     capsys.readouterr()
-    brought = mine("SingleHeadAttention")
+    brought = load("SingleHeadAttention")
     assert capsys.readouterr().out.startswith("SingleHeadAttention: yours")
     assert brought(4, 2)(*torch.rand(3, 1, 5, 4)).shape == (1, 5, 2)
     used = brought.forward.__globals__["scaled_dot_product_attention"]
     assert used is not transformer_lab.model.scaled_dot_product_attention
 
 
-def test_a_lambda_and_a_renamed_part_are_kept(notebook):
+def test_a_lambda_and_a_renamed_part_are_saved(notebook):
     notebook.run(SOFTMAX.replace("softmax", "my_softmax"))
     assert notebook.run('check("softmax", my_softmax)').passed
     assert "softmax = my_softmax" in (saved_parts.folder() / "softmax.py").read_text()
     notebook.run("causal_mask = lambda n, device=None: torch.ones(1, 1, n, n, dtype=torch.bool, device=device).tril()")
     assert notebook.run('check("causal_mask", causal_mask)').passed
-    assert mine("causal_mask")(2).flatten().tolist() == [True, False, True, True]
+    assert load("causal_mask")(2).flatten().tolist() == [True, False, True, True]
 
 
-def test_a_newer_version_replaces_the_kept_one(notebook):
+def test_a_newer_version_replaces_the_saved_one(notebook):
     notebook.run(SOFTMAX, "check(softmax)")
-    first = mine("softmax")
-    assert mine("softmax") is first
+    first = load("softmax")
+    assert load("softmax") is first
     notebook.run(SOFTMAX.replace("# mine", "# mine, again"), "check(softmax)")
-    assert mine("softmax") is not first
+    assert load("softmax") is not first
 
 
 def test_an_edited_part_that_fails_is_replaced(notebook, capsys):
@@ -155,57 +155,57 @@ def test_an_edited_part_that_fails_is_replaced(notebook, capsys):
     file = saved_parts.folder() / "softmax.py"
     file.write_text(file.read_text().replace("scores.max(axis=-1, keepdims=True)", "0"))
     assert saved_parts.state("softmax") == "edited"
-    assert mine("softmax") is transformer_lab.model.softmax
-    told = capsys.readouterr().out
-    assert "softmax: the package's, because yours no longer passes its check" in told
-    assert "`weights` is NaN" in told
+    assert load("softmax") is transformer_lab.model.softmax
+    printed = capsys.readouterr().out
+    assert "softmax: the package's, because yours no longer passes its check" in printed
+    assert "`weights` is NaN" in printed
 
 
 def test_an_edited_part_that_still_passes_is_yours(notebook):
     notebook.run(SOFTMAX, "check(softmax)")
     file = saved_parts.folder() / "softmax.py"
     file.write_text(file.read_text() + "\n# a later thought\n")
-    assert mine("softmax").__code__.co_filename == str(file)
+    assert load("softmax").__code__.co_filename == str(file)
 
 
 def test_a_broken_file_is_replaced(notebook, capsys):
     notebook.run(SOFTMAX, "check(softmax)")
     (saved_parts.folder() / "softmax.py").write_text("def softmax(:\n")
-    assert mine("softmax") is transformer_lab.model.softmax
-    assert "yours cannot be loaded" in capsys.readouterr().out
+    assert load("softmax") is transformer_lab.model.softmax
+    assert "yours can't be loaded" in capsys.readouterr().out
 
 
 def test_a_newer_check_is_run_again(notebook, monkeypatch):
-    """A part that an older check let pass is checked by the new one before it is used."""
+    """A part that passed an older check has to pass the new one before it is used."""
     notebook.run(SOFTMAX, "check(softmax)")
     monkeypatch.setattr(saved_parts, "_stamp", lambda exercise, text: "# another check\n")
     assert saved_parts.state("softmax") == "edited"
-    assert mine("softmax") is not transformer_lab.model.softmax
+    assert load("softmax") is not transformer_lab.model.softmax
 
 
 def test_without_a_part_the_package_helps_out(notebook, capsys):
-    assert mine("softmax") is transformer_lab.model.softmax
+    assert load("softmax") is transformer_lab.model.softmax
     assert (
-        "softmax: the package's (yours is kept as soon as its check in notebook 01 passes)" in capsys.readouterr().out
+        "softmax: the package's (yours is saved once its check in notebook 01 passes)" in capsys.readouterr().out
     )
 
 
-def test_what_was_left_out_is_filled_in_around_the_readers_parts(notebook, capsys):
-    """Who skipped a notebook still trains everything else: the package's part uses what the reader has written."""
+def test_the_packages_part_uses_the_readers_parts(notebook, capsys):
+    """If you skip a notebook, you still train everything else: the package's part uses what you have written."""
     notebook.run(SOFTMAX, "check(softmax)")
     capsys.readouterr()
-    attention = mine("numpy_attention")
-    assert "numpy_attention: the package's (yours is kept as soon" in (told := capsys.readouterr().out)
-    assert told.endswith("with your softmax\n")
+    attention = load("numpy_attention")
+    assert "numpy_attention: the package's (yours is saved once" in (printed := capsys.readouterr().out)
+    assert printed.endswith("with your softmax\n")
     assert attention.__globals__["softmax"].__code__.co_filename == str(saved_parts.folder() / "softmax.py")
     assert transformer_lab.model.numpy_attention.__globals__["softmax"] is transformer_lab.model.softmax
 
 
-def test_parts_deep_below_one_that_was_left_out_are_used(notebook):
-    """The norm is three parts below the Transformer; none of those between is the reader's."""
+def test_the_packages_part_uses_parts_far_below_it(notebook):
+    """The norm is three parts below the Transformer, and the reader wrote none of those in between."""
     notebook.run(*cells_of(exercises()["LayerNorm"]), "check(LayerNorm)")
     config = transformer_lab.model.TransformerConfig(11, 11, d_model=8, n_heads=2, n_layers=1, d_ff=16)
-    model = mine("Transformer")(config)
+    model = load("Transformer")(config)
     norms = {type(module) for module in model.modules() if type(module).__name__ == "LayerNorm"}
     assert len(norms) == 1
     assert norms != {transformer_lab.model.LayerNorm}
@@ -213,14 +213,14 @@ def test_parts_deep_below_one_that_was_left_out_are_used(notebook):
 
 def test_unknown_part_is_an_import_error(notebook):
     with pytest.raises(ImportError, match="did you mean softmax"):
-        mine("sofmax")
+        load("sofmax")
 
 
 def test_switched_off(notebook, monkeypatch, capsys):
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "off")
     notebook.run(SOFTMAX, "check(softmax)")
     assert not os.path.exists("mine")
-    assert mine("softmax") is transformer_lab.model.softmax
+    assert load("softmax") is transformer_lab.model.softmax
     assert "TRANSFORMER_LAB_MINE is off" in capsys.readouterr().out
 
 
@@ -231,25 +231,25 @@ def test_another_folder(notebook, monkeypatch, tmp_path):
 
 
 def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
-    """Nothing can be written below a file, whoever runs the test."""
+    """Nothing can be written below a file, not even by root."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", str(tmp_path / "file" / "mine"))
     report = notebook.run(SOFTMAX, "check(softmax)")
     assert report.passed
     assert "available until this kernel stops, but not on disk" in str(report)
-    assert mine("softmax") is not transformer_lab.model.softmax
+    assert load("softmax") is not transformer_lab.model.softmax
     assert saved_parts.state("softmax") == "yours"
 
 
 def test_a_part_that_needs_its_notebook_says_so(notebook):
-    """A value that cannot be written down: the check passes, and the report says why the part is not kept."""
+    """It uses a value without a source: the check passes, and the report says why the part isn't saved."""
     notebook.run("anything = object()")
     report = notebook.run(SOFTMAX.replace("# mine", "assert anything"), "check(softmax)")
     assert report.passed
-    assert not os.path.exists("mine/softmax.py") or mine("softmax") is not transformer_lab.model.softmax
+    assert not os.path.exists("mine/softmax.py") or load("softmax") is not transformer_lab.model.softmax
 
 
-def test_outside_a_notebook_nothing_is_kept(tmp_path, monkeypatch):
+def test_outside_a_notebook_nothing_is_saved(tmp_path, monkeypatch):
     """A script or a test that calls `check` leaves no files behind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "")
@@ -271,12 +271,12 @@ def test_parts_that_use_each_other_do_not_loop(notebook, capsys):
     (folder / "numpy_attention.py").write_text(
         "from transformer_lab.mine import softmax\ndef numpy_attention(q, k, v):\n    return q\n"
     )
-    assert mine("softmax") is transformer_lab.model.softmax
+    assert load("softmax") is transformer_lab.model.softmax
     assert capsys.readouterr().out.count("\n") == 1
 
 
 def cells_of(exercise) -> list[str]:
-    """The cells of a notebook in which the answer is typed in: imports of its file, then its own source."""
+    """Return the cells of a notebook with the answer: the imports of its file, then its own source."""
     module = importlib.import_module(exercise.answer.__module__)
     tree = ast.parse(inspect.getsource(module))
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -1,4 +1,4 @@
-"""Without these, which names a cell or a kept part binds would depend on the version of Python."""
+"""Without these, the names that a cell or a saved part binds would depend on the version of Python."""
 
 import sys
 
@@ -39,7 +39,7 @@ def test_a_comprehension_keeps_its_names_to_itself(monkeypatch, text, bound, rea
 
 
 def test_a_sum_of_thousands_is_read(monkeypatch):
-    """To write it anew, Python would need more of the stack than there is."""
+    """`ast.unparse` would need more stack than there is."""
     monkeypatch.setattr(scopes, "COMPREHENSIONS_ARE_SCOPES", False)
     bound, read = global_names(f"x = {'+'.join('a' * 2000)}\n[q for q in b]")
     assert "x" in bound

@@ -1,4 +1,4 @@
-"""Reports of notebook 22 on common mistakes in code of another style: they're named, and nothing untrue is said."""
+"""Reports of notebook 22 name common mistakes in code of another style, and say nothing untrue."""
 
 import random
 from statistics import NormalDist

@@ -1,4 +1,4 @@
-"""Generic variants of the answers: each one fails a check, or it's listed as equivalent together with the reason."""
+"""Each generic variant of an answer fails a check, or is listed as equivalent with a reason."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,9 @@ import pytest
 
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.edits import bare_source
+from transformer_lab.exercises.observation import isolated_global_state
 from transformer_lab.exercises.variants import SAYS, variants_of
-from transformer_lab.exercises.verdicts import known_settings, reference_of, verdict_on
+from transformer_lab.exercises.verdicts import reference_of, verdict_on
 
 EXERCISES = list(exercises().values())
 every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
@@ -35,10 +36,10 @@ def change_of(variant) -> str:
 
 
 def survives(exercise, variant) -> bool:
-    """Whether every check passes, with the seed of a notebook and another one."""
+    """Return whether every check passes, with a notebook's seed and another one."""
     for seed in (0, 1):
         known = reference_of(exercise, seed)
-        with known_settings():
+        with isolated_global_state(seed):
             for check in exercise.checks:
                 seen = known.of(variant.wrong, check)
                 if seen.changes or verdict_on(known, check, seen).state != "passed":
@@ -48,7 +49,7 @@ def survives(exercise, variant) -> bool:
 
 @every_exercise
 def test_every_variant_fails_or_is_known_to_be_equivalent(exercise):
-    """A variant that no check notices is the same function, or the checks have a hole."""
+    """If no check notices a variant, it's the same function or the checks have a hole."""
     listed = equivalent().get(exercise.name, {})
     surviving = {change_of(variant) for variant in variants_of(exercise) if survives(exercise, variant)}
     unexpected = surviving - listed.keys()
@@ -63,5 +64,5 @@ def test_the_list_is_short():
 
 
 def test_every_operator_changes_something():
-    used = {variant.operator for exercise in EXERCISES for variant in variants_of(exercise)}
+    used = {variant.slug for exercise in EXERCISES for variant in variants_of(exercise)}
     assert used == set(SAYS)

@@ -20,26 +20,27 @@ ROW = re.compile(r"  [✓✗–] (passed|failed|not checked) +(\S.*)", re.DOTALL
 
 
 def reading_places(course: Course, name: str) -> dict[str, str]:
-    """Return where to read about each exercise of a notebook: the headings above it, and the section of the paper."""
+    """Return where each exercise of a notebook is explained: the section right before it, and the paper's section."""
     places = {}
-    headings: list[str] = []  # since the previous exercise
-    explanation: list[str] = []
     title = name
+    sections: list[str] = []  # since the previous exercise
+    explained: list[str] = []
     for cell in course.notebook(name).cells:
         exercise = exercise_of(cell)
-        heading = re.match(r"(#+) +(.+)", cell.source) if cell.cell_type == "markdown" else None
+        heading = re.match(r"(##?) +(.+)", cell.source) if cell.cell_type == "markdown" else None
         if exercise:
-            own = [f"“{text}”" for text in headings[:-1]][-2:]  # the last heading is the exercise's
-            explanation = own or explanation  # two exercises may share one
-            where = f": {' and '.join(explanation)}" if explanation else ""
+            before = [section for section in sections[:-1] if section != "What you will build"]  # the last is its own
+            explained = before or explained  # two exercises may share an explanation
+            nearest = before[-1:] or explained[-2:]
+            where = f": {' and '.join(f'“{section}”' for section in nearest)}" if nearest else ""
             section = re.search(r"section (\d[\d.]*\d)", exercises()[exercise].answer.__doc__ or "")
             paper = f"; in the paper, section {section[1]}" if section else ""
             places[exercise] = f"notebook {name[:2]}, {title}{where}{paper}"
-            headings = []
-        elif heading and len(heading[1]) == 1:
+            sections = []
+        elif heading and heading[1] == "#":
             title = heading[2]
-        elif heading and len(heading[1]) == 2 and heading[2] != "What you will build":
-            headings.append(heading[2])
+        elif heading:
+            sections.append(heading[2])
     return places
 
 

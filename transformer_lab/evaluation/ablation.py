@@ -1,4 +1,4 @@
-"""Head ablation: switch attention heads off and measure how much the model loses."""
+"""Head ablation: switch attention heads off, to measure how much the model needs them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,38 +10,38 @@ from transformer_lab.model.attention_hooks import Attend, attending_modules, wra
 
 @contextmanager
 def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterator[None]:
-    """Switch heads off inside the `with` block: what they hand to `w_o` is zero (Michel et al. 2019, section 2.3).
+    """Switch heads off inside the `with` block: their outputs are zero (Michel et al. 2019, section 2.3).
 
-    The weights of the model stay as they are, and so does the attention of the other heads.
+    The model's weights and the attention of the other heads don't change.
 
     Args:
-        model: its attention has the hook `attend`.
-        heads: name of the module, such as `decoder.layers.0.cross_attention`, and number of the head, from 0.
+        model: A model whose attention has the hook `attend`.
+        heads: Pairs of a module's name, such as `decoder.layers.0.cross_attention`, and the head's index from 0.
 
     Raises:
-        ValueError: the model has no such module, or the module no such head (said when the model is called).
+        ValueError: The model has no such module. If a module has no such head, calling the model raises the error.
     """
     modules = attending_modules(model)
-    chosen: dict[str, list[int]] = {}
+    heads_of: dict[str, list[int]] = {}
     for name, head in heads:
         if name not in modules:
-            raise ValueError(f"there is no attention `{name}`; there are {', '.join(modules)}")
+            raise ValueError(f"there is no attention `{name}`: choose one of {', '.join(modules)}")
         if head < 0:
             raise ValueError(f"there is no head {head}: heads are counted from 0")
-        chosen.setdefault(name, []).append(head)
+        heads_of.setdefault(name, []).append(head)
 
     def silenced(name: str, attend: Attend) -> Attend:
-        off = chosen[name]
+        off = heads_of[name]
 
         def attend_without(query, key, value, mask=None, dropout=None):
             output, weights = attend(query, key, value, mask, dropout)
             if max(off) >= output.size(1):  # the output shows the number of heads; the module may not
-                raise ValueError(f"there is no head {max(off)}: this model has heads 0 to {output.size(1) - 1}")
+                raise ValueError(f"there is no head {max(off)}: the model has heads 0 to {output.size(1) - 1}")
             output = output.clone()
             output[:, off] = 0.0  # (batch, heads, query, d_k)
             return output, weights
 
         return attend_without
 
-    with wrapped_attention({name: modules[name] for name in chosen}, silenced):
+    with wrapped_attention({name: modules[name] for name in heads_of}, silenced):
         yield

@@ -78,8 +78,8 @@ def bleu_difference(
 ) -> tuple[float, float, float]:
     """Return how much higher BLEU is for `hypotheses` than for `others`, with a 95 % interval from paired bootstrap.
 
-    The sentences are resampled with replacement, the same ones for both sides (Koehn 2004). An interval that includes 0
-    means that another test set of this size could have turned the comparison around.
+    The sentences are resampled with replacement, the same ones for both sides (Koehn 2004). If the interval includes 0,
+    another test set of this size could have reversed the comparison.
 
     Args:
         hypotheses: Translations of some sentences.
@@ -94,7 +94,7 @@ def bleu_difference(
     import numpy as np
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(tokenize=bleu_tokenizer(target), effective_order=True)  # required for scores of single sentences
+    metric = BLEU(tokenize=bleu_tokenizer(target), effective_order=True)  # sacreBLEU requires it for single sentences
 
     def counts_of(translations: Sequence[str]) -> np.ndarray:  # (sentences, 10)
         scores = [metric.sentence_score(*pair) for pair in zip(translations, [[r] for r in references], strict=True)]
@@ -105,7 +105,7 @@ def bleu_difference(
         return BLEU.compute_bleu(correct, total, length, reference_length, metric.smooth_method).score
 
     sides = counts_of(hypotheses), counts_of(others)
-    drawn = np.random.default_rng(0).integers(len(references), size=(samples, len(references)))
-    differences = [bleu_of(sides[0][rows].sum(0)) - bleu_of(sides[1][rows].sum(0)) for rows in drawn]
+    resampled = np.random.default_rng(0).integers(len(references), size=(samples, len(references)))
+    differences = [bleu_of(sides[0][rows].sum(0)) - bleu_of(sides[1][rows].sum(0)) for rows in resampled]
     low, high = np.quantile(differences, (0.025, 0.975)).tolist()
     return bleu_of(sides[0].sum(0)) - bleu_of(sides[1].sum(0)), low, high

@@ -1,4 +1,4 @@
-"""`python -m transformer_lab.exercises [NAME ...]`: reports on the answer and on every known mistake, and times."""
+"""`python -m transformer_lab.exercises [NAME ...]`: show and time the reports on the answers and on all mistakes."""
 
 import sys
 import time
@@ -7,19 +7,17 @@ from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.registry import exercises, find_exercise
 
-taken: dict[str, float] = {}
+seconds: dict[tuple[str, str], float] = {}
 for name in sys.argv[1:] or exercises():
     exercise = find_exercise(name)
-    for label, subject in [
-        ("the answer", exercise.answer),
-        *((way.label, way.subject) for mistake in mistakes_of(exercise) for way in mistake.ways),
-    ]:
-        started = time.perf_counter()
+    ways = [(way.label, way.subject) for mistake in mistakes_of(exercise) for way in mistake.ways]
+    for label, subject in [("the answer", exercise.answer), *ways]:
+        start = time.perf_counter()
         report = run_check(exercise, subject)
-        taken[f"{name}, {label}"] = time.perf_counter() - started
+        seconds[name, label] = time.perf_counter() - start
         print(f"==== {name}, {label}: named {list(report.misconceptions)}\n{report}\n")
 
-answers = sum(seconds for label, seconds in taken.items() if label.endswith("the answer"))
-print(f"All answers together: {answers:.2f} s. The slowest checks:")
-for label, seconds in sorted(taken.items(), key=lambda entry: -entry[1])[:5]:
-    print(f"  {seconds:.2f} s  {label}")
+total = sum(took for (_, label), took in seconds.items() if label == "the answer")
+print(f"All answers together: {total:.2f} s. The slowest checks:")
+for (name, label), took in sorted(seconds.items(), key=lambda entry: -entry[1])[:5]:
+    print(f"  {took:.2f} s  {name}, {label}")

@@ -1,4 +1,4 @@
-"""Implementation of `check`, which compares a student's object with the answer."""
+"""`check`: compare what a student wrote with the answer."""
 
 import inspect
 import os
@@ -17,22 +17,22 @@ from transformer_lab.exercises import saved_parts
 from transformer_lab.exercises.examination import run_check
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES, library_answers
-from transformer_lab.exercises.observation import codes, namespace, unwrapped
+from transformer_lab.exercises.observation import codes, namespace, unwrapped, with_article
 from transformer_lab.exercises.progress import progress
 from transformer_lab.exercises.registry import exercises, no_such_exercise, notebook_of
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.time_limit import is_checking
 
 
-class CheckFailed(Exception):  # noqa: N818 (the name is fixed: notebooks and graders know it)
+class CheckFailed(Exception):  # noqa: N818 (notebooks and graders use this name)
     """Raised after the report of a failed check if TRANSFORMER_LAB_STRICT=1 is set."""
 
-    def _render_traceback_(self) -> list[str]:  # what IPython shows: the report says the rest
+    def _render_traceback_(self) -> list[str]:  # IPython shows only this, because the report says the rest
         return [f"CheckFailed: {self}"]
 
 
 class CheckUsageError(InputError):
-    """`check` was given something that it cannot check."""
+    """Raised if `check` is given something that it can't check."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"check: {self}"]
@@ -41,40 +41,39 @@ class CheckUsageError(InputError):
 def check(*arguments: Any, as_: str | None = None) -> Report:
     """Check what you wrote: `check(softmax)`, or `check(f, as_="softmax")` if your object has another name.
 
-    With `as_` nothing is saved for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so that a notebook can show
+    With `as_`, nothing is saved for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so that a notebook can show
     what the check says about a wrong version. `check("softmax", f)` saves a version that passes.
 
     Returns:
         A report, which a notebook shows. A part that passes is saved for the later notebooks (`transformer_lab.mine`).
 
     Raises:
-        InputError: this cannot be checked; the message says what to give.
-        CheckFailed: it does not pass, and the environment variable TRANSFORMER_LAB_STRICT is 1, or nbgrader runs it.
+        InputError: The arguments can't be checked. The message says what to pass instead.
+        CheckFailed: The check fails, and TRANSFORMER_LAB_STRICT is 1 or nbgrader runs the notebook.
     """
     if is_checking():
         raise CheckUsageError("the code that is being checked calls `check` itself: move that call out of it")
-    if as_ is not None:
-        exercise, subject, remarks = _resolve_arguments((as_, *arguments))
-        report = run_check(exercise, subject)
-        return replace(report, remarks=(*remarks, *report.remarks))
-    exercise, subject, remarks = _resolve_arguments(arguments)
+    exercise, subject, remarks = _resolve_arguments(arguments if as_ is None else (as_, *arguments))
     report = run_check(exercise, subject)
-    if report.passed:
+    if as_ is None and report.passed:
         saved, problems = saved_parts.save(exercise, subject)
         remarks += _library_remarks(exercise, subject) + problems
         report = replace(report, next_step=_next_step(exercise, saved))
     report = replace(report, remarks=(*remarks, *report.remarks))
-    # nbgrader, which sets the second one, gives the points of a cell unless it raises
-    asked = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
-    strict = asked not in ("", "0", "false", "no", "off") or "NBGRADER_EXECUTION" in os.environ
-    if strict and not report.passed:
+    if as_ is None and not report.passed and _is_strict():
         _show(report)
         raise CheckFailed(report.title)
     return report
 
 
+def _is_strict() -> bool:
+    setting = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
+    # nbgrader, which sets the second variable, gives the points of a cell unless the cell raises an exception.
+    return setting not in ("", "0", "false", "no", "off") or "NBGRADER_EXECUTION" in os.environ
+
+
 def _next_step(exercise: Exercise, saved: Path | None) -> str:
-    """Return where a part was saved and what to do next, or nothing if it was not saved."""
+    """Return where a part was saved and what to do next, or "" if it wasn't saved."""
     if saved is None:
         return ""
     following = replace(progress(), current=notebook_of(exercise.name)).following
@@ -82,7 +81,7 @@ def _next_step(exercise: Exercise, saved: Path | None) -> str:
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
-    """Return a remark if the object is right because it is, or calls, another person's answer."""
+    """Return a remark if the object is, or calls, an answer that the student didn't write."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     sources = []
@@ -91,7 +90,7 @@ def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
             sources.append(textwrap.dedent(inspect.getsource(code)))
     modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
     calls = [call for source in sources for call in library_answers(source, exercise.banned, USUAL_NAMES | modules)]
-    names = list(dict.fromkeys(name for _, name in calls))
+    names = dict.fromkeys(name for _, name in calls)
     return [f"It calls `{name}`: right, but that is a library's answer and not yours." for name in names]
 
 
@@ -105,93 +104,79 @@ def _show(report: Report) -> None:
 
 
 def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[str]]:
-    """Return the requested exercise, the object to check, and remarks on how `check` was called."""
+    """Return the exercise, the object to check, and remarks on how `check` was called."""
     if not arguments or len(arguments) > 2:
         raise CheckUsageError("it takes the function or class you wrote, `check(softmax)`, or a name and an object")
-    exercise, subject, remarks = (_resolve_object if len(arguments) == 1 else _resolve_name_and_object)(*arguments)
-    _refuse_values(subject, exercise)
+    name, subject, remarks = (_resolve_object if len(arguments) == 1 else _resolve_name_and_object)(*arguments)
+    if name not in exercises():
+        raise CheckUsageError(no_such_exercise(name))
+    exercise = exercises()[name]
+    _refuse_values(subject, name)
     if isinstance(exercise.answer, type):
         if not isinstance(subject, type) and isinstance(subject, torch.nn.Module):
-            remarks.append(_class_meant(exercise.name))
+            remarks.append(_class_was_checked(name))
             subject = type(subject)
-        elif not callable(subject) or inspect.isfunction(subject):
-            raise CheckUsageError(f"`{exercise.name}` is a class, this is {_a_kind_of(subject)}: give the class")
+        elif inspect.isfunction(subject):
+            raise CheckUsageError(f"`{name}` is a class, this is a function: give the class")
     elif isinstance(subject, type):
-        raise CheckUsageError(
-            f"`{exercise.name}` is a function, this is the class `{subject.__name__}`: give a function"
-        )
+        raise CheckUsageError(f"`{name}` is a function, this is the class `{subject.__name__}`: give a function")
     return exercise, subject, remarks
 
 
-def _resolve_name_and_object(first: Any, second: Any) -> tuple[Exercise, Any, list[str]]:
-    """`check("softmax", f)`."""
+def _resolve_name_and_object(name: Any, subject: Any) -> tuple[str, Any, list[str]]:
+    """Resolve the arguments of `check("softmax", f)`."""
     remarks = []
-    if isinstance(second, str) and not isinstance(first, str):
-        first, second = second, first
-        remarks.append(f'The name comes first: `check("{first}", …)`.')
-    if not isinstance(first, str):
-        raise CheckUsageError('of two arguments the first is the exercise\'s name, a string: `check("softmax", f)`')
-    exercise = _exercise(first)
-    own_name = getattr(second, "__name__", None)
-    if own_name != first and own_name in exercises():
-        raise CheckUsageError(
-            f"this is `{own_name}`, but `{first}` is to be checked: give `check({first})` or `check({own_name})`"
-        )
-    return exercise, second, remarks
+    if isinstance(subject, str) and not isinstance(name, str):
+        name, subject = subject, name
+        remarks.append(f'The name comes first: `check("{name}", …)`.')
+    if not isinstance(name, str):
+        raise CheckUsageError('expected the exercise\'s name as the first of two arguments: `check("softmax", f)`')
+    own_name = getattr(subject, "__name__", None)
+    if name in exercises() and own_name != name and own_name in exercises():
+        raise CheckUsageError(f"expected `{name}`, got `{own_name}`: use `check({name})` or `check({own_name})`")
+    return name, subject, remarks
 
 
-def _resolve_object(subject: Any) -> tuple[Exercise, Any, list[str]]:
-    """`check(softmax)`: the object's own name says which exercise it is."""
-    _refuse_values(subject, None)
-    remarks = []
+def _resolve_object(subject: Any) -> tuple[str, Any, list[str]]:
+    """Resolve the argument of `check(softmax)`: the object's own name is the exercise's."""
+    _refuse_values(subject)
     if not hasattr(subject, "__name__") and type(subject).__name__ in exercises():
-        subject, remarks = type(subject), [_class_meant(type(subject).__name__)]
+        name = type(subject).__name__
+        return name, type(subject), [_class_was_checked(name)]
     name = getattr(subject, "__name__", None)
     owner = getattr(subject, "__qualname__", "").split(".")[0]
     if owner != name and owner in exercises():
         raise CheckUsageError(f"this is a method of `{owner}`: give the class, `check({owner})`")
-    if name is None or not (name.isidentifier() and callable(subject)):
+    if name is None or not name.isidentifier():
         raise CheckUsageError(
-            f"{_a_kind_of(subject)} has no name that says which exercise it is: give the name first, "
-            '`check("softmax", f)`'
+            f"{_kind(subject)} has no name that says which exercise it is: give the name first, `check(\"softmax\", f)`"
         )
-    return _exercise(name), subject, remarks
+    return name, subject, []
 
 
-def _exercise(name: str) -> Exercise:
-    if name not in exercises():
-        raise CheckUsageError(no_such_exercise(name))
-    return exercises()[name]
+def _class_was_checked(name: str) -> str:
+    return f"This is an object of the class. Its class was checked instead: `check({name})`, without arguments."
 
 
-def _class_meant(name: str) -> str:
-    return f"This was an object of the class; its class has been checked: `check({name})`, without the arguments."
-
-
-def _a_kind_of(value: Any) -> str:
-    name = type(value).__name__
+def _kind(value: Any) -> str:
     if isinstance(value, type):
         return f"the class `{value.__name__}`"
-    return "a function" if inspect.isroutine(value) else f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`"
+    return "a function" if inspect.isroutine(value) else with_article(type(value).__name__)
 
 
-def _refuse_values(subject: Any, exercise: Exercise | None) -> None:
-    """Reject a value that is neither a function nor a class, and say what to give instead."""
-    name = exercise.name if exercise else "softmax"
+def _refuse_values(subject: Any, name: str = "softmax") -> None:
+    """Refuse a value that is neither a function nor a class, and say what to pass instead."""
     if subject is None:
-        raise CheckUsageError(
-            f"it was given None: has the cell that defines `{name}` been run? A function is given by name"
-        )
+        raise CheckUsageError(f"it got None: has the cell that defines `{name}` been run?")
     if isinstance(subject, str):
-        known = subject in exercises()
-        text = f"it takes what you wrote, not its name: `check({subject})`, without quotation marks"
-        raise CheckUsageError(text if known else no_such_exercise(subject))
+        if subject not in exercises():
+            raise CheckUsageError(no_such_exercise(subject))
+        raise CheckUsageError(f"it takes what you wrote, not its name: `check({subject})`, without quotation marks")
     if isinstance(subject, ModuleType):
         raise CheckUsageError(f"this is the module `{subject.__name__}`: give the function or class itself")
     if isinstance(subject, torch.Tensor | np.ndarray | int | float | list | tuple | dict):
         raise CheckUsageError(
-            f"this is {_a_kind_of(subject)}, the result of a call perhaps: give the function itself, `check({name})`, "
-            "without calling it"
+            f"this is {_kind(subject)}, perhaps the result of a call: give the function itself, `check({name})`"
         )
     if not callable(subject):
-        raise CheckUsageError(f"this is {_a_kind_of(subject)}: give a function or a class, `check({name})`")
+        raise CheckUsageError(f"this is {_kind(subject)}: give a function or a class, `check({name})`")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_lab.exercises.observation import NotData
 
-SMALL = 24  # numbers of a tensor that are shown in one line
+MOST_IN_A_LINE = 24  # numbers of a tensor
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Difference:
 def compare(
     expected: Any, received: Any, names: tuple[str, ...] = ("output",), tolerance: float = 1e-5
 ) -> tuple[list[Difference], list[str]]:
-    """Return all differences, and remarks on what is odd but right (a list for a tuple, float32 for float64).
+    """Return all differences, and remarks on what is right but unusual, such as a list instead of a tuple.
 
     Args:
-        expected: Data as `as_data` gives it.
-        received: The same, of the student.
-        names: What the results are called: one name, or one for each element of a tuple.
-        tolerance: absolute and relative.
+        expected: Data as `as_data` returns it.
+        received: The student's, in the same form.
+        names: The names of the results: one, or one for each element of a tuple.
+        tolerance: Absolute and relative.
     """
     comparison = _Comparison(tolerance)
     if isinstance(expected, tuple) and len(expected) == len(names) > 1:
@@ -99,8 +99,7 @@ class _Comparison:
                 self.differ(expected, received, where, "length", f"`{where}` has no `{key}`")
         for key in received:
             if key not in expected:
-                says = f"`{where}` has an unexpected `{key}`"
-                self.differ(expected, received, where, "length", says)
+                self.differ(expected, received, where, "length", f"`{where}` has an unexpected `{key}`")
 
     def compare_sequences(self, expected: list | tuple, received: Any, where: str) -> None:
         if not isinstance(received, list | tuple):
@@ -129,7 +128,7 @@ class _Comparison:
         elif is_array or isinstance(expected, bool) != isinstance(received, bool):
             self.remark_on_type(expected, received, where)
 
-    def compare_arrays(self, expected: Any, received: Any, where: str) -> None:
+    def compare_arrays(self, expected: Tensor | np.ndarray, received: Any, where: str) -> None:
         if received is None and where.startswith("gradient of "):
             says = f"no gradient reaches `{where.removeprefix('gradient of ')}`"
             self.differ(expected, received, where, "type", says)
@@ -138,16 +137,16 @@ class _Comparison:
         elif tuple(expected.shape) != tuple(received.shape):
             says = f"`{where}` has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
             self.differ(expected, received, where, "shape", says)
-        elif kind_of_dtype(dtype_name(expected)) != kind_of_dtype(dtype_name(received)):
-            says = f"`{where}` has dtype {dtype_name(received)}; expected {dtype_name(expected)}"
+        elif _kind_of_dtype(expected) != _kind_of_dtype(received):
+            says = f"`{where}` has dtype {_dtype_name(received)}; expected {_dtype_name(expected)}"
             self.differ(expected, received, where, "dtype", says)
         else:
-            if dtype_name(expected) != dtype_name(received):
+            if _dtype_name(expected) != _dtype_name(received):
                 self.remarks.append(
-                    f"`{where}` is {dtype_name(received)}; expected {dtype_name(expected)}. Create tensors with the "
+                    f"`{where}` is {_dtype_name(received)}; expected {_dtype_name(expected)}. Create tensors with the "
                     "dtype of the inputs, or with torch's default."
                 )
-            kind, says = _wrong_entries(to_double(expected), to_double(received), expected.dtype, self.tolerance)
+            kind, says = _wrong_entries(expected, received, self.tolerance)
             if kind:
                 self.differ(expected, received, where, kind, f"`{where}` {says}")
 
@@ -163,76 +162,72 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
         return (
             isinstance(received, list | tuple)
             and len(expected) == len(received)
-            and all(_equal_plain(one, other, tolerance) for one, other in zip(expected, received, strict=True))
+            and all(_equal_plain(*pair, tolerance) for pair in zip(expected, received, strict=True))
         )
-    if isinstance(expected, float) or isinstance(received, float):
-        if not isinstance(expected, Number) or not isinstance(received, Number):
-            return False
-        if expected != expected:
-            return received != received
-        return expected == received or abs(expected - received) <= tolerance * (1 + abs(expected))
-    return expected == received
+    if not isinstance(expected, float) and not isinstance(received, float):
+        return expected == received
+    if not isinstance(expected, Number) or not isinstance(received, Number):
+        return False
+    if expected != expected:
+        return received != received
+    return expected == received or abs(expected - received) <= tolerance * (1 + abs(expected))
 
 
-def _wrong_entries(expected: Tensor, received: Tensor, dtype: Any, tolerance: float) -> tuple[str, str]:
-    """Return the kind of the difference and how to say it; two empty texts if there is none."""
-    if kind_of_dtype(str(dtype).removeprefix("torch.")) in ("bool", "whole numbers"):
+def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray, tolerance: float) -> tuple[str, str]:
+    """Return the kind of the difference and how to say it; two empty strings if there is none."""
+    is_exact = _kind_of_dtype(expected) in ("bool", "whole numbers")
+    expected, received = to_double(expected), to_double(received)
+    if is_exact:
         wrong = expected != received
-        return ("value", f"is wrong in {int(wrong.sum())} of {wrong.numel()} entries") if wrong.any() else ("", "")
+        return ("value", f"is wrong in {_entries(wrong)}") if wrong.any() else ("", "")
     nan = received.isnan() & ~expected.isnan()
     if nan.any():
-        return "nan", f"is NaN (not a number) in {int(nan.sum())} of {nan.numel()} entries"
+        return "nan", f"is NaN (not a number) in {_entries(nan)}"
     wrong = wrong_positions(expected, received, tolerance)
     if not wrong.any():
         return "", ""
-    off = (expected - received).abs()[wrong]
-    if off.isfinite().all():
-        return "value", f"differs by up to {number(float(off.max()))}"
-    return "value", _infinities_in_words(expected, received)
-
-
-def _infinities_in_words(expected: Tensor, received: Tensor) -> str:
-    """Count the entries with an infinity too many, too few, or of the wrong sign: what a wrong mask does."""
+    errors = (expected - received).abs()[wrong]
+    if errors.isfinite().all():
+        return "value", f"differs by up to {number(float(errors.max()))}"
+    # The entries with an infinity too many, too few, or of the wrong sign show what a wrong mask does.
     entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
         "has infinity of the wrong sign in {}": expected.isinf() & received.isinf() & (expected != received),
         "is not NaN in {} where it should be": expected.isnan() & ~received.isnan(),
     }
-    clauses = [
-        wording.format(f"{int(wrong.sum())} of {wrong.numel()} entries")
-        for wording, wrong in entries_by_wording.items()
-        if wrong.any()
-    ]
-    return " and ".join(clauses)
+    clauses = [says.format(_entries(wrong)) for says, wrong in entries_by_wording.items() if wrong.any()]
+    return "value", " and ".join(clauses)
+
+
+def _entries(wrong: Tensor) -> str:
+    return f"{int(wrong.sum())} of {wrong.numel()} entries"
 
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
-    """Where two float64 tensors of one shape differ. NaN equals NaN, and infinity itself."""
+    """Return where two float64 tensors of one shape differ. NaN equals NaN, and infinity equals itself."""
     close = expected.isfinite() & ((expected - received).abs() <= tolerance * (1 + expected.abs()))
     return ~(close | (expected == received) | (expected.isnan() & received.isnan()))
 
 
 def to_double(numbers: Tensor | np.ndarray) -> Tensor:
-    """The same numbers as a float64 tensor."""
+    """Return the same numbers as a float64 tensor."""
     if isinstance(numbers, np.ndarray):
         numbers = torch.from_numpy(np.ascontiguousarray(numbers))
     return (numbers.real if numbers.is_complex() else numbers).double()
 
 
-def dtype_name(numbers: Tensor | np.ndarray) -> str:
+def _dtype_name(numbers: Tensor | np.ndarray) -> str:
     return str(numbers.dtype).removeprefix("torch.")
 
 
-def kind_of_dtype(name: str) -> str:
-    for kind, starts in {"whole numbers": ("int", "uint"), "bool": ("bool",), "complex": ("complex",)}.items():
-        if name.startswith(starts):
-            return kind
-    return "real numbers"
+def _kind_of_dtype(numbers: Tensor | np.ndarray) -> str:
+    kinds = {"int": "whole numbers", "uint": "whole numbers", "bool": "bool", "complex": "complex"}
+    return kinds.get(_dtype_name(numbers).rstrip("0123456789"), "real numbers")
 
 
 def described(value: Any) -> str:
-    """What kind of thing it is, in words."""
+    """Return what kind of thing a value is, in words."""
     if isinstance(value, NotData):
         return value.description
     if value is None:
@@ -250,20 +245,17 @@ def described(value: Any) -> str:
 
 
 def short(value: Any, most: int = 200) -> str:
-    """A value in one line."""
-    if isinstance(value, bool | None):
-        text = str(value)
-    elif isinstance(value, float):
+    """Return a value in one line of at most `most` characters."""
+    if isinstance(value, float):
         text = number(value)
-    elif isinstance(value, list):
-        text = f"[{', '.join(short(item, most) for item in value[:most])}]"
-    elif isinstance(value, tuple):
-        text = f"({', '.join(short(item, most) for item in value[:most])}{',' if len(value) == 1 else ''})"
+    elif isinstance(value, list | tuple):
+        items = ", ".join(short(item, most) for item in value[:most])
+        text = f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
     elif isinstance(value, dict):
         text = f"{{{', '.join(f'{short(k)}: {short(v, most)}' for k, v in list(value.items())[:most])}}}"
-    elif isinstance(value, int | str):
+    elif isinstance(value, bool | int | str | None):
         text = repr(value)
-    elif isinstance(value, Tensor | np.ndarray) and math.prod(value.shape) <= SMALL:
+    elif isinstance(value, Tensor | np.ndarray) and math.prod(value.shape) <= MOST_IN_A_LINE:
         text = short(value.tolist(), most)
     else:
         text = described(value)
@@ -271,23 +263,21 @@ def short(value: Any, most: int = 200) -> str:
 
 
 def short_and_apart(expected: Any, received: Any) -> tuple[str, str]:
-    """Both in one line; two numbers that would look alike with as many more digits as tell them apart."""
-    one, other = short(expected), short(received)
-    if one == other and all(isinstance(value, Number) for value in (expected, received)):
-        for digits in range(5, 10):  # further ones are not the same on every machine
-            more = f"{expected:.{digits}g}", f"{received:.{digits}g}"
-            if more[0] != more[1]:
-                return more
-    return one, other
+    """Return both in one line each. Two numbers that would look alike get as many more digits as tell them apart."""
+    texts = short(expected), short(received)
+    if texts[0] == texts[1] and all(isinstance(value, Number) for value in (expected, received)):
+        for digits in range(5, 10):  # further digits aren't the same on every machine
+            longer = f"{expected:.{digits}g}", f"{received:.{digits}g}"
+            if longer[0] != longer[1]:
+                return longer
+    return texts
 
 
 def number(value: float) -> str:
-    """A number for the report: the same text on every machine, although the last bits differ."""
-    if value != value:
-        return "nan"
-    if value in (float("inf"), float("-inf")):
-        return "inf" if value > 0 else "-inf"
-    value = float(f"{value:.9e}")  # first away with the last bits: a number that ends in 5 is rounded alike everywhere
+    """Return a number for the report: the same text on every machine, although the last bits differ."""
+    if not math.isfinite(value):
+        return str(float(value))
+    value = float(f"{value:.9e}")  # drop the last bits first, so that 0.03125 is rounded the same way everywhere
     size = abs(value)
     if size < 1e-9:
         return "0"

@@ -1,7 +1,7 @@
 """Wrong versions of an answer, made by editing its source.
 
-An edit replaces a piece of the answer's *bare source*: the whole definition without docstrings and comments. Edits that
-don't overlap can be applied together, so two mistakes at once need no code of their own.
+An edit replaces a piece of the answer's *bare source*, which is the whole definition without docstrings and comments.
+Edits that don't overlap can be applied together, so that two mistakes at once need no code of their own.
 """
 
 import ast
@@ -10,6 +10,7 @@ import inspect
 import io
 import itertools
 import linecache
+import math
 import re
 import sys
 import textwrap
@@ -25,13 +26,14 @@ from torch import nn
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.time_limit import OutOfTime
 
-MOST_ITERATIONS = 2_000  # of all loops in one call; a right answer needs at most about 300
+MOST_ITERATIONS = 2_000  # of all loops in one call; the answers need at most about 300
+NOT_FOUND = "this fragment does not occur"
 _LEXEME = re.compile(r"\w+|[^\w\s]")
-_numbers = itertools.count(1)
+_file_numbers = itertools.count(1)
 
 
 class EditError(ValueError):
-    """An edit doesn't fit the source. The message says why."""
+    """An edit that doesn't fit the source. The message says why."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,7 +45,7 @@ class Edit:
     new: str
 
     def overlaps(self, other: "Edit") -> bool:
-        """Whether both change the same characters, or insert at the same position."""
+        """Return whether both change the same characters, or insert at the same position."""
         return (self.start < other.end and other.start < self.end) or (
             self.start == other.start and self.end in (self.start, other.end)
         )
@@ -67,8 +69,8 @@ def without_comments(source: str) -> str:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
     for node in ast.walk(ast.parse(source)):
-        documented = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef | ast.Module)
-        if documented and ast.get_docstring(node, clean=False) is not None:
+        can_have_docstring = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef | ast.Module)
+        if can_have_docstring and ast.get_docstring(node, clean=False) is not None:
             first = node.body[0]
             lines[first.lineno - 1 : first.end_lineno] = [""] * (first.end_lineno - first.lineno + 1)
             if len(node.body) == 1:
@@ -77,7 +79,7 @@ def without_comments(source: str) -> str:
 
 
 def bare_or_none(source: str) -> str | None:
-    """Return the source of a student without comments, or None if there is none that can be parsed."""
+    """Return a student's source without comments, or None if it is empty or can't be parsed."""
     try:
         return without_comments(textwrap.dedent(source)) if source.strip() else None
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError):
@@ -85,36 +87,28 @@ def bare_or_none(source: str) -> str | None:
 
 
 def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
-    """Return where `fragment` occurs in `source`, whatever the white space between its tokens.
+    """Return the `(start, end)` of each occurrence of `fragment`, whatever the white space between its tokens.
 
     Raises:
-        EditError: it occurs more or less often than `times`.
+        EditError: It doesn't occur exactly `times` times.
     """
     lexemes = _LEXEME.findall(fragment)
     if not lexemes:
         raise EditError("the fragment is empty")
-    pattern = re.escape(lexemes[0])
-    for before, after in itertools.pairwise(lexemes):
-        both_are_words = (before[-1].isalnum() or before[-1] == "_") and (after[0].isalnum() or after[0] == "_")
-        pattern += (r"\s+" if both_are_words else r"\s*") + re.escape(after)
-    if re.match(r"\w", lexemes[0]):
-        pattern = r"(?<!\w)" + pattern
-    if re.match(r"\w", lexemes[-1]):
-        pattern += r"(?!\w)"
+    is_word = [bool(re.match(r"\w", lexeme)) for lexeme in lexemes]
+    pattern = (r"(?<!\w)" if is_word[0] else "") + re.escape(lexemes[0])
+    for lexeme, (before, after) in zip(lexemes[1:], itertools.pairwise(is_word), strict=True):
+        pattern += (r"\s+" if before and after else r"\s*") + re.escape(lexeme)
+    pattern += r"(?!\w)" if is_word[-1] else ""
     spans = [match.span() for match in re.finditer(pattern, source)]
-    if not spans:
-        raise EditError("this fragment does not occur")
     if len(spans) != times:
-        raise EditError(f"this fragment occurs {_times(len(spans))}, but the entry says {_times(times)}")
+        occurs, expected = ("once" if count == 1 else f"{count} times" for count in (len(spans), times))
+        raise EditError(f"this fragment occurs {occurs}, but the entry says {expected}" if spans else NOT_FOUND)
     return spans
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
 def replacements(source: str, fragment: str, new: str, times: int = 1) -> list[Edit]:
-    """Return the edits that replace `fragment`; lines after the first keep their indentation relative to it."""
+    """Return the edits that replace `fragment`. Lines of `new` after the first are indented like the line it is in."""
     edits = []
     for start, end in find(source, fragment, times):
         line = source[source.rfind("\n", 0, start) + 1 :]
@@ -142,7 +136,7 @@ class Wrong:
     def joined(self, other: "Wrong") -> "Wrong | None":
         """Return the version with the edits of both, or None if they can't be applied together.
 
-        Edits that overlap still fit if one of them can be applied to the text that the other one puts in.
+        Edits that overlap can still be applied one after the other if the second fits the text that the first puts in.
         """
         label = f"{self.label} and {other.label}"
         if not self.edits or not other.edits:
@@ -155,9 +149,9 @@ class Wrong:
         return None
 
     def _followed_by(self, other: "Wrong") -> str:
-        """Return the source with the edits of `other` made after these, or "" if a fragment isn't there any more.
+        """Return the source with the edits of `other` applied after these, or "" if a fragment is no longer there.
 
-        A fragment that the answer has twice could be found in the wrong place, so it doesn't count as there.
+        A fragment that the answer has twice could be found in the wrong place, so it counts as missing.
         """
         answer, source = bare_source(self.exercise.answer), self.source
         for edit in other.edits:
@@ -175,34 +169,34 @@ class Wrong:
         """The function or class.
 
         Raises:
-            SyntaxError: the edited source isn't valid Python.
-            Exception: whatever the definition itself raises.
+            SyntaxError: The edited source isn't valid Python.
+            Exception: Running the definition raises it.
         """
-        file = f"<{self.exercise.name} {self.label} {next(_numbers)}>"
+        file = f"<{self.exercise.name} {self.label} {next(_file_numbers)}>"
         tree = _LoopCounter().visit(ast.parse(self.source))
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name == self.exercise.name:
                 start = ast.Expr(ast.Call(ast.Name("_first_iteration", ast.Load()), [], []))
                 node.body = [ast.copy_location(start, node.body[0]), *node.body]
         linecache.cache[file] = len(self.source), None, self.source.splitlines(keepends=True), file
-        names = _namespace(self.exercise)
+        names = {
+            **_names(self.exercise.answer),
+            "__name__": f"mistakes.{self.exercise.name}",
+            "_iteration": iterations.count,
+            "_first_iteration": iterations.start,
+        }
         exec(compile(ast.fix_missing_locations(tree), file, "exec"), names)
         return names[self.exercise.name]
 
 
 @functools.cache
 def _names(answer: Callable) -> dict[str, Any]:
+    """Return the global names of a wrong version: those of the answer's module, the other answers, and `answer`."""
     from transformer_lab.exercises.registry import exercises
 
-    common = {"torch": torch, "nn": nn, "F": nn.functional, "np": np, "math": __import__("math")}
+    common = {"torch": torch, "nn": nn, "F": nn.functional, "np": np, "math": math}
     answers = {name: exercise.answer for name, exercise in exercises().items()}
     return {**answers, **common, **vars(sys.modules[answer.__module__]), "answer": answer}
-
-
-def _namespace(exercise: Exercise) -> dict[str, Any]:
-    """The global names of a wrong version: those of the answer's module, the other answers, and `answer` itself."""
-    counters = {"_iteration": iterations.count, "_first_iteration": iterations.start}
-    return {**_names(exercise.answer), "__name__": f"mistakes.{exercise.name}", **counters}
 
 
 class _Iterations:

@@ -1,4 +1,4 @@
-"""Runs an exercise's checks on an object."""
+"""Run an exercise's checks on an object."""
 
 import inspect
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from transformer_lab.exercises.report import Report
 
 
 def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
-    """The report on one object: nothing is kept and nothing raised. What its code prints is printed, shortened."""
+    """Return the report on an object, without saving or raising anything. Print what its code prints, shortened."""
     report, printed = examine(exercise, subject, seed)
     if printed:
         print(f"Your code printed, while it was checked:\n{printed}", end="" if printed.endswith("\n") else "\n")
@@ -22,23 +22,22 @@ def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
 
 
 def examine(exercise: Exercise, subject: Any, seed: int = 0) -> tuple[Report, str]:
-    """The report on one object, and what its code printed."""
+    """Return the report on an object, and what its code printed."""
     if is_unwritten(subject, exercise.blank):
-        says = "Write the body and take out the line `raise NotImplementedError()`."
-        hint = f'`hint("{exercise.name}")` gives a hint.'
-        return Report(exercise.name, "not attempted", 0.0, exercise.points, blocks=(f"{says} {hint}",)), ""
+        says = "Write the body and remove the line `raise NotImplementedError()`. "
+        says += f'`hint("{exercise.name}")` gives a hint.'
+        return Report(exercise.name, "not attempted", 0.0, exercise.points, blocks=(says,)), ""
     with _earlier_parts_of_the_package(exercise, subject):
         observations, printed = observe_all(exercise, subject, seed)
     return judge(exercise, observations, seed, source_of(subject)), printed
 
 
 def source_of(subject: Any) -> str | None:
-    """Return the code of a function or class, without comments; None where it isn't known."""
-    subject = unwrapped(subject)
+    """Return the source of a function or class without comments, or None if it isn't known."""
     with suppress(OSError, TypeError):
-        return bare_or_none(inspect.getsource(subject))
+        return bare_or_none(inspect.getsource(unwrapped(subject)))
     pieces = []
-    for code in codes(subject):  # a class that isn't in any module
+    for code in codes(subject):  # the methods of a class that isn't in any module
         with suppress(OSError):
             pieces.append(bare_or_none(inspect.getsource(code)) or "")
     return "".join(pieces) or None
@@ -46,20 +45,16 @@ def source_of(subject: Any) -> str | None:
 
 @contextmanager
 def _earlier_parts_of_the_package(exercise: Exercise, subject: Any) -> Iterator[None]:
-    """Let the student's code see the package's earlier parts under their names, so that one mistake costs once.
+    """Let the student's code see the package's earlier parts under their names, so that a mistake costs only once.
 
-    Only what was defined beside the student's object is replaced: a name that was imported is meant as it is.
+    Only what was defined in the same place as the student's object is replaced. An imported name stays as it is.
     """
     names = namespace(subject)
-    replaced = {}
-    for name in exercise.builds_on:
-        own = names.get(name)
-        defined_here = getattr(unwrapped(own), "__module__", None) == names.get("__name__", "")
-        if defined_here and getattr(own, "__name__", None) == name:
-            replaced[name] = own
+    own = {name: names[name] for name in exercise.builds_on if getattr(names.get(name), "__name__", None) == name}
+    module = names.get("__name__", "")
+    own = {name: part for name, part in own.items() if getattr(unwrapped(part), "__module__", None) == module}
+    names.update({name: exercises()[name].answer for name in own})
     try:
-        for name in replaced:
-            names[name] = exercises()[name].answer
         yield
     finally:
-        names.update(replaced)
+        names.update(own)

@@ -1,4 +1,4 @@
-"""What an exercise is."""
+"""The data types `Exercise`, `Probe`, `Property`, and `Remark`."""
 
 import hashlib
 import inspect
@@ -15,57 +15,55 @@ PUBLIC_SEED = 0  # of the inputs that a notebook's own check uses
 
 
 class Remark(str):
-    """What a judgement returns when a result is right, but something should be said about it."""
+    """What a rule or comparison returns if the result is right but deserves a comment."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs for which the student's object must give the same as the answer. Only probes earn points.
+    """Inputs for which the student's object has to give the same results as the answer. Only probes earn points.
 
-    Each covers one thing. No constant function may pass it, so the right result must depend on the inputs.
+    Each covers one thing. The right results have to depend on the inputs, so that no constant function passes.
     """
 
     name: str  # what it covers, as the report says it: "a causal mask hides the future"
-    inputs: Callable[
-        [InputSampler], dict[str, Any]
-    ]  # plain data: tensors, arrays, numbers, strings, lists, dictionaries
-    call: Callable[..., Any] | None = (
-        None  # a harness (see harnesses.py); None: call the function, or build and call the module
-    )
+    inputs: Callable[[InputSampler], dict[str, Any]]  # tensors, arrays, numbers, strings, lists, dictionaries
+    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None: that of the exercise
     weight: float = 1
-    needs: tuple[str, ...] = ()  # names of checks without which this one says nothing: then it is "not checked"
+    needs: tuple[str, ...] = ()  # names of earlier checks: if one of them fails, this one is "not checked"
     tolerance: float = 1e-5  # absolute and relative; float32 rounding inside float64 code stays below it
-    compare_results: Callable[[dict, Any, Any], str | None] | None = (
-        None  # (inputs, expected, received) -> what is wrong, or None
-    )
+    # (inputs, expected, received) -> what is wrong, or None, or a Remark; for results that may be right in several ways
+    compare_results: Callable[[dict, Any, Any], str | None] | None = None
 
 
 @dataclass(frozen=True)
 class Property:
-    """What must hold whatever the code looks like. It costs points when broken and never earns any."""
+    """Something that has to hold however the code is written. It costs points if it doesn't, and never earns any."""
 
-    name: str  # the thing that holds, as a sentence: "every row of weights sums to 1"
+    name: str  # what holds, as a sentence: "every row of weights sums to 1"
     inputs: Callable[[InputSampler], dict[str, Any]]
     rule: Callable[[dict, Any], str | None]  # (inputs, received) -> what is wrong, or None, or a Remark
     call: Callable[..., Any] | None = None
-    penalty: float = 1  # in weights of probes
+    penalty: float = 1  # compared with the weights of probes
     needs: tuple[str, ...] = ()
 
 
+Check = Probe | Property
+
+
 def same_defaults(inputs: dict, received: dict) -> str | None:
-    """Say which default is another one than in the notebook's signature."""
+    """Return which default differs from the notebook's signature."""
     for name, default in received.items():
         expected = inputs["expected"][name]
         if default != expected:
-            return f"`{name}` has another default than the signature in the notebook, `{name}={expected!r}`"
+            return f"expected the default `{name}={expected!r}`, as in the notebook's signature"
     return None
 
 
-@dataclass(frozen=True, eq=False)  # one object each: its identity is its hash
+@dataclass(frozen=True, eq=False)  # every exercise is a single object, so its identity is its hash
 class Exercise:
-    """One function or class of the package as something to write. The guide is in `exercises/__init__.py`."""
+    """One function or class of the package, as something to write. The guide is in `exercises/__init__.py`."""
 
     answer: Callable  # the package's own object; its name is the exercise's name
     points: float
@@ -73,45 +71,38 @@ class Exercise:
     probes: list[Probe]
     properties: list[Property]
     hints: list[str]  # from a nudge to nearly the line
-    blank: tuple[str, ...] = ()  # for a class: the methods whose bodies the student writes
-    returns: tuple[str, ...] = ("output",)  # names of what it returns, for the report
-    axes: dict[str, str] = field(
-        default_factory=dict
-    )  # names of axes of inputs and results: {"query": "batch query d_k"}
-    builds_on: tuple[
-        str, ...
-    ] = ()  # earlier exercises that the student's code may use: the check puts the package's there
-    banned: tuple[
-        str, ...
-    ] = ()  # full names of library answers; ".softmax" is a method of any object: flagged when graded
-
+    blank: tuple[str, ...] = ()  # for a class: the methods that the student writes
+    returns: tuple[str, ...] = ("output",)  # names of the results, for the report
+    axes: dict[str, str] = field(default_factory=dict)  # of inputs and results: {"query": "batch query d_k"}
+    builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use: a check puts the package's there
+    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is a method of any object
     call: Callable[..., Any] | None = None  # the harness of checks that have none of their own
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.answer).parameters.values()
-        defaults = {one.name: one.default for one in parameters if isinstance(one.default, bool | int | float)}
+        defaults = {each.name: each.default for each in parameters if isinstance(each.default, bool | int | float)}
         if defaults:
-            one = Property("the defaults are those in the signature", lambda sampler: {"expected": defaults},
-                           same_defaults, defaults_of, penalty=0.5)  # fmt: skip
-            self.properties.append(one)
+            name = "the defaults are those in the signature"
+            own = Property(name, lambda sampler: {"expected": defaults}, same_defaults, defaults_of, penalty=0.5)
+            self.properties.append(own)
 
     @property
     def name(self) -> str:
         return self.answer.__name__
 
     @property
-    def checks(self) -> list[Probe | Property]:
+    def checks(self) -> list[Check]:
         return [*self.probes, *self.properties]
 
-    def harness(self, check: Probe | Property) -> Callable:
-        """How `check` uses the student's object."""
+    def harness(self, check: Check) -> Callable:
+        """Return the function that calls the student's object for `check`."""
         return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
-    def input_seed(self, check: Probe | Property, seed: int) -> int:
+    def input_seed(self, check: Check, seed: int) -> int:
         """Return the seed of the inputs of one check, which doesn't change when other checks are added.
 
-        A grader's seed is secret, so it's the key of a hash: nobody who knows the inputs of one check, or has found out
-        this number, can compute those of another. The notebook's own inputs are public.
+        A grader's seed is secret, so it is the key of a hash. From the inputs of one check, or from this number, it
+        isn't possible to compute the inputs of another check. The inputs of a notebook's own check are public.
         """
         check_name = f"{seed}/{self.name}/{check.name}".encode()
         if seed == PUBLIC_SEED:
@@ -119,11 +110,11 @@ class Exercise:
         key = seed.to_bytes(16, "big", signed=True)
         return int.from_bytes(hashlib.blake2b(check_name, digest_size=8, key=key).digest(), "big")
 
-    def global_seed(self, check: Probe | Property) -> int:
-        """Return what torch's generators are seeded with while a check runs. The code that is checked can read it."""
+    def global_seed(self, check: Check) -> int:
+        """Return the seed of the global generators while a check runs. The code that is checked can read it."""
         return self.input_seed(check, PUBLIC_SEED)
 
-    def inputs(self, check: Probe | Property, seed: int = PUBLIC_SEED) -> dict[str, Any]:
-        """Return fresh inputs of `check`. A notebook uses `PUBLIC_SEED`, a grader a seed of its own."""
+    def inputs(self, check: Check, seed: int = PUBLIC_SEED) -> dict[str, Any]:
+        """Return new inputs of `check`. A notebook uses `PUBLIC_SEED`, and a grader uses its own seed."""
         with isolated_global_state(seed):
             return check.inputs(InputSampler(self.input_seed(check, seed)))

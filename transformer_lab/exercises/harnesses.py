@@ -1,7 +1,7 @@
-"""How a probe uses the student's object.
+"""Harnesses: functions `(subject, **inputs) -> data` that use the student's object for a check.
 
-A harness is a function `(subject, **inputs) -> data`. It may run in another process than the one that judges, so it is
-self-contained: it knows its arguments, the names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
+A harness may run in another process than the one that judges. So it is self-contained: it knows only its arguments, the
+names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
 """
 
 import __future__
@@ -23,66 +23,66 @@ from torch import Tensor, nn
 
 
 class ParameterError(Exception):
-    """The student's module has other parameters than those the exercise names. The message is for the student."""
+    """Raised if a module doesn't have the parameters that the exercise names. The message is for the student."""
 
 
 def call_function(subject: Callable, **inputs: Any) -> Any:
-    """The harness of a function: call it with the inputs, in their order."""
+    """Call a function with the inputs, in their order."""
     return subject(*inputs.values())
 
 
 def call_module(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
-    """The harness of a module: construct it from `arguments`, load `weights`, call it with the other inputs."""
+    """Construct a module from `arguments`, load `weights`, and call it with the other inputs."""
     return build(subject, arguments, weights)(*inputs.values())
 
 
 def call_in_evaluation(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor], **inputs: Any) -> Any:
-    """The harness of a module without its dropout, so that a wrong rate doesn't hide a wrong formula."""
+    """Call a module in evaluation mode, so that a wrong dropout rate doesn't hide a wrong formula."""
     return build(subject, arguments, weights).eval()(*inputs.values())
 
 
 def call_new_module(subject: type[nn.Module], arguments: dict, **inputs: Any) -> Any:
-    """The harness of a module whose weights stay as they are initialized."""
+    """Call a module with its initial weights."""
     return subject(*arguments.values())(*inputs.values())
 
 
 def gradients_of_module(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
-    """The harness of gradients: those of every parameter, and of each input that isn't made of tokens."""
+    """Return the gradients of every parameter, and of each input that isn't made of tokens."""
     module = build(subject, arguments, weights)
     numbers = {name: value.requires_grad_() for name, value in inputs.items() if value.is_floating_point()}
     return gradients(module(*inputs.values()), numbers | dict(module.named_parameters()))
 
 
 def gradients_of_weights(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
-    """The harness of gradients, of every parameter alone."""
+    """Return the gradients of every parameter."""
     module = build(subject, arguments, weights)
     return gradients(module(*inputs.values()), dict(module.named_parameters()))
 
 
 def names_and_shapes(subject: type[nn.Module], arguments: dict) -> dict[str, list[int]]:
-    """The harness of parameters: the shape of each, by name."""
+    """Return the shape of each parameter, by name."""
     return {name: list(parameter.shape) for name, parameter in subject(*arguments.values()).named_parameters()}
 
 
 def exception_of_call(subject: Callable, **inputs: Any) -> str:
-    """The harness of an exception: its name, or "nothing"."""
+    """Return the name of the exception that a call raises, or "nothing"."""
     return raised(subject, *inputs.values())
 
 
 def exception_of_construction(subject: type[nn.Module], arguments: dict) -> str:
-    """The harness of an exception that constructing a module raises: its name, or "nothing"."""
+    """Return the name of the exception that constructing a module raises, or "nothing"."""
     return raised(subject, *arguments.values())
 
 
 def build(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
-    """An object of the student's class: constructed from `arguments` in their order, `weights` loaded by name."""
+    """Construct an object of the student's class from `arguments`, in their order, and load `weights` by name."""
     module = subject(*arguments.values())
     load_weights(module, weights)
     return module
 
 
 def build_with_zeros(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
-    """What `build` returns, with all other parameters at 0, so that an extra bias alone doesn't change the results."""
+    """Do the same as `build`, and set all other parameters to 0, so that an extra bias doesn't change the results."""
     module = build(subject, arguments, weights)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -95,7 +95,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy `weights` into the parameters of the same names.
 
     Raises:
-        ParameterError: a parameter is missing or has another shape.
+        ParameterError: A parameter is missing or has another shape.
     """
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, weight in weights.items():
@@ -113,10 +113,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    """The gradient of a fixed weighted sum of `output` with respect to each input, as `gradient of NAME`.
-
-    None where no gradient flows.
-    """
+    """Return the gradients of a fixed weighted sum of `output`, by `gradient of NAME`; None if no gradient flows."""
     names = [f"gradient of {name}" for name in inputs]
     if not (isinstance(output, Tensor) and output.requires_grad):
         return dict.fromkeys(names)
@@ -127,28 +124,28 @@ def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | N
 def extremes(
     module: nn.Module, *inputs: Tensor, samples: int, evaluated: int, others: Sequence[Callable] = ()
 ) -> dict[str, Tensor]:
-    """What `samples` calls in training and `evaluated` calls in evaluation give at most and at least.
+    """Return the largest and smallest results of `samples` calls in training and `evaluated` calls in evaluation.
 
-    All of them are rows of one batch; `others` are arguments that aren't repeated. With few outcomes, many samples meet
-    them all, so that these don't depend on chance.
+    All calls are rows of one batch; the arguments in `others` aren't repeated. If there are only a few possible
+    outcomes, many samples include all of them, so that the extremes don't depend on chance.
     """
 
     def results(count: int) -> Tensor:
         return module(*[x.repeat(count, *[1] * (x.dim() - 1)) for x in inputs], *others)
 
-    drawn = results(samples)
+    in_training = results(samples)
     module.eval()
-    constant = results(evaluated)
+    in_evaluation = results(evaluated)
     return {
-        f"largest of {samples} results in training": drawn.max(dim=0).values,
-        f"smallest of {samples} results in training": drawn.min(dim=0).values,
-        "largest result in evaluation": constant.max(dim=0).values,
-        "smallest result in evaluation": constant.min(dim=0).values,
+        f"largest of {samples} results in training": in_training.max(dim=0).values,
+        f"smallest of {samples} results in training": in_training.min(dim=0).values,
+        "largest result in evaluation": in_evaluation.max(dim=0).values,
+        "smallest result in evaluation": in_evaluation.min(dim=0).values,
     }
 
 
 def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
-    """What `tie_embeddings` uses of a `Transformer`: its configuration, two embeddings and the output layer."""
+    """Return only what `tie_embeddings` uses of a `Transformer`: its configuration, two embeddings, and the output."""
     from transformer_lab.model import TransformerConfig
 
     model = nn.Module()
@@ -161,9 +158,9 @@ def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.M
 
 
 def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
-    """Return a model to train: a token's logits depend on the token before it and on the mean of the source.
+    """Return a model to train, in which a token's logits depend on the previous token and on the mean of the source.
 
-    `calls` says of each call whether the model was in training mode, and whether gradients were recorded.
+    Its attribute `calls` lists for each call whether the model was in training mode, and whether gradients were on.
     """
     model = nn.Module()
     model.config = types.SimpleNamespace(pad_id=pad_id)
@@ -180,14 +177,14 @@ def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
 
 
 def batches_of(sources: list[Tensor], targets: list[Tensor], pad_id: int) -> list:
-    """The `Batch`es of these sources and targets."""
+    """Return the `Batch`es of these sources and targets."""
     from transformer_lab.data import Batch
 
     return [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
 
 
 def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -> nn.Module:
-    """A language model in which a few tokens have these logits, whatever was written before, and all others have 0."""
+    """Return a language model in which a few tokens always have the given logits, and all others have 0."""
     from transformer_lab.electives.table_language_model import TableLanguageModel
 
     logits = torch.zeros(vocab)
@@ -196,7 +193,7 @@ def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -
 
 
 def class_of_its_own(subject: Any) -> Any:
-    """Return a class like `subject`, so that nothing that it keeps is carried over from one check to the next."""
+    """Return a copy of a class, so that what it stores isn't carried over from one check to the next."""
     if not isinstance(subject, type):
         return subject
     own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
@@ -204,7 +201,7 @@ def class_of_its_own(subject: Any) -> Any:
 
 
 def raised(function: Callable, *arguments: Any) -> str:
-    """The name of the exception that `function(*arguments)` raises, or "nothing"."""
+    """Return the name of the exception that `function(*arguments)` raises, or "nothing"."""
     try:
         function(*arguments)
     except Exception as error:
@@ -213,7 +210,7 @@ def raised(function: Callable, *arguments: Any) -> str:
 
 
 def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the parameters that `expected` names; one that has none is "missing"."""
+    """Return the defaults of the parameters that `expected` names, or "missing" if a parameter has none."""
     import inspect
 
     parameters = inspect.signature(subject).parameters
@@ -225,25 +222,15 @@ def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-HARNESS_NAMES = {
-    "bare_transformer": bare_transformer,
-    "batches_of": batches_of,
-    "build": build,
-    "build_with_zeros": build_with_zeros,
-    "class_of_its_own": class_of_its_own,
-    "extremes": extremes,
-    "gradients": gradients,
-    "likely_tokens": likely_tokens,
-    "load_weights": load_weights,
-    "math": math,
-    "nn": nn,
-    "np": np,
-    "raised": raised,
-    "torch": torch,
-    "two_tables": two_tables,
-}
+HARNESS_NAMES = {"math": math, "nn": nn, "np": np, "torch": torch} | {
+    function.__name__: function
+    for function in (
+        bare_transformer, batches_of, build, build_with_zeros, class_of_its_own, extremes, gradients, likely_tokens,
+        load_weights, raised, two_tables,
+    )
+}  # fmt: skip
 
-# Classes of the package that harnesses may use. They are imported only for a harness whose text names them.
+# Classes of the package that harnesses may use. Each is imported only for a harness whose source names it.
 CLASSES = {
     "CountingLanguageModel": "transformer_lab.electives.table_language_model",
     "LanguageModel": "transformer_lab.electives.language_model",
@@ -255,18 +242,21 @@ CLASSES = {
 }
 
 
-@functools.cache  # the file may be another one by the time it is asked for again
+@functools.cache  # the file may have changed by the next call
 def harness_source(harness: Callable) -> str:
-    """The text of a harness, for a process that has the engine but not the file in which the harness stands."""
+    """Return the source of a harness, for a process that has the engine but not the harness's own file."""
     return textwrap.dedent(inspect.getsource(harness))
 
 
 def harness_from_source(source: str) -> Callable:
-    """The harness again, from its text alone."""
-    used = {name for name in CLASSES if re.search(rf"\b{name}\b", source)}
-    names = HARNESS_NAMES | {name: getattr(importlib.import_module(CLASSES[name]), name) for name in used}
-    before = set(names)
-    flags = __future__.annotations.compiler_flag  # annotations may name what a harness does not know
+    """Return the harness that `harness_source` was called with, from its source alone."""
+    names = HARNESS_NAMES | {
+        name: getattr(importlib.import_module(module), name)
+        for name, module in CLASSES.items()
+        if re.search(rf"\b{name}\b", source)
+    }
+    known = set(names)
+    flags = __future__.annotations.compiler_flag  # annotations may contain names that a harness does not know
     exec(compile(source, "<harness>", "exec", flags, dont_inherit=True), names)
-    (harness,) = (value for name, value in names.items() if name not in before and inspect.isfunction(value))
+    (harness,) = (value for name, value in names.items() if name not in known and inspect.isfunction(value))
     return harness

@@ -7,12 +7,12 @@ from typing import Any
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.registry import find_exercise
 
-_given: dict[str, int] = {}  # how many hints of an exercise have been given since the kernel started
+_given: dict[str, int] = {}  # hints of each exercise that have been given since the kernel started
 
 
 @dataclass(frozen=True, repr=False)
 class Hint:
-    """One hint, as a notebook shows it."""
+    """A hint that a notebook can show."""
 
     title: str
     text: str
@@ -31,7 +31,7 @@ class Hint:
 
 @dataclass(frozen=True, repr=False)
 class Solution:
-    """The package's own answer, as a notebook shows it."""
+    """The package's own answer, which a notebook can show."""
 
     name: str
     source: str
@@ -50,10 +50,10 @@ class Solution:
 
 
 def hint(exercise: Any) -> Hint:
-    """Return the next hint for an exercise, given by name or as the object. Each call tells a little more.
+    """Return the next hint for an exercise, which you name or pass as the object. Each call tells a little more.
 
     Raises:
-        InputError: there is no such exercise.
+        InputError: There is no such exercise.
     """
     exercise = _exercise(exercise)
     given = _given.get(exercise.name, 0)
@@ -66,10 +66,10 @@ def hint(exercise: Any) -> Hint:
 
 
 def solution(exercise: Any) -> Solution:
-    """Return the package's own answer to an exercise, given by name or as the object.
+    """Return the package's own answer to an exercise, which you name or pass as the object.
 
     Raises:
-        InputError: there is no such exercise.
+        InputError: There is no such exercise.
     """
     exercise = _exercise(exercise)
     return Solution(exercise.name, inspect.getsource(exercise.answer).rstrip())

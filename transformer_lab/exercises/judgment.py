@@ -1,10 +1,10 @@
-"""From what was observed to a report. No code of a student runs here: a grader calls `judge` in its own process."""
+"""Turn what was observed into a report. No code of a student runs here, so a grader judges in its own process."""
 
 import functools
 from typing import Any
 
 from transformer_lab.exercises.diagnosis import Diagnosis, diagnose
-from transformer_lab.exercises.exercise import Exercise, Probe, Property
+from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise, Probe, Property
 from transformer_lab.exercises.explanation import (
     axis_names,
     change_in_words,
@@ -13,7 +13,13 @@ from transformer_lab.exercises.explanation import (
     difference_blocks,
     input_blocks,
 )
-from transformer_lab.exercises.observation import Crash, Observation, preserved_global_state, timed_out
+from transformer_lab.exercises.observation import (
+    Crash,
+    Observation,
+    isolated_global_state,
+    preserved_global_state,
+    timed_out,
+)
 from transformer_lab.exercises.report import Block, CheckResult, Heading, Report
 from transformer_lab.exercises.symptoms import described
 from transformer_lab.exercises.time_limit import run_limited
@@ -22,7 +28,6 @@ from transformer_lab.exercises.verdicts import (
     Reference,
     Verdict,
     inputs_by_check,
-    known_settings,
     observation,
     reference_of,
     verdict_on,
@@ -35,15 +40,14 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     """Run every check of the exercise on `subject`, within the limits of a check.
 
     Returns:
-        Observations by name of check (none for the checks after one that ran out of time), and what was printed.
+        Observations by name of check, up to the one that ran out of time, if any, and what the code printed.
     """
     reference = reference_of(exercise, seed)
-    with known_settings():
-        # The answer goes first, because it imports what torch loads late. If the student's thread were stopped in the
-        # middle of an import, the next import of that module would wait forever.
-        for check in exercise.checks:
-            reference.of_answer(check)
-    with preserved_global_state():  # again, because a thread that is stopped may not come to put it back
+    # The answer goes first, because it imports what torch loads late. If the student's thread were stopped during an
+    # import, the next import of that module would wait forever.
+    for check in exercise.checks:
+        reference.of_answer(check)
+    with preserved_global_state():  # also here, because a stopped thread may not get to restore it
         ran = run_limited(
             [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
         )
@@ -51,7 +55,7 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
 
 
-@known_settings()
+@isolated_global_state(PUBLIC_SEED)  # rules and comparisons create tensors too
 def judge(
     exercise: Exercise,
     observations: dict[str, Observation],
@@ -59,34 +63,31 @@ def judge(
     source: str | None = None,
     explained: bool = True,
 ) -> Report:
-    """The report on a student's object from what was observed of it.
+    """Return the report on a student's object.
 
     Args:
         exercise: Its checks, and the answer that the known mistakes are edits of.
-        observations: By name of check, made with the inputs that `exercise.inputs(check, seed)` gives. A check that is
-            missing is "not checked".
-        seed: As it was when the observations were made.
-        source: The student's code without comments, if it is known: it can rule a mistake out.
+        observations: By name of check, made with the inputs that `exercise.inputs(check, seed)` returns. A check
+            without an observation is "not checked".
+        seed: The seed of the observations.
+        source: The student's code without comments, which may rule a mistake out; None if it isn't known.
         explained: Whether to look for the mistake, which takes up to a second or two. The score doesn't need it.
     """
     reference = reference_of(exercise, seed)
     verdicts = [verdict_on(reference, check, observations.get(check.name)) for check in exercise.checks]
     _mark_followers(verdicts, observations)
     results = [CheckResult(verdict.check.name, verdict.state, verdict.says) for verdict in verdicts]
-    changes = list(dict.fromkeys(change for made in observations.values() for change in made.changes))
-    if changes:
-        results.append(CheckResult(LEAVES_THE_REST_ALONE, "failed", "; ".join(map(change_in_words, changes))))
-    else:
-        timed_out = len(observations) < len(exercise.checks)
-        results.append(CheckResult(LEAVES_THE_REST_ALONE, "not checked" if timed_out else "passed"))
+    changes = list(dict.fromkeys(change for observed in observations.values() for change in observed.changes))
+    state = "failed" if changes else "not checked" if len(observations) < len(exercise.checks) else "passed"
+    results.append(CheckResult(LEAVES_THE_REST_ALONE, state, "; ".join(map(change_in_words, changes))))
     remarks = tuple(dict.fromkeys(remark for verdict in verdicts for remark in verdict.remarks))
+    if all(result.state == "passed" for result in results):
+        return Report(exercise.name, "passed", 1.0, exercise.points, tuple(results), remarks=remarks)
 
-    passed = all(result.state == "passed" for result in results)
-    earned = sum(verdict.check.weight for verdict in verdicts if verdict.is_probe("passed"))
-    lost = sum(verdict.check.penalty for verdict in verdicts if verdict.penalty) + bool(changes)
-    score = 1.0 if passed else max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
-    if passed:
-        return Report(exercise.name, "passed", score, exercise.points, tuple(results), remarks=remarks)
+    passed = [verdict.check for verdict in verdicts if verdict.state == "passed"]
+    earned = sum(check.weight for check in passed if isinstance(check, Probe))
+    lost = sum(verdict.check.penalty for verdict in verdicts if verdict.costs_points) + bool(changes)
+    score = max(0.0, earned - lost) / sum(probe.weight for probe in exercise.probes)
     diagnosis = diagnose(reference, observations, source) if explained else Diagnosis()
     blocks = _explanation(reference, verdicts, observations, diagnosis)
     blocks.append(f'`hint("{exercise.name}")` gives a hint.')
@@ -95,22 +96,21 @@ def judge(
 
 
 def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
-    """Say "not checked" where a check repeats an earlier failure: what it needs failed, or the same line crashed."""
+    """Mark a check as "not checked" if it repeats a failure: a check that it needs failed, or the same line crashed."""
     failed: set[str] = set()
     crashes: set[tuple] = set()
     for verdict in verdicts:
-        name = verdict.check.name
-        missing = [needed for needed in verdict.check.needs if needed in failed]
-        observed = observations.get(name)
-        place = _place(observed.crash) if observed and observed.crash else None
         if verdict.state == "passed":
             continue
+        observed = observations.get(verdict.check.name)
+        place = _place(observed.crash) if observed and observed.crash else None
+        needed = next((name for name in verdict.check.needs if name in failed), None)
         if verdict.says == WRONG_KIND and not failed:
             verdict.state = "failed"
-        failed.add(name)
-        if missing:
-            verdict.state, verdict.says = "not checked", f"it needs “{missing[0]}”"
-            verdict.penalty = False
+        failed.add(verdict.check.name)
+        if needed is not None:
+            verdict.state, verdict.says = "not checked", f"it needs “{needed}”"
+            verdict.costs_points = False
         elif place in crashes:
             verdict.state, verdict.says = "not checked", "the same error as above"
         elif place:
@@ -118,8 +118,8 @@ def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation
 
 
 def _place(crash: Crash) -> tuple:
-    """What two crashes have in common that have one cause."""
-    if crash.type == "ParameterError":  # whatever its sizes, the first one says it
+    """Return what crashes with one cause have in common."""
+    if crash.type == "ParameterError":  # the first one says it, whatever its sizes
         return (crash.type,)
     return crash.kind, crash.type, crash.line, crash.code or crash.message
 
@@ -133,7 +133,7 @@ def _explanation(
         if diagnosis.kind == "two":
             blocks.append("Two mistakes at once explain your results.")
         elif diagnosis.kind == "either":
-            blocks.append("Your results are those of either of these mistakes.")
+            blocks.append("Either of these mistakes explains your results.")
         blocks += diagnosis.says
     exercise, inputs = reference.exercise, inputs_by_check(reference.exercise, reference.seed)
     failed = [verdict for verdict in verdicts if verdict.state == "failed"]
@@ -145,7 +145,7 @@ def _explanation(
     blocks += input_blocks(exercise, inputs[check.name])
     crash = observations[check.name].crash
     if crash is not None:
-        blocks += [crash_in_words(exercise, crash), *crash_blocks(exercise, crash)]
+        blocks += [crash_in_words(crash), *crash_blocks(exercise, crash)]
     elif smallest.differences:
         difference = smallest.differences[0]
         blocks += difference_blocks(exercise, difference, check.tolerance) or [smallest.says]
@@ -153,12 +153,11 @@ def _explanation(
         blocks += [symptom] if symptom and not diagnosis.says else []
     else:
         blocks.append(smallest.says)
-    blocks += _right_parts(exercise, verdicts)
-    return blocks
+    return [*blocks, *_right_parts(exercise, verdicts)]
 
 
 def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
-    """Which of several returned parts are right in every probe that compares them."""
+    """Say which of several results are right in every probe that compares them."""
     wrong: set[str] = set()
     for verdict in verdicts:
         if isinstance(verdict.check, Probe) and verdict.state == "failed":
@@ -170,19 +169,17 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
         return []
     names = " and ".join(f"`{name}`" for name in right)
     others = " and ".join(f"`{name}`" for name in exercise.returns if name in wrong)
-    return [
-        f"{names} {'is' if len(right) == 1 else 'are'} right; only {others} differ{'s' if len(wrong) == 1 else ''}."
-    ]
+    return [f"{names} {'is' if len(right) == 1 else 'are'} right; only {others} differ{'s' * (len(wrong) == 1)}."]
 
 
 def _plainness(verdict: Verdict) -> int:
-    """Sort key: a comparison of results before a rule for them, and any probe before a property."""
+    """Sort key: a probe that compares results directly, then a probe with a comparison of its own, then a property."""
     check = verdict.check
     return 2 if isinstance(check, Property) else int(check.compare_results is not None)
 
 
 def _size(data: Any) -> int:
-    """How many numbers some inputs hold, a model's weights aside."""
+    """Count the numbers in some inputs, except for a model's weights."""
     if isinstance(data, dict):
         counted = (value for name, value in data.items() if name != "weights" or not isinstance(value, dict))
         return sum(map(_size, counted))

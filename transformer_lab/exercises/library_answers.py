@@ -1,4 +1,4 @@
-"""Finds calls of a library's ready answer by reading the source. Nothing is run."""
+"""Find calls of a library's ready-made answer by reading the source, without running anything."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ USUAL_NAMES = {"torch": "torch", "nn": "torch.nn", "F": "torch.nn.functional", "
 def library_answers(
     source: str, banned: Sequence[str], names: Mapping[str, str] = USUAL_NAMES
 ) -> list[tuple[int, str]]:
-    """The lines of `source` in which a banned name is used: `(line, full name)`.
+    """Return the lines of `source` that use a banned name, as `(line, full name)`.
 
     Args:
-        source: Python text. What does not parse uses nothing.
-        banned: Full names, such as `torch.nn.functional.softmax`; a trailing dot bans all below it, a leading one a
-            method of that name, whatever it belongs to.
-        names: What imports elsewhere have bound, beside those in `source`: alias to full name.
+        source: Python source. If it can't be parsed, it uses nothing.
+        banned: Full names, such as `torch.nn.functional.softmax`. A trailing dot bans everything below the name. A
+            leading dot bans a method of that name, whatever object it belongs to.
+        names: Names bound by imports outside `source`: alias to full name.
     """
     try:
         tree = ast.parse(source)
@@ -42,7 +42,7 @@ def library_answers(
 
 
 def _full_name(node: ast.AST, known: Mapping[str, str]) -> str:
-    """`F.softmax` as `torch.nn.functional.softmax`; empty for anything that is no dotted name."""
+    """Return `torch.nn.functional.softmax` for `F.softmax`, or "" if it isn't a dotted name."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

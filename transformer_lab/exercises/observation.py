@@ -1,6 +1,6 @@
-"""Call the student's object once: record what it returns, as plain data, and which global state it changes.
+"""Call the student's object once, and record what it returns, as plain data, and which global state it changes.
 
-Nothing here knows an answer. This module may run next to untrusted code, and another process judges.
+Nothing here knows an answer: this module may run next to untrusted code, and another process judges.
 """
 
 import dis
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,21 +28,21 @@ from transformer_lab.exercises.time_limit import OutOfTime, stoppable
 
 @dataclass(frozen=True)
 class NotData:
-    """A returned value that is not data: a generator, a module, a tensor without values."""
+    """A returned value that isn't data, such as a generator, a module, or a tensor without values."""
 
     description: str
 
 
 @dataclass(frozen=True)
 class Crash:
-    """How a call ended that did not return."""
+    """How a call ended that didn't return."""
 
     kind: str  # "exception", "time", "memory"
     type: str = ""  # the exception's class
     message: str = ""
-    line: int | None = None  # the student's line in its cell or file, where it is known
+    line: int | None = None  # the student's line in its cell or file, if it is known
     code: str = ""  # the text of that line
-    part: str = ""  # an earlier part of the student's in which it stopped, if it isn't the one that is checked
+    part: str = ""  # the earlier part of the student's that it stopped in, if it isn't the one that is checked
 
 
 @dataclass(frozen=True)
@@ -55,23 +55,24 @@ class Observation:
 
 
 def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
-    """Let `harness` call `subject` on a copy of `inputs`, in an isolated global state that is seeded with `seed`."""
-    given = copy_data(inputs)
+    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state that is seeded with `seed`."""
     with isolated_global_state(seed) as changed_state:
+        copied = copy_data(inputs)  # here, because a tensor that is created in inference mode has no gradients
         try:
-            value, crash = stoppable(lambda: as_data(harness(subject, **given))), None
+            value, crash = stoppable(lambda: as_data(harness(subject, **copied))), None
         except OutOfTime:
             raise
-        except BaseException as error:  # SystemExit and the like: the student's code does not end ours
+        except BaseException as error:  # also SystemExit and the like: the student's code must not end ours
             value, crash = None, _crash(error, subject)
-        changed = [f"input {name}" for name, original in inputs.items() if not same_data(original, given[name])]
-        changed += changed_state()
-    return Observation(value, crash, tuple(changed))
+        changes = [f"input {name}" for name, original in inputs.items() if not same_data(original, copied[name])]
+        changes += changed_state()
+    return Observation(value, crash, tuple(changes))
 
 
 def timed_out(places: list[tuple[str, int]]) -> Observation:
     """Return the observation of a call that ran out of time at `places` (see `run_limited`)."""
-    return Observation(crash=Crash("time", "", "", *_students_line(places)))
+    line, code = _students_line(places)
+    return Observation(crash=Crash("time", line=line, code=code))
 
 
 @contextmanager
@@ -81,17 +82,17 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
     The three global generators are seeded, the default dtype is float64, gradients are on, and the device is the CPU.
 
     Yields:
-        A function that names what has been changed since.
+        A function that returns what has been changed since.
     """
 
     def changes() -> list[str]:
-        altered = {
+        is_changed = {
             "seed": _is_reseeded(seed),
             "default dtype": torch.get_default_dtype() != torch.float64,
             "grad mode": not torch.is_grad_enabled(),
             "device": torch.get_default_device().type != "cpu",
         }
-        return [name for name, is_altered in altered.items() if is_altered]
+        return [name for name in is_changed if is_changed[name]]
 
     with preserved_global_state(), torch.inference_mode(False), torch.enable_grad(), np.errstate(all="ignore"):
         torch.default_generator.manual_seed(seed)
@@ -106,19 +107,18 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 def _is_reseeded(seed: int) -> bool:
     """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from one is fine.
 
-    torch's generator remembers its seed. NumPy's and Python's do not, but their state, 624 numbers, has to be ours or
-    one that follows from ours.
+    torch's generator remembers its seed. NumPy's and Python's don't, but their state, a table of 624 numbers, has to
+    be the one that `seed` gives, or one that follows from it.
     """
     if torch.default_generator.initial_seed() != seed:
         return True
-    if (np.random.get_state()[1].tobytes(), random.getstate()[1][:-1]) == _first_tables(seed):  # nothing was drawn
+    tables = np.random.get_state()[1].tobytes(), random.getstate()[1][:-1]
+    if tables == _first_tables(seed):  # nothing was sampled
         return False
     numpys, pythons = np.random.RandomState(seed % 2**32), random.Random(seed)
     return not (
-        _follows(
-            np.random.get_state()[1].tobytes(), lambda: numpys.get_state()[1].tobytes(), lambda: numpys.bytes(2496)
-        )
-        and _follows(random.getstate()[1][:-1], lambda: pythons.getstate()[1][:-1], lambda: pythons.getrandbits(19968))
+        _follows(tables[0], lambda: numpys.get_state()[1].tobytes(), lambda: numpys.bytes(2496))
+        and _follows(tables[1], lambda: pythons.getstate()[1][:-1], lambda: pythons.getrandbits(19968))
     )
 
 
@@ -127,17 +127,17 @@ def _first_tables(seed: int) -> tuple[bytes, tuple]:
     return np.random.RandomState(seed % 2**32).get_state()[1].tobytes(), random.Random(seed).getstate()[1][:-1]
 
 
-def _follows(table: Any, current: Callable[[], Any], turn_over: Callable[[], Any]) -> bool:
-    for _ in range(200):  # more than 200 times 624 numbers nobody draws in a check
+def _follows(table: Any, current: Callable[[], Any], next_table: Callable[[], Any]) -> bool:
+    for _ in range(200):  # no check needs more than 200 times 624 random numbers
         if current() == table:
             return True
-        turn_over()
+        next_table()
     return False
 
 
 @contextmanager
 def preserved_global_state() -> Iterator[None]:
-    """Restore global state at the end: the random generators, the default dtype and device, and the recursion limit."""
+    """Restore the random generators, the default dtype and device, and the recursion limit at the end."""
     states = torch.default_generator.get_state(), np.random.get_state(), random.getstate()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     dtype, device, depth = torch.get_default_dtype(), torch.get_default_device(), sys.getrecursionlimit()
@@ -168,24 +168,26 @@ def copy_data(data: Any) -> Any:
     return data
 
 
-def same_data(one: Any, other: Any) -> bool:
-    """Return whether two pieces of plain data are equal to the last bit (NaN equals NaN)."""
-    if isinstance(one, Tensor):
-        if not isinstance(other, Tensor) or one.shape != other.shape or one.dtype != other.dtype:
+def same_data(data: Any, other: Any) -> bool:
+    """Return whether two pieces of plain data are equal to the last bit. NaN equals NaN."""
+    if isinstance(data, Tensor):
+        if not isinstance(other, Tensor):
             return False
-        same = one.device == other.device and (one == other) | (one.isnan() & other.isnan())
-        return bool(same.all() if isinstance(same, Tensor) else same)
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other, equal_nan=True)
-    if isinstance(one, dict):
-        return isinstance(other, dict) and list(one) == list(other) and all(same_data(one[k], other[k]) for k in one)
-    if isinstance(one, list | tuple):
-        return type(one) is type(other) and len(one) == len(other) and all(map(same_data, one, other))
-    return type(one) is type(other) and one == other
+        same_form = (data.shape, data.dtype, data.device) == (other.shape, other.dtype, other.device)
+        return same_form and bool(((data == other) | (data.isnan() & other.isnan())).all())
+    if type(data) is not type(other):
+        return False
+    if isinstance(data, np.ndarray):
+        return data.dtype == other.dtype and np.array_equal(data, other, equal_nan=True)
+    if isinstance(data, dict):
+        return list(data) == list(other) and all(same_data(data[key], other[key]) for key in data)
+    if isinstance(data, list | tuple):
+        return len(data) == len(other) and all(map(same_data, data, other))
+    return data == other
 
 
 MOST_ITEMS = 10_000
-NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has as well: neither text nor dates nor `longdouble`
+NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has too: no text, no dates, no `longdouble`
 
 
 def as_data(value: Any, depth: int = 0) -> Any:
@@ -208,7 +210,7 @@ def as_data(value: Any, depth: int = 0) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if type(value) is int and abs(value) > sys.float_info.max:
-        return NotData("an enormous number")  # cannot be compared with a `float`
+        return NotData("an enormous number")  # it can't be compared with a `float`
     if value is None or type(value) in (bool, int, float, str):
         return value
     if depth < 8 and isinstance(value, Mapping):
@@ -218,8 +220,12 @@ def as_data(value: Any, depth: int = 0) -> Any:
         return items if isinstance(value, list) else tuple(items)
     if isinstance(value, type):
         return NotData(f"the class `{value.__name__}` itself")
-    name = type(value).__name__
-    return NotData(f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`")
+    return NotData(with_article(type(value).__name__))
+
+
+def with_article(name: str) -> str:
+    """Return "an `object`" or "a `list`"."""
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} `{name}`"
 
 
 def _key(key: Any) -> Any:
@@ -227,25 +233,25 @@ def _key(key: Any) -> Any:
 
 
 def _crash(error: BaseException, subject: Any) -> Crash:
-    own = getattr(unwrapped(subject), "__module__", "")
+    own_module = getattr(unwrapped(subject), "__module__", "")
     places, part = [], ""
-    for frame, number in traceback.walk_tb(error.__traceback__):
+    for frame, line_number in traceback.walk_tb(error.__traceback__):
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("transformer_lab.mine.") and module != own:
+        if module.startswith("transformer_lab.mine.") and module != own_module:
             part = module.rpartition(".")[2]
         elif _is_students(frame.f_code.co_filename):
-            places, part = [*places, (frame.f_code.co_filename, number)], ""
+            places, part = [*places, (frame.f_code.co_filename, line_number)], ""
     line, code = _students_line(places)
+    name = type(error).__name__
     try:
         message = str(error)
     except Exception:
         message = ""
-    name = type(error).__name__
-    message = message.split("\nException raised from")[0].strip()  # what follows is C++
+    message = message.split("\nException raised from")[0].strip()  # a C++ stack follows
     message = re.sub(r"0x[0-9a-fA-F]{6,}", "0x…", message)
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in message:
-        asked = re.search(r"(\d{7,}) bytes", message)
-        size = f"{int(asked[1]) / 2**30:.1f} GiB" if asked else (re.search(r"[\d.]+ GiB", message) or [""])[0]
+        requested = re.search(r"(\d{7,}) bytes", message)
+        size = f"{int(requested[1]) / 2**30:.1f} GiB" if requested else (re.search(r"[\d.]+ GiB", message) or [""])[0]
         return Crash("memory", name, size, line, code, part)
     return Crash("exception", name, message if len(message) <= 400 else message[:400] + " …", line, code, part)
 
@@ -255,7 +261,7 @@ _LIBRARY = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "p
 
 
 def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
-    """Return the line number and the text of the innermost place that is in neither this nor an installed package."""
+    """Return the line number and the text of the innermost place in the student's code."""
     for file, line in reversed(places):
         if _is_students(file):
             return line, linecache.getline(file, line).strip()
@@ -263,11 +269,12 @@ def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
 
 
 def _is_students(file: str) -> bool:
+    """Return whether a file is neither in this package nor installed."""
     return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<harness")) or "-packages" in file)
 
 
 def unwrapped(subject: Any) -> Any:
-    """Return the function or class behind decorators and partial applications."""
+    """Return the function or class inside decorators and partial applications."""
     while True:
         if isinstance(subject, functools.partial):
             subject = subject.func
@@ -281,29 +288,27 @@ def unwrapped(subject: Any) -> Any:
 
 def codes(subject: Any) -> list[CodeType]:
     """Return the code objects of a function, of the methods of a class, or of a callable object."""
-    subject = unwrapped(subject)
+    return [function.__code__ for function in _functions(unwrapped(subject))]
+
+
+def _functions(subject: Any) -> Iterator[FunctionType]:
     if inspect.isfunction(subject):
-        return [subject.__code__]
+        return iter([subject])
     owner = subject if isinstance(subject, type) else type(subject)
-    functions = (unwrapped(value) for value in vars(owner).values())
-    return [function.__code__ for function in functions if inspect.isfunction(function)]
+    return filter(inspect.isfunction, map(unwrapped, vars(owner).values()))
 
 
 def namespace(subject: Any) -> dict[str, Any]:
     """Return the global names that the student's code sees."""
     subject = unwrapped(subject)
-    if inspect.isfunction(subject):
-        return subject.__globals__
-    owner = subject if isinstance(subject, type) else type(subject)
-    for value in vars(owner).values():
-        if inspect.isfunction(unwrapped(value)):
-            return unwrapped(value).__globals__
-    module = sys.modules.get(owner.__module__)
+    if function := next(_functions(subject), None):
+        return function.__globals__
+    module = sys.modules.get((subject if isinstance(subject, type) else type(subject)).__module__)
     return vars(module) if module else {}
 
 
 def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
-    """Return whether nothing has been written: each body is empty or raises NotImplementedError at once."""
+    """Return whether nothing has been written: each body is empty, or raises NotImplementedError right away."""
     subject = unwrapped(subject)
     if isinstance(subject, type):
         methods = [unwrapped(vars(subject).get(name)) for name in blank]

@@ -1,4 +1,4 @@
-"""`progress`: which parts of the Transformer are the reader's own."""
+"""`progress`: which parts of the Transformer you have built yourself."""
 
 import html
 import os
@@ -27,29 +27,27 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """How far this notebook is and where to go on, then how far the course is."""
-        parts = [part for found in self.notebooks.values() for part in found]
-        overall = f"{sum(state == 'yours' for _, state in parts)} of {len(parts)} parts are yours"
-        here = self.notebooks.get(self.current)
-        if not here:
+        """How far this notebook is, what comes next, and how far the course is."""
+        overall = f"{_count([part for parts in self.notebooks.values() for part in parts])} parts are yours"
+        if not self.notebooks.get(self.current):
             return overall
-        done = f"Notebook {self.current}: {sum(state == 'yours' for _, state in here)} of {len(here)}"
+        done = f"Notebook {self.current}: {_count(self.notebooks[self.current])}"
         return ". ".join([done, *([f"Next: {self.following}"] if self.following else []), f"In all, {overall}"])
 
     @property
     def following(self) -> str:
-        """What to do next: the first exercise of this notebook that is not the reader's yet, or another notebook."""
+        """What to do next: the first exercise of this notebook that isn't yours yet, or another notebook."""
         left = [name for name, state in self.notebooks.get(self.current, []) if state != "yours"]
         later = [number for number in self.notebooks if self.current < number < FIRST_ELECTIVE]
         return left[0] if left else f"notebook {later[0]}" if later else ""
 
     def __str__(self) -> str:
-        width = max((len(name) for found in self.notebooks.values() for name, _ in found), default=0)
+        width = max((len(name) for parts in self.notebooks.values() for name, _ in parts), default=0)
         lines = [self.title]
-        for number, found in self.notebooks.items():
+        for number, parts in self.notebooks.items():
             if number == FIRST_ELECTIVE:
                 lines.append("Electives")
-            for index, (name, state) in enumerate(found):
+            for index, (name, state) in enumerate(parts):
                 sign, word = STATES[state]
                 lines.append(f"  {number if index == 0 else '  '}  {sign} {name:<{width}}  {word}")
         return "\n".join(lines)
@@ -57,21 +55,17 @@ class Progress:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        states = {name: state for found in self.notebooks.values() for name, state in found}
         core = [number for number in self.notebooks if number < FIRST_ELECTIVE]
         later = [number for number in core if self.current and number > self.current]
+        electives = [number for number in self.notebooks if number not in core]
         tables = [self._table([number for number in core if number not in later])]
-        for title, numbers in (
-            ("Later notebooks", later),
-            ("Electives", [number for number in self.notebooks if number not in core]),
-        ):
+        for title, numbers in (("Later notebooks", later), ("Electives", electives)):
             if numbers:
                 is_open = " open" if self.current in numbers else ""
                 tables.append(f"<details{is_open}><summary>{title}</summary>{self._table(numbers)}</details>")
-        return (
-            f'<div style="max-width:60em"><p style="margin:4px 0;font-size:1.1em"><b>{html.escape(self.title)}</b></p>'
-            f"{_drawing(states)}{''.join(tables)}</div>"
-        )
+        title = f'<p style="margin:4px 0;font-size:1.1em"><b>{html.escape(self.title)}</b></p>'
+        drawing = _drawing({name: state for parts in self.notebooks.values() for name, state in parts})
+        return f'<div style="max-width:60em">{title}{drawing}{"".join(tables)}</div>'
 
     def _table(self, numbers: list[str]) -> str:
         rows = "".join(
@@ -80,6 +74,10 @@ class Progress:
             for number in sorted(numbers, key=lambda number: number != self.current)  # this notebook comes first
         )
         return f'<table style="border-collapse:collapse">{rows}</table>'
+
+
+def _count(parts: list[Part]) -> str:
+    return f"{sum(state == 'yours' for _, state in parts)} of {len(parts)}"
 
 
 def _box(name: str, state: str) -> str:
@@ -119,7 +117,7 @@ _FIGURE = [
 
 
 def _drawing(states: dict[str, str]) -> str:
-    """The Transformer with its parts: what is yours has a solid green frame and a tick, the rest a dashed frame."""
+    """Draw the Transformer with its parts: yours have a solid green frame and a check mark, the others a dashed one."""
     shapes = [
         '<rect x="5" y="410" width="590" height="75" rx="5" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
         '<text x="15" y="432" fill="currentColor">inside MultiHeadAttention</text>'
@@ -127,18 +125,16 @@ def _drawing(states: dict[str, str]) -> str:
     for name, x, y, width, height in _FIGURE:
         state = states.get(name, "package")
         sign, word = STATES[state]
-        frame = (
-            'stroke="#2e8b57" stroke-width="2.5"'
-            if state == "yours"
-            else 'stroke="currentColor" stroke-dasharray="4 3"'
-        )
+        frame = 'stroke="currentColor" stroke-dasharray="4 3"'
+        if state == "yours":
+            frame = 'stroke="#2e8b57" stroke-width="2.5"'
         shapes.append(
             f"<g><title>{name}: {word}</title>"
             f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" fill="none" {frame}/>'
             f'<text x="{x + 10}" y="{y + 20}" fill="currentColor">{sign} {name}</text></g>'
         )
-    yours = [name for name, state in states.items() if state == "yours"]
-    label = f"The Transformer and its parts. Yours: {', '.join(yours) or 'none yet'}."
+    built = ", ".join(name for name, state in states.items() if state == "yours")
+    label = f"The Transformer and its parts. Yours: {built or 'none yet'}."
     return (
         f'<svg role="img" aria-label="{label}" viewBox="0 0 600 490" '
         'style="max-width:600px;width:100%;font:13px sans-serif">'
@@ -148,17 +144,10 @@ def _drawing(states: dict[str, str]) -> str:
 
 def progress() -> Progress:
     """Return which parts you have built so far. Parts whose check passed are saved, and later notebooks use them."""
-    return Progress(
-        {
-            number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in found]
-            for number, found in notebooks().items()
-        },
-        _this_notebook(),
-    )
-
-
-def _this_notebook() -> str:
-    """Return the number of the notebook this kernel belongs to: Jupyter Server says its path. Else an empty string."""
-    name = PurePath(os.environ.get("JPY_SESSION_NAME", "")).name
-    match = re.match(r"(\d\d)_", name)
-    return match.group(1) if match else ""
+    parts = {
+        number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in exercises]
+        for number, exercises in notebooks().items()
+    }
+    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter Server says to which notebook a kernel belongs
+    match = re.match(r"(\d\d)_", path.name)
+    return Progress(parts, match[1] if match else "")

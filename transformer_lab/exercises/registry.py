@@ -3,7 +3,6 @@
 import difflib
 import functools
 import importlib
-import pkgutil
 from pathlib import Path
 
 from transformer_lab.errors import InputError
@@ -15,30 +14,29 @@ FIRST_ELECTIVE = "20"  # notebooks from this number on can be read in any order
 @functools.cache
 def exercises() -> dict[str, Exercise]:
     """Return all exercises by name, in the order of the notebooks. The first call loads them."""
-    return {exercise.name: exercise for found in notebooks().values() for exercise in found}
+    return {exercise.name: exercise for listed in notebooks().values() for exercise in listed}
 
 
 @functools.cache
 def notebooks() -> dict[str, list[Exercise]]:
     """Return the exercises of each notebook, by its number, such as `"01"`."""
-    files = sorted(file.name for file in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    modules = sorted(path.stem for path in Path(__file__).parent.glob("notebook_*.py"))
     return {
-        file.split("_")[1]: importlib.import_module(f"transformer_lab.exercises.{file}").EXERCISES
-        for file in files
-        if file.startswith("notebook_")
+        module.split("_")[1]: importlib.import_module(f"transformer_lab.exercises.{module}").EXERCISES
+        for module in modules
     }
 
 
 def notebook_of(name: str) -> str:
     """Return the number of the notebook that contains an exercise."""
-    return next(number for number, found in notebooks().items() if name in [exercise.name for exercise in found])
+    return next(number for number, listed in notebooks().items() if exercises()[name] in listed)
 
 
 def find_exercise(name: str) -> Exercise:
     """Return the exercise with this name.
 
     Raises:
-        InputError: there is none; the nearest names are offered.
+        InputError: There is none. The message suggests the closest names.
     """
     if name in exercises():
         return exercises()[name]
@@ -46,7 +44,7 @@ def find_exercise(name: str) -> Exercise:
 
 
 def no_such_exercise(name: str) -> str:
-    """Return a sentence that suggests the closest names."""
+    """Return the message for a name that isn't an exercise's."""
     lowered = {known.lower(): known for known in exercises()}
     near = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
     offer = f"did you mean {' or '.join(near)}?" if near else "`progress()` lists them all"

@@ -1,4 +1,4 @@
-"""Rules that several properties share: each says in its own words what's wrong."""
+"""Rules that several properties share. Each property has its own words for what is wrong."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,38 +7,37 @@ import torch
 
 from transformer_lab.exercises.exercise import Remark
 
-Rule = Callable[[dict, Any], str | None]  # what a property's `rule` is
+Rule = Callable[[dict, Any], str | None]
 
 REFUSED = ("ValueError", "InputError")
 
 
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
-    """Return a rule: the harness's two results have to be the same numbers; otherwise `says` is what's wrong."""
+    """Return a rule that says `says` unless the harness's two results are the same numbers."""
 
     def rule(inputs, received):
-        one, other = received.values()
-        return None if allclose(one, other, atol=atol) else says
+        return None if allclose(*received.values(), atol=atol) else says
 
     return rule
 
 
 def equal_results(says: str) -> Rule:
-    """Return a rule: the harness's two results have to be equal; otherwise `says` is what's wrong."""
+    """Return a rule that says `says` unless the harness's two results are equal."""
 
     def rule(inputs, received):
-        one, other = received.values()
-        return None if one == other else says
+        first, second = received.values()
+        return None if first == second else says
 
     return rule
 
 
 def raises(error: str, verb: str = "raises") -> str:
-    """Return the name of an exception, or "nothing", as part of a sentence."""
+    """Return a clause about an exception, named by the harness, or about "nothing"."""
     return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
 
 
 def refusal(received: str, attempt: str) -> Remark | None:
-    """Remark on sizes that don't fit, unless they raise a `ValueError`; `received` is what they raise."""
+    """Return a remark on sizes that don't fit, unless they raise a `ValueError`; `received` names what they raise."""
     if received in REFUSED:
         return None
     advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."

@@ -1,4 +1,4 @@
-"""Seeded inputs for probes: the same on every machine, and short enough to print."""
+"""Random inputs for checks: the same on every machine, and short enough to print."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 
 class InputSampler:
-    """A seeded generator of inputs for one probe. All are based on integers, so that no machine rounds them."""
+    """A seeded generator of inputs for one check. All are made from integers, which no machine rounds differently."""
 
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
 
     def numbers(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Tensor:
-        """Return float64 numbers with one decimal place between `low` and `high`, of the given shape."""
+        """Return a float64 tensor of numbers between `low` and `high` with one decimal place."""
         tenths = torch.randint(round(10 * low), round(10 * high) + 1, shape, generator=self.generator)
         return tenths.double() / 10
 
@@ -22,7 +22,7 @@ class InputSampler:
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def integers(self, *shape: int, low: int, high: int) -> Tensor:
-        """Return integers (int64) from `low` to `high`, inclusive, such as tokens."""
+        """Return an int64 tensor of integers from `low` to `high`, inclusive, such as tokens."""
         return torch.randint(low, high + 1, shape, generator=self.generator)
 
     def order(self, size: int) -> list[int]:
@@ -37,7 +37,7 @@ class InputSampler:
         return [items[index] for index in self.order(len(items))]
 
     def weights(self, module: nn.Module, scale: float = 0.5) -> dict[str, Tensor]:
-        """Return random weights between `-scale` and `scale` for the parameters of `module`, by name, for `build`."""
+        """Return random weights between `-scale` and `scale` for the parameters of `module`, by name."""
         return {
             name: self.numbers(*parameter.shape, low=-scale, high=scale)
             for name, parameter in module.named_parameters()

@@ -1,17 +1,16 @@
-"""Parts that passed their check: saved in `mine/NAME.py` next to the notebook, and loaded by later notebooks."""
+"""Save parts that passed their check in `mine/NAME.py` next to the notebook, and load them in later notebooks."""
 
 import ast
 import builtins
 import hashlib
 import inspect
 import linecache
+import math
 import os
 import sys
 import types
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.examination import examine
@@ -20,38 +19,39 @@ from transformer_lab.exercises.observation import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, find_exercise, notebook_of
 from transformer_lab.exercises.scopes import global_symbols
 
-_in_memory: dict[str, str] = {}  # what could not be written: name to text
-_loaded: dict[str, tuple[str, Any]] = {}  # name to (text, object)
-_loading: list[str] = []
+_in_memory: dict[str, str] = {}  # texts of parts that could not be written to disk, by name
+_loaded: dict[str, tuple[str, Any]] = {}  # texts and objects, by name
+_loading: list[str] = []  # names, the outermost first
 
 
 def shell() -> Any:
-    """IPython's shell, where code runs in a notebook (or in IPython's terminal); else None."""
+    """Return IPython's shell if the code runs in a notebook or in IPython's terminal, or else None."""
     return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
 def folder() -> Path | None:
-    """Where parts are kept: `mine` beside the notebook, or what TRANSFORMER_LAB_MINE names. None: nowhere."""
-    named = os.environ.get("TRANSFORMER_LAB_MINE", "")
-    return None if named.lower() == "off" else Path(named or "mine")
+    """Return the folder for parts: TRANSFORMER_LAB_MINE, or `mine` next to the notebook. None if that is `off`."""
+    setting = os.environ.get("TRANSFORMER_LAB_MINE", "")
+    return None if setting.lower() == "off" else Path(setting or "mine")
 
 
-# --- keeping ---------------------------------------------------------------------------------------------------------
+# --- saving ----------------------------------------------------------------------------------------------------------
 
 
 class SaveError(Exception):
-    """A part uses something that cannot be written down. The message says what."""
+    """A part that can't be saved. The message says why."""
 
 
 def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
     """Save a part that passed, if it was written in this notebook.
 
     Returns:
-        The file (None if there is none), and remarks on what went wrong.
+        The file, or None if it wasn't saved, and remarks on what went wrong.
     """
     target = folder()
     if target is None or shell() is None or namespace(subject) is not shell().user_ns:
         return None, []
+    path = target / f"{exercise.name}.py"
     try:
         text = part_source(exercise.name, subject)
         _verify(exercise, text)
@@ -63,17 +63,21 @@ def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
         target.mkdir(parents=True, exist_ok=True)
         scratch = target / f".{exercise.name}.{os.getpid()}"
         scratch.write_text(text, encoding="utf-8")
-        scratch.replace(target / f"{exercise.name}.py")
+        scratch.replace(path)
     except OSError as error:
         _in_memory[exercise.name] = text
         why = error.strerror or type(error).__name__
         return None, [f"It's available until this kernel stops, but not on disk: can't write to `{target}` ({why})."]
-    return target / f"{exercise.name}.py", []
+    return path, []
 
 
 def _verify(exercise: Exercise, text: str) -> None:
-    """Check the part as it will be found: alone, without the notebook around it."""
-    _loading.append(exercise.name)  # the parts that it brings say nothing
+    """Check the part as it will be loaded: alone, without the notebook around it.
+
+    Raises:
+        SaveError: It doesn't pass.
+    """
+    _loading.append(exercise.name)  # so that the parts it imports print nothing
     try:
         report, _ = examine(exercise, _defined(exercise.name, text, "<part>"))
     except Exception as error:
@@ -81,72 +85,67 @@ def _verify(exercise: Exercise, text: str) -> None:
     finally:
         _loading.pop()
     if not report.passed:
-        raise SaveError("outside this notebook it gives other results; does it use a value that another cell changes?")
+        raise SaveError("outside this notebook it fails its check; does it use a value that another cell changes?")
 
 
 def part_source(name: str, subject: Any) -> str:
-    """A text that defines `subject` under `name` without its notebook: imports, what it uses, and itself.
+    """Return a text that defines `subject` as `name` without its notebook: imports, what it uses, and itself.
 
     Raises:
         SaveError: It uses something whose definition cannot be found or written down.
     """
     names = namespace(subject)
-    text = _Text(name, names)
-    own = getattr(unwrapped(subject), "__name__", None)
-    bound = next((n for n in (name, own) if n and names.get(n) is subject), None)
-    if bound is None:
-        bound = next((n for n, value in names.items() if value is subject and not n.startswith("_")), None)
-    if bound is None:
-        raise SaveError("no name in this notebook holds it")
-    text.add(bound)
-    if bound != name:
-        text.definitions.append(f"{name} = {bound}")
-    future = "from __future__ import annotations\n\n" if text.postponed_annotations else ""
-    imports = "".join(f"{line}\n" for line in sorted(text.imports))
-    return future + imports + ("\n\n" if imports else "") + "\n\n\n".join(text.definitions) + "\n"
+    source = _PartSource(name, names)
+    candidates = [name, getattr(unwrapped(subject), "__name__", None), *(key for key in names if key[:1] != "_")]
+    own_name = next((candidate for candidate in candidates if candidate and names.get(candidate) is subject), None)
+    if own_name is None:
+        raise SaveError("no variable of this notebook holds it")
+    source.add(own_name)
+    if own_name != name:
+        source.definitions.append(f"{name} = {own_name}")
+    future = "from __future__ import annotations\n\n" if source.postponed_annotations else ""
+    imports = "".join(f"{line}\n" for line in sorted(source.imports))
+    return future + imports + ("\n\n" if imports else "") + "\n\n\n".join(source.definitions) + "\n"
 
 
-class _Text:
-    """Collects, for one part, the imports and the definitions it needs, each after what it uses."""
+class _PartSource:
+    """Collects the imports and definitions that a part needs. Each definition comes after those it uses."""
 
     def __init__(self, part: str, names: dict[str, Any]) -> None:
         self.part, self.names = part, names
         self.imports: set[str] = set()
         self.definitions: list[str] = []
         self.postponed_annotations = False
-        self._done: set[str] = set()
+        self._added: set[str] = set()
 
     def add(self, name: str) -> None:
-        if name in self._done:
+        if name in self._added or name not in self.names:  # a builtin, or a name that the check never reached
             return
-        self._done.add(name)
-        if name not in self.names:
-            return  # a builtin, or a name that does not exist and was never reached
+        self._added.add(name)
         value = self.names[name]
         if name != self.part and self._is_part(name, value):
             self.imports.add(f"from transformer_lab.mine import {name}")
         elif self._is_defined_here(value):
-            self._add_statement(name, [*_cells_of_notebook(), *_cells_of(value)])
+            own_cell = "".join(linecache.getlines(codes(value)[0].co_filename))
+            self._add_statement(name, [*_executed_cells(), own_cell])
         elif line := _import_line(name, value):
             self.imports.add(line)
         elif (literal := _literal(value)) is not None:
             self.definitions.append(f"{name} = {literal}")
         else:
-            self._add_statement(name, _cells_of_notebook())
+            self._add_statement(name, _executed_cells())
 
     def _is_part(self, name: str, value: Any) -> bool:
-        """Whether it is an exercise: written here, brought from `mine`, or the package's; not a library's namesake."""
+        """Return whether it is an exercise, defined here or in this package, and not a library's namesake."""
+        if name not in exercises() or getattr(value, "__name__", None) != name:
+            return False
         module = str(getattr(value, "__module__", ""))
-        known = name in exercises() and getattr(value, "__name__", None) == name
-        return known and (module == self.names.get("__name__") or module.startswith("transformer_lab."))
+        return module == self.names.get("__name__") or module.startswith("transformer_lab.")
 
     def _is_defined_here(self, value: Any) -> bool:
         value = unwrapped(value)
-        return (
-            (inspect.isfunction(value) or isinstance(value, type))
-            and value.__module__ == self.names.get("__name__")
-            and bool(codes(value))
-        )
+        can_be = inspect.isfunction(value) or isinstance(value, type)
+        return can_be and value.__module__ == self.names.get("__name__") and bool(codes(value))
 
     def _add_statement(self, name: str, cells: list[str]) -> None:
         """Add the last statement of these cells that binds `name`, after what it uses."""
@@ -160,25 +159,16 @@ class _Text:
                 self.postponed_annotations |= "from __future__ import annotations" in cell
                 for used in sorted(_globals_of(source)):
                     self.add(used)
-                (
-                    self._add_import
-                    if isinstance(statements[-1], ast.Import | ast.ImportFrom)
-                    else self.definitions.append
-                )(source)
+                if isinstance(statements[-1], ast.Import | ast.ImportFrom):
+                    self.imports.add(" ".join(source.split()))
+                else:
+                    self.definitions.append(source)
                 return
         raise SaveError(f"it uses `{name}`, whose definition was not found")
 
-    def _add_import(self, source: str) -> None:
-        self.imports.add(" ".join(source.split()))
 
-
-def _cells_of(value: Any) -> list[str]:
-    """The text of the cell (or file) in which a function or class was defined."""
-    return ["".join(linecache.getlines(codes(value)[0].co_filename))]
-
-
-def _cells_of_notebook() -> list[str]:
-    """The cells that have been run, oldest first."""
+def _executed_cells() -> list[str]:
+    """Return the cells that have been run, the oldest first."""
     return [cell for cell in getattr(shell(), "user_ns", {}).get("In", []) if cell]
 
 
@@ -196,7 +186,7 @@ def _bound_by(statement: ast.stmt) -> set[str]:
 
 
 def _with_comments(cell: str, statement: ast.stmt) -> str:
-    """The text of a statement, with its decorators and the comments directly above."""
+    """Return the source of a statement, with its decorators and the comments right above."""
     lines = cell.splitlines()
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))]) - 1
     while first > 0 and lines[first - 1].startswith("#"):
@@ -205,54 +195,53 @@ def _with_comments(cell: str, statement: ast.stmt) -> str:
 
 
 def _globals_of(source: str) -> set[str]:
-    """The global names that a text reads."""
+    """Return the global names that a source reads."""
     return {symbol.get_name() for symbol in global_symbols(source) if symbol.is_referenced()} - set(dir(builtins))
 
 
 def _import_line(name: str, value: Any) -> str | None:
-    """The import that gives `value` the name it has here, if there is one."""
+    """Return the import that binds `value` to `name`, if there is one."""
     if isinstance(value, types.ModuleType):
         package, _, last = value.__name__.rpartition(".")
         if last == name:
             return f"from {package} import {last}" if package else f"import {last}"
         return f"import {value.__name__} as {name}"
     module = getattr(value, "__module__", None)
+    if not isinstance(module, str) or module == "__main__":
+        return None
     for known in (getattr(value, "__name__", None), getattr(value, "_name", None), name):
-        importable = isinstance(module, str) and isinstance(known, str) and module != "__main__"
-        if importable and getattr(sys.modules.get(module), known, None) is value:
+        if isinstance(known, str) and getattr(sys.modules.get(module), known, None) is value:
             return f"from {module} import {known}" + ("" if known == name else f" as {name}")
     return None
 
 
 def _literal(value: Any) -> str | None:
-    """The text of a plain constant."""
-    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+    """Return the source of a plain constant, or None."""
+    if isinstance(value, float) and math.isinf(value):
         return f'float("{value}")'
-    if isinstance(value, torch.dtype):
-        return None
     try:
         return repr(value) if ast.literal_eval(repr(value)) == value and len(repr(value)) < 1_000 else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 
 
-# --- bringing back ---------------------------------------------------------------------------------------------------
+# --- loading ---------------------------------------------------------------------------------------------------------
 
 
 def part(name: str) -> tuple[Any, str]:
-    """The student's verified version of an exercise, or the package's, and a sentence that says which it is.
+    """Return the student's verified version of an exercise, or the package's, and a phrase that says which it is.
 
-    The package's own part is given with the student's parts in it, where there are any.
+    The package's version uses the student's earlier parts, if there are any.
 
     Raises:
-        InputError: there is no such exercise.
+        InputError: There is no such exercise.
     """
     exercise = find_exercise(name)
     if folder() is None:
         return exercise.answer, "the package's (TRANSFORMER_LAB_MINE is off)"
-    text, where = _kept_text(name)
+    text, where = _saved_text(name)
     if text is None:
-        return _packages(exercise, f" (yours is kept as soon as its check in notebook {notebook_of(name)} passes)")
+        return _packages(exercise, f" (yours is saved once its check in notebook {notebook_of(name)} passes)")
     if name in _loading:
         return exercise.answer, f"the package's, because your {' and '.join(_loading)} use each other"
     if name in _loaded and _loaded[name][0] == text:
@@ -260,14 +249,14 @@ def part(name: str) -> tuple[Any, str]:
     _loading.append(name)
     try:
         subject = _defined(name, text, where)
-        if not text.startswith(_stamp(exercise, _without_stamp(text))):  # edited since, or the check is a newer one
+        if not _is_verified(exercise, text):
             report, _ = examine(exercise, subject)
             if not report.passed:
                 return _packages(exercise, f", because yours no longer passes its check ({where}): {_why(report)}")
     except InputError:
         raise
     except Exception as error:
-        return _packages(exercise, f", because yours cannot be loaded ({where}): {type(error).__name__}: {error}")
+        return _packages(exercise, f", because yours can't be loaded ({where}): {type(error).__name__}: {error}")
     finally:
         _loading.pop()
     _loaded[name] = text, subject
@@ -275,7 +264,7 @@ def part(name: str) -> tuple[Any, str]:
 
 
 def _packages(exercise: Exercise, reason: str) -> tuple[Any, str]:
-    """The package's part, and the sentence that says so. Whatever earlier parts it uses are the student's, if kept."""
+    """Return the package's part, with the student's saved parts in it, and the phrase that says so."""
     source = inspect.getsource(exercise.answer)
     yours = {}
     for name in sorted((_globals_of(source) & exercises().keys()) - {exercise.name}):
@@ -291,21 +280,22 @@ def _packages(exercise: Exercise, reason: str) -> tuple[Any, str]:
 
 
 def is_outermost() -> bool:
-    """Whether no kept part is being loaded at the moment."""
+    """Return whether no saved part is being loaded at the moment."""
     return not _loading
 
 
 def state(name: str) -> str:
-    """`yours`, `edited` (since its check), or `package`, without running anything."""
-    text, _ = _kept_text(name)
+    """Return `yours`, `edited` (since its check), or `package`, without running anything."""
+    text, _ = _saved_text(name)
     if folder() is None or text is None:
         return "package"
-    return "yours" if text.startswith(_stamp(exercises()[name], _without_stamp(text))) else "edited"
+    return "yours" if _is_verified(exercises()[name], text) else "edited"
 
 
-def _kept_text(name: str) -> tuple[str | None, str]:
+def _saved_text(name: str) -> tuple[str | None, str]:
+    """Return the text of a saved part, or None, and where it is."""
     if name in _in_memory:
-        return _in_memory[name], "kept in memory"
+        return _in_memory[name], "in memory"
     file = (folder() or Path()) / f"{name}.py"
     try:
         return file.read_text(encoding="utf-8"), str(file)
@@ -319,7 +309,7 @@ def _why(report: Any) -> str:
 
 
 def _defined(name: str, text: str, where: str) -> Any:
-    """The object that a kept text defines, in a module of its own."""
+    """Return the object that a saved text defines, in a module of its own."""
     module = types.ModuleType(f"transformer_lab.mine.{name}")
     module.__file__ = where
     lines = [f"{line}\n" for line in text.splitlines()]
@@ -329,15 +319,13 @@ def _defined(name: str, text: str, where: str) -> Any:
     return vars(module)[name]
 
 
-def _without_stamp(text: str) -> str:
-    return text.split("\n", 1)[-1]
+def _is_verified(exercise: Exercise, text: str) -> bool:
+    """Return whether neither the part nor its check has changed since the part passed."""
+    return text.startswith(_stamp(exercise, text.split("\n", 1)[-1]))
 
 
 def _stamp(exercise: Exercise, text: str) -> str:
-    """The first line of a kept file: as long as it fits, the text and its check are those that passed."""
-    import transformer_lab.exercises
-
-    here = Path(transformer_lab.exercises.__file__).parent
-    checks = next(here.glob(f"notebook_{notebook_of(exercise.name)}_*.py")).read_bytes()
-    digest = hashlib.sha256(checks + text.encode()).hexdigest()[:16]
-    return f"# {exercise.name}: kept by Transformer Lab when its check passed ({digest}).\n"
+    """Return the first line of a saved file, with a digest of the text and of the checks that it passed."""
+    (checks,) = Path(__file__).parent.glob(f"notebook_{notebook_of(exercise.name)}_*.py")
+    digest = hashlib.sha256(checks.read_bytes() + text.encode()).hexdigest()[:16]
+    return f"# {exercise.name}: saved by Transformer Lab when its check passed ({digest}).\n"

@@ -1,8 +1,8 @@
-"""Run code that may never end, fill the memory or print without end, in a process that has to survive it.
+"""Run code that may never end, fill the memory, or print without end, in a process that has to survive it.
 
-The code runs in a thread of its own. That way a check works the same in a notebook's main thread and in any other, on
-every system, and it returns even if the code waits forever inside a C function. Whatever torch keeps per thread
-(gradient mode, autocast, default device) starts fresh there.
+The code runs in a thread of its own. So a check works the same in a notebook's main thread and in any other, on every
+system, and it returns even if the code waits forever inside a C function. Settings that torch keeps per thread
+(gradient mode, autocast, default device) have their default values there.
 """
 
 import contextvars
@@ -21,7 +21,7 @@ from typing import Any
 
 SECONDS = 5.0  # for each job
 GRACE_SECONDS = 1.0  # for a thread that has been told to stop
-EXTRA_BYTES = 2**30  # a check needs less than a hundredth of it
+EXTRA_BYTES = 2**30  # for the code; a check needs less than a hundredth of it
 PRINTED_CHARACTERS = 1_000
 
 _one_at_a_time = threading.Lock()
@@ -32,14 +32,14 @@ class OutOfTime(BaseException):
     """Raised inside the thread that has run out of time, at whatever line it has reached.
 
     Python can raise an exception in another thread, but only once per call. A student's loop around a `try: … except:`
-    swallows that one and goes on forever. So the exception raises itself again: when Python makes an instance of it, it
-    calls the class's `__init__`, and that asks for the same exception once more in the same thread. Each time the loop
-    swallows one, the next is already pending, and the loop gets no further. `Stop.__init__` has to be a function
-    written in C (a `partial` of ctypes' one): in a Python function, the next exception could strike before the function
-    has asked for its successor, and the chain would end.
+    swallows it and goes on forever. So the exception raises itself again: Python creates the instance by calling the
+    class's `__init__`, which requests the same exception once more in the same thread. Each time the loop swallows one,
+    the next is already pending, and the loop gets no further. `Stop.__init__` has to be a function written in C (a
+    `partial` of a ctypes function). In a Python function, the next exception could strike before the function has
+    requested its successor, and the chain would end.
 
-    `stoppable` ends the chain. It stands outside the student's code, gives the class a plain `__init__` first, and then
-    waits for the last exception, which is already pending. Its caller gets exactly one.
+    `stoppable` ends the chain outside the student's code. It first gives the class a plain `__init__`, and then waits
+    for the last exception, which is already pending. Its caller gets exactly one.
     """
 
 
@@ -49,7 +49,7 @@ _raise_in_thread = ctypes.PYFUNCTYPE(None, ctypes.c_ulong, ctypes.py_object)(
 
 
 def is_checking() -> bool:
-    """Whether the current thread runs a student's code for a check."""
+    """Return whether the current thread runs a student's code for a check."""
     return threading.current_thread() is _worker
 
 
@@ -57,18 +57,18 @@ def is_checking() -> bool:
 class Ran:
     """The results of some jobs."""
 
-    results: list[Any]  # fewer than there were jobs, if one did not end in time
+    results: list[Any]  # fewer than there were jobs if one did not end in time
     printed: str  # truncated after `PRINTED_CHARACTERS`
-    stuck_at: list[tuple[str, int]]  # where a job was that did not end in time: files and lines, the innermost last
+    stuck_at: list[tuple[str, int]]  # where the job that did not end in time was: files and lines, the innermost last
 
 
 def stoppable(call: Callable[[], Any]) -> Any:
-    """Return the result of `call`, or raise the last OutOfTime of its chain."""
+    """Return the result of `call`, or raise the last `OutOfTime` of its chain."""
     try:
         return call()
     except OutOfTime as stop:
-        stop.__class__.__init__ = BaseException.__init__  # first: a call or a jump is where the next one could strike
-        try:  # noqa: SIM105 (making a `suppress` would be such a call)
+        stop.__class__.__init__ = BaseException.__init__  # first, because the next could strike at any call or jump
+        try:  # noqa: SIM105 (creating a `suppress` would be such a call)
             time.sleep(0)
         except OutOfTime:  # the pending one
             pass
@@ -76,19 +76,19 @@ def stoppable(call: Callable[[], Any]) -> Any:
 
 
 def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
-    """Run the jobs one after the other, each for at most `SECONDS`. A job that does not end in time is the last one.
+    """Run the jobs one after the other, each for at most `SECONDS`. After one that does not end in time, no other runs.
 
-    An exception in a job ends the others as well, and is raised here.
+    If a job raises an exception, the others don't run either, and the exception is raised here.
     """
     global _worker
     results: list[Any] = []
     stuck_at: list[tuple[str, int]] = []
-    finished = threading.Event()  # a `Thread.join` that is interrupted takes the thread for ended
+    finished = threading.Event()  # after an interrupted `Thread.join`, the thread would count as ended
     errors: list[BaseException] = []
     started = time.monotonic()
 
     class Stop(OutOfTime):
-        """One for each call, because `stoppable` changes the class."""
+        """A new class for each call of `run_limited`, because `stoppable` changes it."""
 
     def work() -> None:
         nonlocal started
@@ -115,7 +115,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
                         _raise_in_thread(worker.ident, Stop)
                         finished.wait(GRACE_SECONDS)
                         break
-            except BaseException:  # the reader interrupts the check
+            except BaseException:  # the reader interrupted the check
                 if worker.ident is not None and not finished.is_set():
                     _raise_in_thread(worker.ident, Stop)
                     finished.wait(GRACE_SECONDS)
@@ -126,7 +126,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
                 worker.join()
             if errors:
                 raise errors[0]
-            return Ran(list(results), printed(), stuck_at)  # a copy: a thread that is not stopped may add to it
+            return Ran(list(results), printed(), stuck_at)  # a copy: a thread that could not be stopped may add to it
 
 
 def _where(thread: threading.Thread) -> list[tuple[str, int]]:
@@ -134,16 +134,16 @@ def _where(thread: threading.Thread) -> list[tuple[str, int]]:
     return [(summary.filename, summary.lineno) for summary in traceback.extract_stack(frame)] if frame else []
 
 
-class _Muffled(io.TextIOBase):
-    """Keeps what one thread writes, up to a limit, and hands on what others write."""
+class _Redirected(io.TextIOBase):
+    """Collects what one thread writes, up to a limit, and passes on what the others write."""
 
-    def __init__(self, stream: Any, thread: threading.Thread, kept: io.StringIO) -> None:
-        self.stream, self.thread, self.kept = stream, thread, kept
+    def __init__(self, stream: Any, thread: threading.Thread, buffer: io.StringIO) -> None:
+        self.stream, self.thread, self.buffer = stream, thread, buffer
 
     def write(self, text: str) -> int:
         if threading.current_thread() is not self.thread:
             return self.stream.write(text)
-        self.kept.write(str(text)[: max(0, PRINTED_CHARACTERS + 1 - self.kept.tell())])
+        self.buffer.write(str(text)[: max(0, PRINTED_CHARACTERS + 1 - self.buffer.tell())])
         return len(text)
 
     def flush(self) -> None:
@@ -156,17 +156,17 @@ class _Muffled(io.TextIOBase):
 
 @contextmanager
 def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
-    """Keep what the thread prints, and no warnings."""
-    printed_so_far = io.StringIO()
+    """Collect what the thread prints, without warnings. Yield a function that returns it."""
+    buffer = io.StringIO()
     streams = sys.stdout, sys.stderr
 
     def printed() -> str:
-        text = printed_so_far.getvalue()
+        text = buffer.getvalue()
         return text if len(text) <= PRINTED_CHARACTERS else text[:PRINTED_CHARACTERS] + " …\n"
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sys.stdout, sys.stderr = (_Muffled(stream, thread, printed_so_far) for stream in streams)
+        sys.stdout, sys.stderr = (_Redirected(stream, thread, buffer) for stream in streams)
         try:
             yield printed
         finally:
@@ -175,7 +175,7 @@ def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def _bounded_memory() -> Iterator[None]:
-    """Let the process allocate at most `EXTRA_BYTES` more, where the system can hold it to that (Linux)."""
+    """Let the process allocate at most `EXTRA_BYTES` more, on systems that can enforce it (Linux)."""
     try:
         import resource
 

@@ -2,16 +2,12 @@
 
 import functools
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from transformer_lab.exercises.comparison import Difference, compare
 from transformer_lab.exercises.edits import Wrong, iterations
-from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
+from transformer_lab.exercises.exercise import Check, Exercise, Probe, Property, Remark
 from transformer_lab.exercises.explanation import crash_in_words
 from transformer_lab.exercises.observation import Crash, Observation, observe, timed_out
 from transformer_lab.exercises.time_limit import OutOfTime
@@ -24,57 +20,51 @@ WRONG_KIND = "what it returns is of the wrong kind"
 class Verdict:
     """What one check says about one observation."""
 
-    check: Probe | Property
+    check: Check
     state: str = "passed"
     says: str = ""
     differences: list[Difference] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-
-    penalty: bool = False  # points: a property that's broken, or that couldn't be looked at although it needed nothing
+    costs_points: bool = False  # a property that doesn't hold, or couldn't be checked although it needs no other check
 
     def __post_init__(self) -> None:
-        self.penalty = isinstance(self.check, Property) and self.state != "passed"
-
-    def is_probe(self, state: str) -> bool:
-        return isinstance(self.check, Probe) and self.state == state
+        self.costs_points = isinstance(self.check, Property) and self.state != "passed"
 
 
 @functools.lru_cache(maxsize=256)
 def inputs_by_check(exercise: Exercise, seed: int) -> dict[str, dict[str, Any]]:
-    """The inputs of every check, by its name."""
+    """Return the inputs of every check, by its name."""
     return {check.name: exercise.inputs(check, seed) for check in exercise.checks}
 
 
-def observation(exercise: Exercise, subject: Any, check: Probe | Property, seed: int) -> Observation:
-    """What `subject` does in one check."""
+def observation(exercise: Exercise, subject: Any, check: Check, seed: int) -> Observation:
+    """Return what `subject` does in one check."""
     inputs = inputs_by_check(exercise, seed)[check.name]
     return observe(subject, exercise.harness(check), inputs, exercise.global_seed(check))
 
 
 class Reference:
-    """What the answer and its wrong versions give with the inputs of one seed, each found out when it is first needed.
+    """What the answer and its wrong versions do with the inputs of one seed. Each is run when it is first needed.
 
-    This is code of the package: it needs no limits, so it needs no thread.
+    This is the package's own code, so it needs no limits and no thread.
     """
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
         self.exercise, self.seed = exercise, seed
-        self.ran = 0  # wrong versions run so far
         self._answers: dict[str, Observation] = {}
         self._wrongs: dict[tuple[Wrong, str], Observation] = {}
         self._symptoms: dict[tuple[Wrong, str], bool] = {}
 
-    def of_answer(self, check: Probe | Property) -> Observation:
-        """What the answer gives."""
+    def of_answer(self, check: Check) -> Observation:
+        """Return what the answer does."""
         if check.name not in self._answers:
             self._answers[check.name] = self._run(self.exercise.answer, check)
         return self._answers[check.name]
 
-    def of(self, wrong: Wrong, check: Probe | Property) -> Observation:
-        """What a wrong version gives: where its definition raises, that exception."""
+    def of(self, wrong: Wrong, check: Check) -> Observation:
+        """Return what a wrong version does. If its definition raises an exception, that counts as its crash."""
         key = wrong, check.name
         if key not in self._wrongs:
-            self.ran += 1
             iterations.counted = 0
             try:
                 self._wrongs[key] = self._run(wrong.subject, check)
@@ -84,13 +74,13 @@ class Reference:
                 self._wrongs[key] = Observation(crash=Crash("exception", type(error).__name__, str(error)))
         return self._wrongs[key]
 
-    def _run(self, subject: Any, check: Probe | Property) -> Observation:
+    def _run(self, subject: Any, check: Check) -> Observation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return observation(self.exercise, subject, check, self.seed)
 
-    def is_symptom(self, wrong: Wrong, check: Probe | Property) -> bool:
-        """Whether this wrong version gives something else than the answer there."""
+    def is_symptom(self, wrong: Wrong, check: Check) -> bool:
+        """Return whether this wrong version and the answer do different things in a check."""
         key = wrong, check.name
         if key not in self._symptoms:
             self._symptoms[key] = not same_result(self, check, self.of(wrong, check), self.of_answer(check))
@@ -100,68 +90,53 @@ class Reference:
 reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
-@contextmanager
-def known_settings() -> Iterator[None]:
-    """Let references and the rules of properties make float64 tensors, with gradients, whatever the caller has set."""
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        # a device that is set makes every call of torch slower
-        on_cpu = nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
-        with torch.inference_mode(False), torch.enable_grad(), on_cpu:
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-
-
-def verdict_on(reference: Reference, check: Probe | Property, observed: Observation | None) -> Verdict:
-    """What `check` says about an observation; None is one that was never made."""
-    exercise = reference.exercise
+def verdict_on(reference: Reference, check: Check, observed: Observation | None) -> Verdict:
+    """Return what `check` says about an observation, or about one that was never made (None)."""
     if observed is None:
         return Verdict(check, "not checked", TIMED_OUT)
     if observed.crash is not None:
-        return Verdict(check, "failed", crash_in_words(exercise, observed.crash))
+        return Verdict(check, "failed", crash_in_words(observed.crash))
+    exercise, received = reference.exercise, observed.value
     inputs = inputs_by_check(exercise, reference.seed)[check.name]
     if isinstance(check, Property):
         try:
-            wrong = check.rule(inputs, observed.value)
-        except Exception:  # a value of another kind than the property speaks of, and a probe says so
+            says = check.rule(inputs, received)
+        except Exception:  # the rule doesn't expect such a value, and a probe says so
             return Verdict(check, "not checked", WRONG_KIND)
     elif check.compare_results is not None:
         try:
-            wrong = check.compare_results(inputs, reference.of_answer(check).value, observed.value)
+            says = check.compare_results(inputs, reference.of_answer(check).value, received)
         except Exception:
-            wrong = WRONG_KIND
+            says = WRONG_KIND
     else:
         expected = reference.of_answer(check).value
-        differences, remarks = compare(expected, observed.value, exercise.returns, check.tolerance)
+        differences, remarks = compare(expected, received, exercise.returns, check.tolerance)
         state = "failed" if differences else "passed"
-        return Verdict(check, state, "; ".join(d.says for d in differences[:2]), differences, remarks)
-    if wrong is None or isinstance(wrong, Remark):
-        return Verdict(check, remarks=[str(wrong)] if wrong else [])
-    return Verdict(check, "failed", str(wrong))
+        return Verdict(check, state, "; ".join(each.says for each in differences[:2]), differences, remarks)
+    if says is None or isinstance(says, Remark):
+        return Verdict(check, remarks=[str(says)] if says else [])
+    return Verdict(check, "failed", str(says))
 
 
-def same_crash(one: Crash, other: Crash) -> bool:
-    """Whether two calls ended with the same exception and the same message, wherever that was."""
-    bare = [replace(crash, line=None, code="", part="") for crash in (one, other)]
-    return bare[0] == bare[1]
+def same_crash(crash: Crash, other: Crash) -> bool:
+    """Return whether two calls ended with the same exception and message, in whatever line."""
+    return replace(crash, line=None, code="", part="") == replace(other, line=None, code="", part="")
 
 
-def same_result(reference: Reference, check: Probe | Property, one: Observation, other: Observation) -> bool:
-    """Whether two objects did the same in one check, right or wrong."""
-    return one.changes == other.changes and same_value(reference, check, one, other)
+def same_result(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
+    """Return whether two objects did the same in one check, right or wrong."""
+    return observed.changes == other.changes and same_value(reference, check, observed, other)
 
 
-def same_value(reference: Reference, check: Probe | Property, one: Observation, other: Observation) -> bool:
-    """The same, whatever else the two have altered."""
-    if one.crash is not None or other.crash is not None:
-        return one.crash is not None and other.crash is not None and same_crash(one.crash, other.crash)
+def same_value(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
+    """Return whether two objects returned the same, or ended the same way, whatever else they changed."""
+    if observed.crash is not None or other.crash is not None:
+        return None not in (observed.crash, other.crash) and same_crash(observed.crash, other.crash)
     if isinstance(check, Probe):
-        differences, _ = compare(one.value, other.value, reference.exercise.returns, check.tolerance)
+        differences, _ = compare(observed.value, other.value, reference.exercise.returns, check.tolerance)
         if not differences:
             return True
         if check.compare_results is None:
             return False
-    verdicts = [verdict_on(reference, check, observed) for observed in (one, other)]
-    return (verdicts[0].state, verdicts[0].says) == (verdicts[1].state, verdicts[1].says)
+    verdict, other_verdict = verdict_on(reference, check, observed), verdict_on(reference, check, other)
+    return (verdict.state, verdict.says) == (other_verdict.state, other_verdict.says)
