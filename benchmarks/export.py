@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sentences", type=int, help="use only N sentences, evenly spaced, for a first look")
+    parser.add_argument("--sentences", type=int, help="use only this many sentences, evenly spaced, for a first look")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 

@@ -42,9 +42,7 @@ CHANGES = {
 
 
 def answers(number: int) -> dict[str, str]:
-    """Return one student's cells. Every other student has only right answers; the rest have one or more of the
-    mistakes.
-    """
+    """Return one student's cells. Every other student has only right answers; the rest make one or more mistakes."""
     wrong = list(product(*CHANGES.values()))
     chosen = wrong[number * 7 % len(wrong)] if number % 2 else wrong[0]
     cells = {}

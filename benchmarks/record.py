@@ -326,11 +326,10 @@ def upper_tail(t: float, freedom: float) -> float:
 
 
 def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None:
-    """Return the probability of a lead of `new` at least this large if both had the same mean: Welch's t-test,
-    one-sided.
+    """Return the probability of a lead of `new` at least this large if both had the same mean.
 
-    If `old` has a single seed, its figure counts as exact, without a standard deviation of its own. Return None if
-    `new` has a single seed.
+    This is Welch's one-sided t-test. If `old` has a single seed, its figure counts as exact, without a standard
+    deviation of its own. Return None if `new` has a single seed.
     """
     if len(new) < 2:
         return None
@@ -467,7 +466,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, write the record")
     replaying.add_argument("--preset", help="default: the newest record's")
     replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
-    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="train seeds 1 to N")
+    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="number of seeds: 1 to this")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
     collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs, write the record")
     collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="multi30k")
     parser.add_argument("--minutes", type=float, default=20, help="of all training runs together")
     parser.add_argument("--epochs", type=int, help="of each model, instead of --minutes")
-    parser.add_argument("--train-limit", type=int, help="use only the first N training pairs")
+    parser.add_argument("--train-limit", type=int, help="use only this many training pairs, from the start")
     parser.add_argument("--width", type=int, default=192, help="d_model of the recurrent models")
     parser.add_argument("--peak-rate", type=float, default=2e-3, help="of the recurrent models")
     parser.add_argument("--output", type=Path, default=RESULT)

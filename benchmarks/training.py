@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="device for both, such as cuda")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--updates", type=int, default=6, help="updates of each contender per round")
-    parser.add_argument("--pairs", type=int, help="use only the first N training pairs")
+    parser.add_argument("--pairs", type=int, help="use only this many training pairs, from the start")
     parser.add_argument("--result", type=Path, help="file to write instead of the default")
     arguments = parser.parse_args()
 

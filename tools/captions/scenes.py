@@ -58,9 +58,7 @@ class Scene:
 
 
 def fixed(phrase: str) -> Fixed:
-    """Parse "beim_Spielen:play": two German words for one English word. Groups come in the same order in both
-    languages.
-    """
+    """Parse "beim_Spielen:play": two German words for one in English. Groups have the same order in both languages."""
     german, english, links = [], [], []
     for group in phrase.split():
         left, right = (side.split("_") for side in group.split(":"))
