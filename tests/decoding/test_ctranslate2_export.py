@@ -67,8 +67,7 @@ def spell(tokenizer, ids, side) -> list[str]:
     ids=["pre-norm, tied", "pre-norm", "post-norm", "post-norm, two vocabularies"],
 )
 def test_every_token_is_as_likely_there_as_here(kind, sizes, tmp_path):
-    """Any mapping error would show in the fourth digit: a misplaced weight, a missing scale, other positions or
-    epsilon.
+    """A misplaced weight, a missing scale, other positions, or another epsilon would show in the fourth digit.
 
     The sentences have different lengths, so padding is covered too. In single precision, with sums of a few hundred
     products, 1e-4 is ten times the difference that rounding makes.

@@ -32,9 +32,7 @@ def test_agrees_with_torchs_encoder(mask, norm_first, dtype, tolerance, randomis
 
 @norms
 def test_every_word_sees_every_word_and_no_padding(norm_first, randomise):
-    """Check by gradient. A causal encoder would train, only worse; if padding is visible, a result depends on its
-    batch.
-    """
+    """Check by gradient. A causal encoder would train, only worse; visible padding would tie a result to its batch."""
     encoder = randomise(Encoder(2, D_MODEL, HEADS, D_FF, norm_first=norm_first))
     x = torch.randn(BATCH, LENGTH, D_MODEL, requires_grad=True)
     output = encoder(x, MASK)
