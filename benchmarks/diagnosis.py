@@ -1,11 +1,11 @@
-"""How long a failing check takes until its report is there, and how long all checks take on right answers.
+"""Measure how long the report on a failing check takes, and how long all checks take on correct answers.
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/diagnosis.py [EXERCISE ...]
 
-For each exercise it checks wrong answers that need the whole search, on one core: each known mistake changed once more
-by every generic variant that fits next to it, of which a sample is taken with a fixed seed. The first call in a process
-also loads the catalogue and compiles every mistake, so each exercise starts in a process of its own. Prints the first
-call, the median and the slowest one, and writes them to `results/diagnosis.json`.
+For each exercise, it checks wrong answers that need the whole search, on one core: every known mistake is combined with
+each generic variant that fits next to it, and a sample with a fixed seed is taken from these. The first call in a
+process also loads the catalogue and compiles every mistake, so each exercise starts in its own process. Prints the
+first call, the median, and the slowest call, and writes them to `results/diagnosis.json`.
 """
 
 import argparse
@@ -28,13 +28,13 @@ SAMPLE = 12  # wrong answers per exercise
 
 
 def compiled(wrong: Any) -> Any:
-    """Return the function or class of a wrong version, or None if there is none or its definition fails."""
+    """Return the function or class of a wrong version, or None if it defines none or its definition fails."""
     with suppress(Exception):
         return wrong.subject
 
 
 def measure(name: str) -> dict[str, float]:
-    """Seconds of the failing checks of one exercise, and of the check of its answer."""
+    """Time the failing checks of one exercise and the check of its correct answer, in seconds."""
     from transformer_lab.exercises import exercises, run_check
     from transformer_lab.exercises.catalogue import mistakes_of
     from transformer_lab.exercises.variants import variants_of

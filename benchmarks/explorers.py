@@ -1,12 +1,13 @@
-"""How long an explorer takes to answer: from a control's new value to the new picture.
+"""Measure how long an explorer takes to respond, from a control's new value to the new picture.
 
     python benchmarks/explorers.py [--rounds 7]
 
-The goal: 0.150 s for sentences up to 30 tokens with the model that comes with the package. Every control is moved, back
-and forth, as in a notebook: in an event loop, and with the moment in which an explorer waits for a slider to come to
-rest. A control's figure is the median of its moves, or the first one if that took longer by something that is known the
-next time, as a translation without a head; an explorer's is that of its slowest control. A new sentence has to be
-translated first, so it stands for itself. Prints the figures and writes them to `results/explorers.json`.
+The goal is 0.150 s for sentences of up to 30 tokens with the model that comes with the package. Every control is moved
+back and forth as in a notebook: in an event loop, including the delay in which an explorer waits for a slider to
+settle. A control's figure is the median of its moves, or its first move if that was slower because of work that is
+cached afterwards, such as a translation without a head. An explorer's figure is that of its slowest control. A new
+sentence has to be translated first, so it is reported separately. Prints the figures and writes them to
+`results/explorers.json`.
 """
 
 import argparse
@@ -44,14 +45,14 @@ SENTENCE = (
 
 
 def controls_of(widget: Any) -> list[Widget]:
-    """The widgets inside with a value that can be moved."""
+    """Return the widgets inside `widget` whose value can be changed."""
     inside = [control for child in getattr(widget, "children", ()) for control in controls_of(child)]
     movable = hasattr(widget, "min") or hasattr(widget, "options") or isinstance(getattr(widget, "value", None), bool)
     return [*inside, widget] if movable else inside
 
 
 def other_value(control: Any) -> Any:
-    """A value next to the one it has."""
+    """Return a value next to the control's current one."""
     if isinstance(control.value, bool):
         return not control.value
     if hasattr(control, "options"):
@@ -63,7 +64,7 @@ def other_value(control: Any) -> Any:
 
 
 async def seconds_of(explorer: Any, control: Any, rounds: int) -> tuple[float, float]:
-    """Of the first move, and the median of the others."""
+    """Return the seconds of the first move, and the median of the others."""
     before, taken = control.value, []
     for number in range(2 * rounds):
         value = other_value(control) if number % 2 == 0 else before
@@ -74,7 +75,7 @@ async def seconds_of(explorer: Any, control: Any, rounds: int) -> tuple[float, f
         await asyncio.wait_for(drawn.wait(), 30)
         taken.append(time.perf_counter() - start)
         explorer.picture.unobserve_all("value")
-        gc.collect()  # as in the time that a reader takes to look
+        gc.collect()  # as while the reader looks at the picture
     return taken[0], statistics.median(taken[1:])
 
 

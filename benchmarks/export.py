@@ -1,13 +1,13 @@
-"""How fast test2016 is translated here and in CTranslate2, with the same weights, in float32, on the same processor.
+"""Measure how fast this package and CTranslate2 translate test2016 with the same float32 weights on the same CPU.
 
     python benchmarks/export.py [MODEL_FOLDER] [--data-dir FOLDER] [--beam 4] [--threads 2] [--rounds 3]
 
-The model is exported, and both translate the 1,000 sentences from text to text, with the same beam and the same
-batches: first those of `Translator.translate`, then smaller ones. They take turns, batch size by batch size and round
-by round, so that whatever else the machine does meets both. Prints the times, the ratio for each size of batch, in how
-many greedy translations the two agree, and the BLEU of both beam searches; writes them to `results/export.json`. How
-far it has come stands on stderr. On a machine that is busy with other things it takes many times as long with two
-threads, as after each small product one waits for the other to get a core: `--sentences 50` gives a first look.
+The model is exported, and both translate the 1,000 sentences from text to text with the same beam and the same batches:
+first the batches of `Translator.translate`, then smaller ones. They take turns, batch size by batch size and round by
+round, so that other load on the machine affects both. Prints the times, the ratio for each batch size, the number of
+greedy translations on which the two agree, and the BLEU of both beam searches, and writes them to
+`results/export.json`. Progress goes to stderr. On a busy machine, two threads can make it many times slower, because
+after each small product one thread waits for the other to get a core. `--sentences 50` gives a first look.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Translate = Callable[[list[str], int], list[str]]
 
 
 def open_service(folder: Path, threads: int) -> Translate:
-    """What a service would run: CTranslate2 and the tokenizer beside the model, nothing of this package."""
+    """Open what a service would run: CTranslate2 and the tokenizer next to the model, and nothing from this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=threads, compute_type="float32")
 
@@ -51,7 +51,7 @@ def open_service(folder: Path, threads: int) -> Translate:
 
 
 def translate_in(batches: list[list[int]], translate: Translate, sentences: list[str], beam_size: int) -> list[str]:
-    """The translations in the order of the sentences."""
+    """Return the translations in the order of the sentences."""
     translations = [""] * len(sentences)
     for batch in batches:
         found = translate([sentences[index] for index in batch], beam_size)
@@ -67,11 +67,11 @@ def tell(what: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder of a trained model")
-    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sentences", type=int, help="only so many, evenly spaced, for a first look")
+    parser.add_argument("--sentences", type=int, help="use only this many sentences, evenly spaced, for a first look")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
@@ -87,7 +87,7 @@ def main() -> None:
         service = open_service(Path(folder, "service"), arguments.threads)
     engines: dict[str, Translate] = {"ours": translator.translate, "ctranslate2": service}
 
-    for translate in engines.values():  # the first sentences build kernels and touch memory
+    for translate in engines.values():  # the first sentences compile kernels and touch memory
         translate(sentences[:2], arguments.beam)
     rows, translations = [], {}
     for tokens in (BATCH_CELLS // arguments.beam, SMALL_BATCH):
@@ -116,7 +116,7 @@ def main() -> None:
             flush=True,
         )
     fastest = {name: min(row[name] for row in rows) for name in ("seconds", "ctranslate2_seconds")}
-    tell("greedy translations of both")
+    tell("greedy translations from both")
     greedy = [translate_in(batches, translate, sentences, 1) for translate in engines.values()]
     agree = sum(one == other for one, other in zip(*greedy, strict=True))
     bleu = {name: round(score_translations(found, references).bleu, 2) for name, found in translations.items()}
@@ -134,7 +134,7 @@ def main() -> None:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(f"each at its fastest: {result['speed_against_ctranslate2_each_at_its_fastest']} times its speed")
-    print(f"the same greedy translation for {agree} of {len(sentences)} sentences; beam, BLEU: {bleu}")
+    print(f"same greedy translation for {agree} of {len(sentences)} sentences; beam, BLEU: {bleu}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""How long it takes to grade a class, what memory that needs, and how long nbgrader takes for the same notebook.
+"""Measure the time and memory for grading a class, and the time nbgrader needs for the same notebook.
 
     python benchmarks/grading.py [--submissions 100] [--nbgrader 8] [--jobs N]
 
 The goals on two cores: 1.5 s per submission of notebook 01 in a batch of 100, whether its answers are right or wrong;
-twice the submissions take twice the time; five times as fast as `nbgrader autograde`. A batch is what
-`transformer-lab grade` does, from reading the files to the last report. nbgrader runs before and after ours, so that
-whatever else the machine does meets both. Prints everything and writes it to `results/grading.json`.
+twice as long for twice the submissions; five times as fast as `nbgrader autograde`. A batch is what `transformer-lab
+grade` does, from reading the files to the last report. nbgrader runs both before and after the package's grader, so
+that other load on the machine affects both. Prints everything and writes it to `results/grading.json`.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from transformer_lab.exercises import exercises
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "results" / "grading.json"
 NOTEBOOK = "01_attention"
-# Beside the right answers: some without the scale, on another axis, with an exception, and not attempted.
+# Besides the right answers: no scale, another axis, an exception, and not attempted.
 CHANGES = {
     "softmax": [None, ("axis=-1", "axis=0"), ("exponentials /", "exponentails /"), ("empty", "")],
     "numpy_attention": [None, (" / np.sqrt(d_k)", ""), ("return weights @ value, weights", "return weights, value")],
@@ -42,7 +42,7 @@ CHANGES = {
 
 
 def answers(number: int) -> dict[str, str]:
-    """The cells of one student. Every other one is all right; the others have one or more of the mistakes."""
+    """Return one student's cells. Every other student has only right answers; the rest make one or more mistakes."""
     wrong = list(product(*CHANGES.values()))
     chosen = wrong[number * 7 % len(wrong)] if number % 2 else wrong[0]
     cells = {}
@@ -57,7 +57,7 @@ def answers(number: int) -> dict[str, str]:
 
 
 def write_submissions(notebook: nbformat.NotebookNode, folder: Path, count: int, path: str) -> None:
-    """Write notebooks with the answers of so many students."""
+    """Write this many notebooks with their answers."""
     for number in range(count):
         submission = nbformat.from_dict(notebook)
         cells = answers(number)
@@ -70,9 +70,10 @@ def write_submissions(notebook: nbformat.NotebookNode, folder: Path, count: int,
 
 
 class Memory:
-    """Measures, while it is entered, what the grader's processes hold together: this one, its workers, what they fork
-    kernels from, and, separately, the kernels as well. What they share is counted once. Bytes; 0 where the system does
-    not tell.
+    """Measure the memory of the grader's processes, in bytes, while the `with` block runs.
+
+    Counts this process, its workers, and the processes from which they fork kernels; a second figure includes the
+    kernels too. Shared memory is counted once. Both are 0 if the system does not report it.
     """
 
     def __enter__(self) -> "Memory":
@@ -126,7 +127,7 @@ def grade_ours(course: Course, folder: Path, count: int, jobs: int) -> dict[str,
     seconds = time.perf_counter() - start
     states = [exercise.state for entry in outcome.entries for exercise in entry.result.exercises]
     if len(outcome.entries) != count or "grader error" in states or not {"passed", "failed"} <= set(states):
-        raise SystemExit(f"the batch of {count} was not graded as it should be: {sorted(set(states))}")
+        raise SystemExit(f"the batch of {count} was not graded as expected: {sorted(set(states))}")
     return {
         "submissions": count,
         "seconds": round(seconds, 2),
@@ -139,13 +140,13 @@ def grade_ours(course: Course, folder: Path, count: int, jobs: int) -> dict[str,
 
 
 class Nbgrader:
-    """`nbgrader autograde` on the same notebook, as an instructor who uses it would set it up."""
+    """`nbgrader autograde` on the same notebook, set up as an instructor would do it."""
 
     def __init__(self, folder: Path, count: int) -> None:
         from nbgrader.apps import NbGraderAPI
         from traitlets.config import Config
 
-        warnings.filterwarnings("ignore", message="Object of type")  # its own way with its database
+        warnings.filterwarnings("ignore", message="Object of type")  # from how it uses its database
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it calls `alembic`
         os.environ["TRANSFORMER_LAB_MINE"] = "off"
         config = Config()
@@ -215,7 +216,7 @@ def main() -> None:
     }
     for batch in (half, whole):
         print(", ".join(f"{name} {value}" for name, value in batch.items()))
-    print(f"{further:.3f} s for each further submission")
+    print(f"{further:.3f} s for each additional submission")
     if nbgrader:
         each = sum(nbgrader.seconds) / len(nbgrader.seconds)
         ratio = round(each / whole["seconds a submission"], 1)
@@ -224,7 +225,7 @@ def main() -> None:
             "nbgrader autograde": {"all": seconds, "seconds a submission": round(each, 2), "points": nbgrader.points},
             "times as fast as nbgrader": ratio,
         }
-        print(f"nbgrader autograde: {each:.2f} s a submission, so transformer-lab grade is {ratio} times as fast")
+        print(f"nbgrader autograde: {each:.2f} s per submission, so transformer-lab grade is {ratio} times as fast")
     result["machine"] = describe_machine()
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -1,10 +1,10 @@
-"""How long a reader waits before anything happens: imports, the help, and the first translation.
+"""Measure how long a reader waits before anything happens: imports, the help text, and the first translation.
 
     python benchmarks/import_time.py [--rounds 10]
 
-The goals: `import transformer_lab` within 0.3 s of `import torch`; a sentence translated in 3 s by the model that
-comes with the package. Every figure is the median over processes of their own, started in turn, so that whatever else
-the machine does meets all of them. Prints them and writes them to `results/import_time.json`.
+The goals: `import transformer_lab` within 0.3 s of `import torch`, and a sentence translated within 3 s by the model
+that comes with the package. Every figure is a median over separate processes, started in turn, so that other load on
+the machine affects them all. Prints the figures and writes them to `results/import_time.json`.
 """
 
 import argparse
@@ -45,9 +45,9 @@ def main() -> None:
 
     processes = dict(PROCESSES)
     if not PRETRAINED.is_dir():
-        print(f"no model in {PRETRAINED}: translating is left out")
+        print(f"no model in {PRETRAINED}: skipping the translation")
         del processes["transformer-lab translate"]
-    for arguments in processes.values():  # the first start reads files from the disk
+    for arguments in processes.values():  # the first start reads files from disk
         seconds_of(arguments)
     measured = {name: [] for name in processes}
     for _ in range(rounds):

@@ -1,10 +1,10 @@
-"""The recorded training of notebook 21: two language models, of characters and of byte pairs, and one that averages.
+"""Record notebook 21's training: a character model, a byte-pair model, and one that averages over positions.
 
     python benchmarks/language_model.py [--steps 500] [--text captions]
 
-All three read the same text, the English side of `captions` unless another file is named, and are measured on the same
-characters of its validation part. Prints the scores and writes them, with the curves and some samples, to
-`results/language_model.json`.
+All three read the same text, which is the English side of `captions` unless another file is named, and they are
+evaluated on the same characters of its validation split. Prints the scores and writes them, with the loss curves and
+some samples, to `results/language_model.json`.
 """
 
 import argparse
@@ -39,13 +39,13 @@ SETTINGS = [{"temperature": 0}, {"temperature": 0.5}, {}, {"temperature": 1.5}, 
 
 
 def averaged_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """What must not be done: the mean of all positions predicts the token behind the window, and nothing else does."""
+    """Compute the loss of the mistake: the mean over all positions predicts only the token after the window."""
     logits = model(inputs, ~causal_mask(inputs.size(1))[0, 0]).mean(dim=1)
     return F.cross_entropy(logits, labels[:, -1])
 
 
 def accuracy_behind_windows(model: LanguageModel, tokens: Tensor, averaged: bool) -> float:
-    """How often the likeliest token is the one behind the window."""
+    """Return how often the most likely token is the one after the window."""
     inputs, labels = next_token_pairs(tokens, model.max_length)
     hidden, right = ~causal_mask(model.max_length)[0, 0], 0
     with evaluation_mode(model):
@@ -81,7 +81,7 @@ def train(kind: str, train_text: str, steps: int, averaged: bool = False):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--text", default="captions", help="captions, or a text file in UTF-8")
+    parser.add_argument("--text", default="captions", help="captions, or a UTF-8 text file")
     arguments = parser.parse_args()
     text = load_text(arguments.text)
 

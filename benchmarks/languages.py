@@ -1,16 +1,16 @@
-"""What the preset `laptop` reaches in other languages, in about 20 minutes each on two CPU cores.
+"""Measure what the preset `laptop` achieves in other languages, in about 20 minutes each on two CPU cores.
 
     python benchmarks/languages.py en_fr
     python benchmarks/languages.py en_zh
     python benchmarks/languages.py ted
 
-Each runs the command `transformer-lab train` below, in a folder of `--runs`, then translates the test sets with
-`transformer-lab evaluate`. The corpora are looked for in `TRANSFORMER_LAB_DATA`; Multi30k is downloaded if it is not
-there. What was measured goes to `results/DATE_languages/NAME.json`; no sentence of a corpus does. A run that was
-interrupted goes on after its last finished epoch.
+Each call runs the command `transformer-lab train` below in a folder of `--runs`, then translates the test sets with
+`transformer-lab evaluate`. The corpora are read from `TRANSFORMER_LAB_DATA`; Multi30k is downloaded if it is not there.
+The measurements go to `results/DATE_languages/NAME.json`, which contains no sentence of a corpus. An interrupted run
+continues after its last finished epoch.
 
 The goals: 50 BLEU for `en_fr` on test2016, and 20 for `en_zh` on its 1,000 held-out pairs. The TED sample, 20,000 pairs
-of talks on everything under the sun, has none: it is too little for a translator, and its number says how much.
+from talks on every topic, has no goal: it is too small to train a usable translator, and its score shows by how much.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from transformer_lab.data import load_corpus
 from transformer_lab.training import read_metrics
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-ADAM = "--optimizer adam --peak-rate 3e-3 --weight-decay 0"  # as the preset was when these runs were recorded
+ADAM = "--optimizer adam --peak-rate 3e-3 --weight-decay 0"  # the preset's optimizer when these runs were recorded
 RUNS = {
     "en_fr": {
         "goal": {"test": "test_2016_flickr", "bleu": 50},
@@ -62,7 +62,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def train(name: str, folder: Path) -> float:
-    """Train, or go on; seconds of this process. What it says also goes to `log.txt`."""
+    """Train, or resume, and return the seconds this process took. Its output also goes to `log.txt`."""
     run = RUNS[name]
     source, target = run["languages"]
     arguments = ["train", "laptop", "--corpus", run["corpus"], "--source", source, "--target", target]
@@ -77,7 +77,7 @@ def train(name: str, folder: Path) -> float:
 
 
 def evaluate(name: str, folder: Path) -> dict[str, Any]:
-    """The scores of each test set, and the BLEU of the same translations under other tokenizers of sacreBLEU."""
+    """Return the scores of each test set, and the same translations' BLEU under sacreBLEU's other tokenizers."""
     from sacrebleu.metrics import BLEU
 
     run = RUNS[name]

@@ -1,13 +1,13 @@
-"""How many operations an update and a decoding take: what a small model costs on a GPU.
+"""Count the operations of an update and of decoding, which is what a small model costs on a GPU.
 
     python benchmarks/launches.py [--data-dir FOLDER]
 
-A GPU has computed an operation of a small model before the next one is handed to it, which takes some microseconds. So
-their number says what a step costs there, and it can be counted on any machine. Counted are operations that compute or
-move something; those that only look at a tensor in another way launch nothing. Dropout and fused attention are several
-operations here and one on a GPU, so what is counted is too much rather than too little. Of an update: the model of
-`gpu-sprint` in a plain loop (`benchmarks/training.py`), as autocast alone would compute it, and as it is trained. Of
-decoding: test2016 with a beam of 4 and the included model, in batches for a processor and for a GPU.
+A GPU finishes an operation of a small model before the next one is launched, and a launch takes a few microseconds. The
+number of operations therefore determines what a step costs there, and it can be counted on any machine. Only operations
+that compute or move data count; a view of a tensor launches nothing. Dropout and fused attention are several operations
+on a CPU and one on a GPU, so the counts are too high rather than too low. For an update, the model of `gpu-sprint` is
+counted three times: in a plain loop (`benchmarks/training.py`), with autocast alone, and as it is really trained. For
+decoding, the included model translates test2016 with a beam of 4, in CPU batches and in GPU batches.
 
 Prints the numbers and writes them to `results/launches.json`.
 """
@@ -46,7 +46,7 @@ LAUNCH_NOTHING = {
 
 
 class Launches(TorchDispatchMode):
-    """Counts what is computed inside the `with` block, by the name of the operation."""
+    """Count the operations computed inside the `with` block, by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,9 +66,9 @@ def counted(run: Callable[[], object]) -> int:
 
 
 def of_an_update(data_dir: Path | None) -> dict[str, int]:
-    """Operations of the second update: the first makes what the optimizer keeps."""
+    """Count the operations of the second update; the first one also creates the optimizer's state."""
     pairs = load_corpus("multi30k", data_dir=data_dir).train[:PAIRS]
-    plain = replace(find_preset("gpu-sprint"), fast=False, precision="bf16")  # as on a GPU, whatever counts
+    plain = replace(find_preset("gpu-sprint"), fast=False, precision="bf16")  # as on a GPU
     tokenizer = train_tokenizer("bpe", pairs, vocab_size=plain.vocab_size)
     encoded, cpu = encode_pairs(tokenizer, pairs, "training", plain), torch.device("cpu")
     as_on_gpu = AsTrained(plain, tokenizer, encoded, cpu)
@@ -88,7 +88,7 @@ def of_an_update(data_dir: Path | None) -> dict[str, int]:
 
 
 def of_decoding(data_dir: Path | None) -> dict[str, int]:
-    """Operations for all of test2016: as a processor does it, and in the batches of a GPU."""
+    """Count the operations for all of test2016, in CPU batches and in GPU batches."""
     sentences = [source for source, _ in load_corpus("multi30k", data_dir=data_dir).test]
     included = translator.load_pretrained()
     found = {"processor": counted(lambda: included.translate(sentences))}
@@ -105,8 +105,8 @@ def of_decoding(data_dir: Path | None) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
-    parser.add_argument("--result", type=Path, default=RESULTS / "launches.json", help="the file to write")
+    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
+    parser.add_argument("--result", type=Path, default=RESULTS / "launches.json", help="file to write")
     arguments = parser.parse_args()
     with mock.patch.object(OutputLayerLoss, "tokens_at_a_time", OutputLayerLoss.tokens_at_a_time_on_gpu):
         update = of_an_update(arguments.data_dir)

@@ -1,4 +1,4 @@
-"""What all scripts share: where a figure was measured, and how one that cannot be measured is refused."""
+"""Helpers for all scripts: describe the machine behind a figure, and report what cannot be measured."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ from transformer_lab.training.records import commit
 
 
 def run_script(main: Callable[[], object]) -> None:
-    """Run a script; what is wrong with its input is one line, and not a traceback."""
+    """Run a script, and print an input error as one line instead of a traceback."""
     try:
         main()
     except InputError as error:
@@ -24,7 +24,7 @@ def run_script(main: Callable[[], object]) -> None:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, threads, versions, date and commit, for the JSON file of a benchmark."""
+    """Return processor, cores, threads, versions, date, and commit, for the JSON file of a benchmark."""
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -39,7 +39,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name, as the system tells it."""
+    """Return the processor's name as the system reports it."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():

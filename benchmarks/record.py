@@ -1,15 +1,15 @@
-"""Records: what a preset reaches over several seeds, and whether it beats what there was.
+"""Records: what a preset reaches over several seeds, and whether it beats the previous record.
 
     python benchmarks/record.py replay [--data-dir FOLDER]                    the newest record, once more, in 5 seeds
     python benchmarks/record.py replay --preset gpu --set dropout=0.2         another preset, with or without changes
-    python benchmarks/record.py collect RUN RUN RUN --name laptop             runs that are finished already
+    python benchmarks/record.py collect RUN RUN RUN --name laptop             runs that are already finished
     python benchmarks/record.py compare results/NEW results/OLD
 
-`replay` trains each seed with the command a reader would type, into `runs/`; whatever is finished there is not trained
-again, and what was interrupted goes on. `replay` and `collect` then translate every test set and write a new folder of
-`results/`: `record.json` and `README.md` with the figures, and for each seed the log, the metrics, the whole
-configuration and the translations. `compare` asks whether the new mean beats the old one (Welch's t-test over seeds)
-and whether the translations do (sacreBLEU's paired bootstrap, of the middle seed of each).
+`replay` trains each seed into `runs/` with the command a reader would type. It skips finished runs and resumes
+interrupted ones. `replay` and `collect` then translate every test set and write a new folder in `results/`:
+`record.json` and `README.md` with the figures, and for each seed its log, metrics, full configuration, and
+translations. `compare` tests whether the new mean beats the old one (Welch's t-test over seeds) and whether the
+translations do (sacreBLEU's paired bootstrap, on the middle seed of each).
 """
 
 import argparse
@@ -47,10 +47,10 @@ SIGNIFICANT = 0.05
 
 
 def newest_record(results: Path) -> Path:
-    """The folder whose record was written last.
+    """Return the folder of the most recent record.
 
     Raises:
-        InputError: there is none.
+        InputError: There is no record.
     """
     records = list(results.glob("*/record.json"))
     if not records:
@@ -59,10 +59,10 @@ def newest_record(results: Path) -> Path:
 
 
 def training_options(preset: Mapping[str, Any]) -> list[str]:
-    """The options that make the preset of that name into this one, which may be older than some of the fields.
+    """Return the options that turn today's preset of that name into `preset`, which may predate some fields.
 
     Raises:
-        InputError: there is no preset of that name.
+        InputError: There is no preset of that name.
     """
     standard, defaults = as_recorded(find_preset(preset["name"])), as_recorded(Preset(name=""))
     return [
@@ -84,10 +84,10 @@ def train_seed(
     data_dir: Path | None,
     device: str | None,
 ) -> None:
-    """Train one seed as a reader would, and keep beside it what the command printed and how long it took.
+    """Train one seed as a reader would, and save the command's output and its run time next to the run.
 
     Raises:
-        InputError: the folder holds a run of another kind, or the command failed; its last line says why.
+        InputError: The folder holds a run of another kind, or the command failed; the last line of its output says why.
     """
     begun = (folder / "training.json").exists()
     if begun and "result" in (earlier := read_json(folder / "training.json")):
@@ -102,7 +102,7 @@ def train_seed(
     command += training_options(preset) + [f"--device={device}"] * bool(device) + ["--resume"] * begun
     print(shlex.join(command), flush=True)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    if data_dir:  # not as an option, which the record would show
+    if data_dir:  # as an environment variable, because the record would show an option
         environment["TRANSFORMER_LAB_DATA"] = str(data_dir)
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
@@ -122,7 +122,7 @@ def train_seed(
 def measure_run(
     folder: Path, corpus: Corpus, alpha: float, device: str | None, reach: float | None
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """What a finished run reached: its figures for `record.json`, and the translations of each test set."""
+    """Return a finished run's figures for `record.json`, and its translations of each test set."""
     training = read_json(folder / "training.json")
     translator = Translator.load(folder)
     translator.model.to(choose_device(device))
@@ -155,16 +155,16 @@ def measure_run(
         "commit": environment["commit"],
     }
     if reach is not None:
-        before_training = seconds - result["seconds"] if seconds else 0.0  # the program starts, the corpus is read
+        before_training = seconds - result["seconds"] if seconds else 0.0  # starting the program and reading the corpus
         figures["seconds_to_reach"] = {"bleu": reach, "seconds": seconds_to_reach(folder, reach, before_training)}
     return figures, translations
 
 
 def configuration_of(run: Path) -> dict[str, Any]:
-    """How a finished run was made.
+    """Return a finished run's configuration.
 
     Raises:
-        InputError: the folder holds none.
+        InputError: The folder holds no finished run.
     """
     if not (run / "training.json").exists():
         raise InputError(f"{run} holds no training run: give the --output of transformer-lab train")
@@ -175,17 +175,20 @@ def configuration_of(run: Path) -> dict[str, Any]:
 
 
 def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs of a record have in common: all but the seed; the name of the preset, which options may have made
-    into another one; and the length penalty of the choice at the end, in whose place the record has its own. A field
-    that is younger than a run had its default's effect.
+    """Return the configuration that the runs of a record must share.
+
+    This leaves out the seed, the preset's name, and the length penalty of the final choice of weights. Options may have
+    turned another preset into this one, and the record has a length penalty of its own. A field that is newer than the
+    run gets its default, which is how the run behaved.
     """
     preset = as_recorded(Preset(name="")) | configuration["preset"] | {"name": None, "seed": None, "alpha": None}
-    return {**configuration, "preset": preset, "validation_sha256": None}  # which older runs have not written down
+    return {**configuration, "preset": preset, "validation_sha256": None}  # missing in older runs
 
 
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
-    """Seconds from the start of the command until a validation BLEU was at least `bleu`: that of an epoch, which is
-    greedy, or the one with a beam at the end. None: it never was.
+    """Return the seconds from the start of the command until validation BLEU reached `bleu`, or None.
+
+    An epoch's BLEU is greedy; the one at the end is computed with a beam.
     """
     for record in read_metrics(folder / "metrics.jsonl"):
         if record["kind"] != "step" and (record["validation_bleu"] or 0.0) >= bleu:
@@ -194,7 +197,7 @@ def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float
 
 
 def see_that_it_is_new(folder: Path) -> None:
-    """Raises InputError if there is a record of that name."""
+    """Raise InputError if a record of that name exists."""
     if folder.exists():
         raise InputError(f"{folder} is there already: give another --name; runs that are finished, to collect")
 
@@ -208,10 +211,10 @@ def write_record(
     reach: float | None,
     command: str,
 ) -> dict[str, Any]:
-    """Measure the runs, which may differ in nothing but their seed, and make `folder` their record.
+    """Measure runs that differ only in their seed, and write their record to `folder`.
 
     Raises:
-        InputError: the runs are not of one kind, one is not finished, or the folder is there already.
+        InputError: The runs are not of one kind, one is not finished, or the folder already exists.
     """
     see_that_it_is_new(folder)
     configurations = [configuration_of(run) for run in runs]
@@ -262,7 +265,7 @@ def write_record(
 
 
 def without_progress_bars(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines()]  # bars end in a carriage return
+    lines = [line.strip() for line in log.read_text(encoding="utf-8").splitlines()]  # a progress bar ends in \r
     return "".join(line + "\n" for line in lines if line and "%|" not in line)
 
 
@@ -272,7 +275,7 @@ def summary(scores: Sequence[float]) -> dict[str, float | None]:
 
 
 def readme(title: str, record: Mapping[str, Any]) -> str:
-    """The figures of a record as a page; what they mean is to be added by hand."""
+    """Return a record's figures as a page; add what they mean by hand."""
     tests, seeds, machine = list(record["mean"]), record["seeds"], record["machine"]
     rows = [["seed", *tests, "validation", "chosen", "training", "whole command", "memory"]]
     for seed in seeds:
@@ -311,9 +314,9 @@ def readme(title: str, record: Mapping[str, Any]) -> str:
 
 
 def upper_tail(t: float, freedom: float) -> float:
-    """The probability that Student's t with so many degrees of freedom is greater than `t`.
+    """Return the probability that Student's t with `freedom` degrees of freedom exceeds `t`.
 
-    With t = √freedom · tan θ the density becomes a power of cos θ, which is summed at the middles of small steps.
+    With t = √freedom · tan θ, the density becomes a power of cos θ, which is summed at the midpoints of small steps.
     """
     steps = 20_000
     start = math.atan(t / math.sqrt(freedom))
@@ -323,9 +326,10 @@ def upper_tail(t: float, freedom: float) -> float:
 
 
 def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None:
-    """How likely a lead of `new` at least as large is, if both had the same mean: Welch's t-test, one-sided.
+    """Return the probability of a lead of `new` at least this large if both had the same mean.
 
-    An old figure of one seed is taken as it is, without a deviation of its own. None: the new one has a single seed.
+    This is Welch's one-sided t-test. If `old` has a single seed, its figure counts as exact, without a standard
+    deviation of its own. Return None if `new` has a single seed.
     """
     if len(new) < 2:
         return None
@@ -341,18 +345,18 @@ def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None
 
 
 def middle_seed(record: Mapping[str, Any], test: str) -> int:
-    """The seed whose BLEU is the median; of an even number of seeds, the lower one of the two."""
+    """Return the seed with the median BLEU; for an even number of seeds, the lower of the middle two."""
     ranked = sorted(record["seeds"], key=lambda run: run["scores"][test]["bleu"])
     return ranked[(len(ranked) - 1) // 2]["seed"]
 
 
 def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str], target: str) -> str:
-    """sacreBLEU's test of `systems`, the old one and the new one, each a name and its translations."""
+    """Run sacreBLEU's paired test on `systems`: the old and the new one, each a name and its translations."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
     (old_name, old), (new_name, new) = systems
-    if old == new:  # sacreBLEU's p would be its smallest: no resample has a greater difference than none
+    if old == new:  # sacreBLEU would report its smallest p: no resample has a larger difference than zero
         return f"paired bootstrap of {new_name} and {old_name}: the translations are the same"
     bleu = BLEU(tokenize=bleu_tokenizer(target))
     signatures, found = PairedTest(systems, {"BLEU": bleu}, [references], test_type="bs")()
@@ -364,10 +368,10 @@ def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[
 
 
 def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
-    """Whether the new record beats the old one, as lines to be shown beside it.
+    """Return whether the new record beats the old one, as lines to show next to it.
 
     Raises:
-        InputError: a folder holds no record, or the two are of different corpora or directions.
+        InputError: A folder holds no record, or the two have different corpora or directions.
     """
     for folder in (new_folder, old_folder):
         if not (folder / "record.json").exists():
@@ -389,7 +393,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
     lines = [
         f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds, "
         f"before {statistics.mean(scores[1]):.2f} over {len(scores[1])}",
-        "Welch's t-test, one-sided: " + ("needs two seeds at least" if chance is None else f"p = {chance:.4f}"),
+        "Welch's t-test, one-sided: " + ("needs at least two seeds" if chance is None else f"p = {chance:.4f}"),
         paired_bootstrap(systems, [reference for _, reference in corpus.tests[test]], new["target"]),
     ]
     enough = len(scores[0]) >= SEEDS_THAT_COUNT
@@ -404,7 +408,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
 
 
 def replay(arguments: argparse.Namespace) -> Path:
-    """Train what is asked for, or the newest record, and write the record of it."""
+    """Train the requested preset, or that of the newest record, and write its record."""
     alpha = DEFAULT_ALPHA
     if arguments.preset:
         if wrong := [change for change in arguments.set if "=" not in change]:
@@ -417,7 +421,7 @@ def replay(arguments: argparse.Namespace) -> Path:
         record = read_json(newest_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
-    see_that_it_is_new(record_folder(arguments, preset["name"]))  # before hours of training
+    see_that_it_is_new(record_folder(arguments, preset["name"]))  # fail before hours of training
     choose_device(arguments.device)
     runs = [arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}" for seed in seeds(arguments)]
     for seed, run in zip(seeds(arguments), runs, strict=True):
@@ -444,7 +448,7 @@ def record_of(runs: Sequence[Path], arguments: argparse.Namespace, alpha: float)
 
 def at_least_one(text: str) -> int:
     if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is given, but it must be at least 1")
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
     return int(text)
 
 
@@ -452,21 +456,21 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    common.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
     measuring = argparse.ArgumentParser(add_help=False, parents=[common])
-    measuring.add_argument("--name", help="of the record's folder, after the date; without, the preset's")
-    measuring.add_argument("--results", type=Path, default=ROOT / "results", help="the folder of all records")
-    measuring.add_argument("--alpha", type=float, help=f"length penalty; without, {DEFAULT_ALPHA} or the record's")
-    measuring.add_argument("--device", help="such as cpu; without, a GPU if there is one")
+    measuring.add_argument("--name", help="name in the record's folder, after the date; default: the preset's")
+    measuring.add_argument("--results", type=Path, default=ROOT / "results", help="folder of all records")
+    measuring.add_argument("--alpha", type=float, help=f"length penalty; default: {DEFAULT_ALPHA} or the record's")
+    measuring.add_argument("--device", help="such as cpu; default: a GPU if there is one")
     measuring.add_argument("--reach", type=float, metavar="BLEU", help="report the seconds to this validation BLEU")
     replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, write the record")
-    replaying.add_argument("--preset", help="without, the newest record's")
+    replaying.add_argument("--preset", help="default: the newest record's")
     replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
-    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="1 to this number")
+    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="number of seeds: 1 to this")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
     collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs, write the record")
     collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")
-    comparing = commands.add_parser("compare", parents=[common], help="is the new record one?")
+    comparing = commands.add_parser("compare", parents=[common], help="does the new record beat the old one?")
     comparing.add_argument("new", type=Path)
     comparing.add_argument("old", type=Path)
     arguments = parser.parse_args(typed)

@@ -1,12 +1,13 @@
-"""GRU with attention, GRU without, and a Transformer of the same size, on the same tokens with the same updates.
+"""Compare a GRU with attention, a GRU without, and a Transformer of the same size, on the same tokens and updates.
 
     python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
-    python benchmarks/recurrent.py --only-times    the seconds of an epoch once more, after a run beside other work
+    python benchmarks/recurrent.py --only-times    time an epoch again, after a run on a busy machine
 
-The number of epochs is the greatest for which all trainings together take about so many minutes on this machine; it is
-measured before they begin, or given. Every model is trained by the course's trainer in float32 and translates the test
-sentences of 2016 greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training sentences, seconds of
-training per epoch, and the heat maps of two sentence pairs. `--corpus captions` is a run of seconds, to try it out.
+Unless it is given, the number of epochs is the largest for which all training runs together take about this many
+minutes on this machine; it is measured before they start. Every model is trained by the course's trainer in float32 and
+translates the 2016 test sentences greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training
+sentences, seconds of training per epoch, and the heat maps of two sentence pairs. `--corpus captions` makes a run of
+seconds, to try it out.
 """
 
 import argparse
@@ -39,11 +40,11 @@ from transformer_lab.training.trainer import encode_pairs, new_model
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "recurrent.json"
 SHOWN = (0, 7)  # test pairs whose heat maps are kept
-BESIDES = 1.25  # validation, saving and translating, beside the updates
+BESIDES = 1.25  # validation, saving, and translating, on top of the updates
 
 
 def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12) -> float:
-    """What an epoch's updates take, from some of its batches."""
+    """Estimate the time of an epoch's updates from some of its batches."""
     preset = contender.preset
     pairs = corpus.train[: preset.train_limit]
     tokenizer = train_tokenizer(preset.tokenizer, pairs, vocab_size=preset.vocab_size)
@@ -61,7 +62,7 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
 
 
 def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int = 3) -> None:
-    """Put what an epoch's updates take now into a record; the models take turns."""
+    """Update a record with new timings of an epoch's updates; the models take turns."""
     record = json.loads(path.read_text(encoding="utf-8"))
     measured: dict[str, list[float]] = {contender.name: [] for contender in models}
     for _ in range(rounds):
@@ -69,22 +70,22 @@ def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int
             measured[contender.name].append(seconds_of_an_epoch(contender, corpus))
     for name, seconds in measured.items():
         record["models"][name]["seconds_per_epoch"] = round(statistics.median(seconds), 1)
-        print(f"{name:24} {record['models'][name]['seconds_per_epoch']:6.1f} s an epoch", flush=True)
+        print(f"{name:24} {record['models'][name]['seconds_per_epoch']:6.1f} s per epoch", flush=True)
     record["times"] = {"command": "python benchmarks/recurrent.py --only-times", "machine": describe_machine()}
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
     parser.add_argument("--corpus", default="multi30k")
-    parser.add_argument("--minutes", type=float, default=20, help="of all trainings together")
-    parser.add_argument("--epochs", type=int, help="of each model, in the place of --minutes")
-    parser.add_argument("--train-limit", type=int, help="take only the first so many training pairs")
+    parser.add_argument("--minutes", type=float, default=20, help="of all training runs together")
+    parser.add_argument("--epochs", type=int, help="of each model, instead of --minutes")
+    parser.add_argument("--train-limit", type=int, help="use only this many training pairs, from the start")
     parser.add_argument("--width", type=int, default=192, help="d_model of the recurrent models")
     parser.add_argument("--peak-rate", type=float, default=2e-3, help="of the recurrent models")
     parser.add_argument("--output", type=Path, default=RESULT)
-    parser.add_argument("--only-times", action="store_true", help="replace the times of the record by new ones")
+    parser.add_argument("--only-times", action="store_true", help="replace the record's times with new ones")
     arguments = parser.parse_args()
 
     corpus = load_corpus(arguments.corpus, data_dir=arguments.data_dir)
@@ -100,7 +101,7 @@ def main() -> None:
     if epochs is None:
         seconds = {contender.name: seconds_of_an_epoch(contender, corpus) for contender in lined_up(1)}
         epochs = max(1, int(60 * arguments.minutes / (BESIDES * sum(seconds.values()))))
-        print(f"an epoch of all takes about {sum(seconds.values()):.0f} s: {epochs} epochs", flush=True)
+        print(f"one epoch of all models takes about {sum(seconds.values()):.0f} s: {epochs} epochs", flush=True)
     results, translators = {}, {}
     with TemporaryDirectory() as scratch:
         for number, contender in enumerate(lined_up(epochs)):
@@ -110,7 +111,7 @@ def main() -> None:
             )
             one = results[name]
             print(
-                f"{name:24} {one['parameters']:>9,} parameters, {one['seconds_per_epoch']:6.1f} s an epoch, "
+                f"{name:24} {one['parameters']:>9,} parameters, {one['seconds_per_epoch']:6.1f} s per epoch, "
                 f"BLEU {one['bleu']:5.2f} on test, {one['bleu_on_training_sentences']:5.2f} on training sentences",
                 flush=True,
             )

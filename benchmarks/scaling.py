@@ -1,20 +1,20 @@
-"""What training costs with more processes, pairs and parameters, and decoding with longer sentences.
+"""Measure the cost of training with more processes, pairs, and parameters, and of decoding longer sentences.
 
     python benchmarks/scaling.py [--only processes training decoding] [--data-dir FOLDER] [--output FOLDER]
 
-Three measurements, each of which can be made alone:
+There are three measurements, and each can be made alone:
 
 - `processes`: torchrun starts two processes with one thread each. Updates of the `laptop` preset by one of them alone,
-  by both together, and by one with two threads take turns, so that whatever else the machine does meets all of them.
-  Then the parts of an update: what every process does in whole, and the all-reduce, by the size of its message.
-- `training`: the mean time of an update for 3,000, 10,000 and 29,000 pairs and for models of three sizes. An epoch is
-  that time by its number of updates; one epoch of 3,000 pairs is measured whole, beside what this gives for it.
+  by both together, and by one with two threads take turns, so that other load on the machine affects them all.
+  Then the parts of an update: the work that every process repeats in full, and the all-reduce, by message size.
+- `training`: the mean time of an update for 3,000, 10,000, and 29,000 pairs and for models of three sizes. An epoch is
+  that time multiplied by its number of updates; one epoch of 3,000 pairs is timed in full, to check this estimate.
 - `decoding`: one sentence of 10 to 500 tokens translated into as many, greedily and with beam 4, with the cache, and up
   to 100 tokens without.
 
-The figures go into `results/DATE_scaling/figures.json`, where a measurement that is made again replaces the one that is
-there. `results/2026-11-22_scaling/scaling_report.py FOLDER` draws them and writes the README, with the plan for four
-and eight GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
+The figures go into `results/DATE_scaling/figures.json`, where a repeated measurement replaces the earlier one.
+`results/2026-11-22_scaling/scaling_report.py FOLDER` draws them and writes the README, with the plan for four and eight
+GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
 """
 
 import argparse
@@ -62,7 +62,7 @@ BEAM_SIZE = 4
 
 
 class Training:
-    """A preset's model with its optimizer, as `transformer-lab train` runs it on a CPU. Its rate is zero."""
+    """A preset's model with its optimizer, as `transformer-lab train` runs it on a CPU. Its learning rate is zero."""
 
     def __init__(self, preset: Preset, tokenizer: Tokenizer, workers: WorkerGroup) -> None:
         torch.manual_seed(preset.seed)
@@ -76,12 +76,12 @@ class Training:
         update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.workers, self.fast)
 
     def fill_gradients(self) -> None:
-        """As a backward pass leaves them; `Muon.step` takes those of matrices away."""
+        """Fill the gradients as a backward pass does; `Muon.step` removes those of matrices."""
         for parameter in self.model.parameters():
             parameter.grad = torch.full_like(parameter, 1e-6)
 
     def whole_part(self) -> None:
-        """What of an update every process does in whole, however many there are."""
+        """Run the part of an update that every process repeats in full, however many there are."""
         nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
         self.optimizer.step()
         if self.fast:
@@ -95,7 +95,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def laptop_batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], preset: Preset) -> list[Batch]:
-    """One epoch, in random order."""
+    """Return the batches of one epoch, in random order."""
     encoded = encode_pairs(tokenizer, pairs, "training", preset)
     shuffle = torch.Generator().manual_seed(0)
     return bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
@@ -105,7 +105,7 @@ def laptop_batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], prese
 
 
 def measure_processes(folder: Path, data_dir: Path | None, rounds: int, updates: int) -> dict[str, Any]:
-    """Two processes under torchrun run `work_under_torchrun`; the first leaves its figures in a file."""
+    """Run `work_under_torchrun` in two processes; the first one writes its figures to a file."""
     figures = folder / "processes.json"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__]
     command += ["--worker", str(figures), "--rounds", str(rounds), "--updates", str(updates)]
@@ -115,7 +115,8 @@ def measure_processes(folder: Path, data_dir: Path | None, rounds: int, updates:
 
 
 def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updates: int) -> None:
-    """One of the two processes. What the first does alone, the other waits for, without using its core."""
+    """Do the work of one of the two processes. While the first one works alone, the other waits without using its core.
+    """
     both = join_workers(torch.device("cpu"))
     preset = find_preset("laptop")
     pairs = load_corpus(preset.corpus, data_dir=data_dir).train[: PAIRS[0]]
@@ -124,7 +125,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
     together, alone = Training(preset, tokenizer, both), Training(preset, tokenizer, WorkerGroup())
 
     def seconds_of(training: Training, threads: int, chosen: list[Batch]) -> float:
-        """Of one update. The barriers make it that of the slower process."""
+        """Return the seconds per update. The barriers make this the time of the slower process."""
         torch.set_num_threads(threads)
         both.wait_for_all()
         start = time.perf_counter()
@@ -141,7 +142,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
         "one_process_two_threads": (alone, 2),
     }
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for training, threads in contenders.values():  # the first updates build kernels and touch memory
+    for training, threads in contenders.values():  # the first updates compile kernels and touch memory
         seconds_of(training, threads, batches[:2])
     for number in range(rounds):
         chosen = [batches[(number * updates + index) % len(batches)] for index in range(updates)]
@@ -149,7 +150,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
             seconds[name].append(seconds_of(training, threads, chosen))
         if both.first:
             shown = ", ".join(f"{name} {1 / times[-1]:.2f}" for name, times in seconds.items())
-            print(f"round {number + 1}, updates a second: {shown}", flush=True)
+            print(f"round {number + 1}, updates per second: {shown}", flush=True)
 
     losses = torch.zeros(1)
     whole, exchange = [], []
@@ -202,7 +203,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
 
 
 def model_sizes() -> dict[str, Preset]:
-    """The preset `laptop` at half, once and twice its width."""
+    """Return the preset `laptop` at half, normal, and double width."""
     laptop = find_preset("laptop")
     return {
         "half as wide": replace(laptop, d_model=laptop.d_model // 2, d_ff=laptop.d_ff // 2),
@@ -212,7 +213,7 @@ def model_sizes() -> dict[str, Preset]:
 
 
 def planned_presets() -> list[Preset]:
-    """Those for which several GPUs are planned."""
+    """Return the presets in the plan for several GPUs."""
     return [find_preset("gpu"), find_preset("paper")]
 
 
@@ -226,7 +227,7 @@ def parameters_of(preset: Preset, vocabulary: int) -> int:
 
 
 def flops_of(preset: Preset, vocabulary: int, sentences: int, length: int) -> int:
-    """Of the matrix products of one update, forwards and backwards, counted by torch on tensors without numbers."""
+    """Count the FLOPs of one update's matrix products, forward and backward, on meta tensors."""
     with torch.device("meta"):
         model = Transformer(config_of(preset, vocabulary))
         tokens = torch.zeros(sentences, length, dtype=torch.int64)
@@ -300,12 +301,12 @@ def measure_training(
 
 
 def passes_of(preset: Preset) -> int:
-    """How often a batch of `max_tokens` goes through the model for one update: consistency training takes it twice."""
+    """Return how often one update passes a batch of `max_tokens` through the model: twice with consistency training."""
     return preset.accumulation * (2 if preset.consistency else 1)
 
 
 def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
-    """Of the matrix products of one step of Muon, which every process takes in whole; Adam has none."""
+    """Count the FLOPs of the matrix products in one Muon step, which every process repeats in full; Adam has none."""
     if preset.optimizer != "muon":
         return 0
     optimizer = build_optimizer(Transformer(config_of(preset, vocabulary)), preset)
@@ -320,7 +321,7 @@ def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
 
 
 class NeverEnds(nn.Module):
-    """An output layer for which no sentence is ever finished, so that its length can be chosen."""
+    """An output layer that never finishes a sentence, so that the length can be chosen."""
 
     def __init__(self, output: nn.Module, eos_id: int) -> None:
         super().__init__()
@@ -371,7 +372,7 @@ def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: 
 
 
 def command_of(arguments: argparse.Namespace, part: str) -> str:
-    """What makes this measurement again, without the folders of this machine."""
+    """Return the command that repeats this measurement, without this machine's folders."""
     options = ["--only", part, "--rounds", arguments.rounds]
     if part == "decoding":
         options += ["--lengths", *arguments.lengths, "--longest-uncached", arguments.longest_uncached]
@@ -383,7 +384,7 @@ def command_of(arguments: argparse.Namespace, part: str) -> str:
 
 
 def gpu_step(text: str) -> tuple[str, float]:
-    """`paper=0.12`: the seconds of an update of a preset, measured on one GPU."""
+    """Parse `paper=0.12`: a preset, and the seconds of one of its updates as measured on one GPU."""
     preset, seconds = text.split("=")
     return find_preset(preset).name, float(seconds)
 
@@ -391,24 +392,24 @@ def gpu_step(text: str) -> tuple[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = ("processes", "training", "decoding")
-    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="these measurements alone")
-    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="only these measurements")
+    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
     parser.add_argument("--output", type=Path, default=RESULTS / f"{date.today().isoformat()}_scaling")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--updates", type=int, default=6, help="of each contender in a round")
+    parser.add_argument("--updates", type=int, default=6, help="updates of each contender per round")
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 20, 50, 100, 200, 300, 400, 500])
     parser.add_argument("--longest-uncached", type=int, default=100, help="tokens")
-    parser.add_argument("--no-whole-epoch", action="store_true", help="for a first look")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of training and decoding")
+    parser.add_argument("--no-whole-epoch", action="store_true", help="skip the full epoch, for a first look")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads to train and decode")
     parser.add_argument(
         "--gpu-step",
         type=gpu_step,
         action="append",
         default=[],
         metavar="PRESET=SECONDS",
-        help="an update measured on one GPU, for the plan",
+        help="seconds of an update measured on one GPU, for the plan",
     )
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)  # set where torchrun starts this script
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)  # set when torchrun starts this script
     arguments = parser.parse_args()
     if arguments.worker:
         work_under_torchrun(arguments.worker, arguments.data_dir, arguments.rounds, arguments.updates)

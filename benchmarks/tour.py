@@ -1,9 +1,9 @@
-"""How long `transformer-lab tour` takes, as a reader would run it, and how good its model is.
+"""Measure how long `transformer-lab tour` takes, run as a reader would, and how good its model is.
 
     python benchmarks/tour.py [--keep FOLDER]
 
-The goal on two CPU cores: the whole command in 100 seconds, BLEU 90 on the test set of captions. Prints both and writes
-them to `results/tour.json`.
+The goals on two CPU cores: 100 seconds for the whole command, and BLEU 90 on the test set of captions. Prints both and
+writes them to `results/tour.json`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ RESULT = Path(__file__).resolve().parent.parent / "results" / "tour.json"
 
 
 def run_command(output: Path) -> tuple[float, str]:
-    """Seconds from start to end of the process, and what it printed."""
+    """Return the seconds from start to end of the process, and its output."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "transformer_lab", "tour", "--output", str(output)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -33,7 +33,7 @@ def run_command(output: Path) -> tuple[float, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="a new folder, to keep the model that was trained")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="new folder in which to keep the trained model")
     arguments = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,15 +1,15 @@
-"""How much faster a preset trains than the same model trained in a plainer way.
+"""Measure how much faster a preset trains than the same model trained in a plainer way.
 
     python benchmarks/training.py [--data-dir FOLDER] [--rounds 8] [--updates 6]
     python benchmarks/training.py --preset gpu --against plain-loop --device cuda
 
-`--against default-kernel`, which is the default, is the same model in float32 with torch's default attention kernel, on
-the same batches. `--against plain-loop` is what most tutorials have: attention as written, masks made anew in every
-step, float32 without TF32, Adam in a Python loop over the parameters, 128 random sentences a batch however long they
-are, and `loss.item()` after each step. With consistency training our side does two passes where it does one.
+`--against default-kernel`, the default, is the same model in float32 with torch's default attention kernel, on the same
+batches. `--against plain-loop` is what most tutorials have: attention as written, masks built in every step, float32
+without TF32, Adam in a Python loop over the parameters, 128 random sentences per batch however long they are, and
+`loss.item()` after each step. With consistency training, the preset does two passes where the plain loop does one.
 
-The two take turns, so that whatever else the machine does meets both. Prints target tokens a second of each and the
-ratio, and writes them to `results/training_throughput.json`; on a GPU, or against the plain loop, to a file of its own.
+The two take turns, so that other load on the machine affects both. Prints target tokens per second for each and the
+ratio, and writes them to `results/training_throughput.json`; on a GPU, or against the plain loop, to a separate file.
 """
 
 import argparse
@@ -61,7 +61,7 @@ class AsTrained:
 
 
 class DefaultKernel:
-    """The same model in float32, with `F.scaled_dot_product_attention` left to choose its kernel."""
+    """The same model in float32, with `F.scaled_dot_product_attention` free to choose its kernel."""
 
     what = "with F.scaled_dot_product_attention's default kernel in float32"
 
@@ -94,7 +94,7 @@ class PlainLoop:
         batch = batch.to(self.device)
         decoder_input, labels = shift_target(batch.target)
         self.optimizer.zero_grad()
-        logits = self.model(batch.source, decoder_input)  # makes its masks from the tokens, each time
+        logits = self.model(batch.source, decoder_input)  # builds its masks from the tokens every time
         loss = label_smoothing_loss(logits, labels, self.preset.label_smoothing, batch.pad_id)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
@@ -106,14 +106,14 @@ AGAINST = {"default-kernel": DefaultKernel, "plain-loop": PlainLoop}
 
 
 def batches_of_tokens(preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs) -> Iterator[Batch]:
-    """The preset's batches, epoch after epoch."""
+    """Yield the preset's batches, epoch after epoch."""
     shuffle = torch.Generator().manual_seed(0)
     while True:
         yield from bucketed_batches(encoded.sources, encoded.targets, preset.max_tokens, tokenizer.pad_id, shuffle)
 
 
 def batches_of_sentences(encoded: EncodedPairs, pad_id: int) -> Iterator[Batch]:
-    """So many random pairs, padded to the longest of them."""
+    """Yield batches of random pairs, padded to the longest."""
     chosen = random.Random(0)
     pairs = range(len(encoded.sources))
     while True:
@@ -134,15 +134,15 @@ def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop, updates:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="where Multi30k lies, if it is not to be downloaded")
+    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
     parser.add_argument("--preset", default="laptop")
-    parser.add_argument("--compiled", action="store_true", help="our side goes through torch.compile")
+    parser.add_argument("--compiled", action="store_true", help="compile the preset's model with torch.compile")
     parser.add_argument("--against", choices=AGAINST, default="default-kernel")
-    parser.add_argument("--device", default="cpu", help="where both train, such as cuda")
+    parser.add_argument("--device", default="cpu", help="device for both, such as cuda")
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--updates", type=int, default=6, help="of each contender in a round")
-    parser.add_argument("--pairs", type=int, help="take only the first so many training pairs")
-    parser.add_argument("--result", type=Path, help="the file to write, if not that of the contender and the device")
+    parser.add_argument("--updates", type=int, default=6, help="updates of each contender per round")
+    parser.add_argument("--pairs", type=int, help="use only this many training pairs, from the start")
+    parser.add_argument("--result", type=Path, help="file to write instead of the default")
     arguments = parser.parse_args()
 
     preset = replace(find_preset(arguments.preset), compiled=arguments.compiled)
@@ -152,7 +152,7 @@ def main() -> None:
     encoded = encode_pairs(tokenizer, train_pairs, "training", preset)
     ours, plain = (kind(preset, tokenizer, encoded, device) for kind in (AsTrained, AGAINST[arguments.against]))
 
-    for contender in (ours, plain):  # the first updates build kernels and touch memory
+    for contender in (ours, plain):  # the first updates compile kernels and touch memory
         tokens_per_second(contender, min(arguments.updates, 5))
     rounds = []
     for number in range(arguments.rounds):

@@ -1,10 +1,9 @@
-"""How fast the page that translates is, in Chromium: the first visit, and all sentences of test2016.
+"""Measure how fast the translator page is in Chromium: a first visit, and all sentences of test2016.
 
     python benchmarks/translator_page.py [--data-dir FOLDER] [--rounds 5]
 
 The goals: a first translation within 2 seconds after the page has loaded, under 12 MB for a first visit, and the same
-greedy tokens as in Python for all 1,000 sentences. Prints the figures and writes them to
-`results/translator_page.json`.
+greedy tokens as Python for all 1,000 sentences. Prints the figures and writes them to `results/translator_page.json`.
 """
 
 import argparse
@@ -62,7 +61,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="the folder of Multi30k")
+    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
 

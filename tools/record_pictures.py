@@ -60,7 +60,7 @@ def answers(name: str) -> dict[str, str]:
 
 
 class Camera:
-    """A notebook without the rest of JupyterLab, and the screenshots taken of it."""
+    """A notebook shown without the rest of JupyterLab, and the screenshots taken of it."""
 
     def __init__(self, browser, lab, name: str, width: int, height: int, scale: float = 1) -> None:
         page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
@@ -99,7 +99,7 @@ def save(picture: Image.Image, name: str) -> None:
 
 
 def animation(browser, lab) -> None:
-    """A wrong softmax, the report on it, the right one, and a heat map at the end of the notebook."""
+    """Record a wrong softmax, its report, the right softmax, and a heat map at the end of the notebook."""
     camera = Camera(browser, lab, "01_attention.ipynb", 860, 640)
     notebook, exercise = camera.notebook, "exercise-softmax"
     notebook.run(IMPORTS)
@@ -140,7 +140,7 @@ def animation(browser, lab) -> None:
 
 
 def mistake(browser, lab) -> None:
-    """The report on an attention without the scale."""
+    """Record the report on an attention without the scale."""
     camera = Camera(browser, lab, "01_attention.ipynb", 880, 688, 1.5)
     notebook = camera.notebook
     notebook.run(IMPORTS)
@@ -153,7 +153,7 @@ def mistake(browser, lab) -> None:
 
 
 def explorer(browser, lab) -> None:
-    """The heat map of notebook 14, looking at one word."""
+    """Record the heat map of notebook 14, with one word selected."""
     camera = Camera(browser, lab, "14_heat_maps.ipynb", 880, 1180, 1.5)
     cell = "three-stacks-three-kinds-of_look-for-yourself-2"
     for setup in ("attention-heat-maps-2", "attention-heat-maps-3"):
@@ -169,7 +169,7 @@ def explorer(browser, lab) -> None:
 
 
 def grading(browser, lab) -> None:
-    """The summary of a class and the feedback page of a student. The names are invented; the answers are the tests'."""
+    """Record a class summary and one student's feedback page. Names are invented; answers come from the tests."""
     folder = lab.folder.parent
     write_class(folder / "submissions")
     (folder / "roster.txt").write_text("\n".join([*STUDENTS, "Hugo Lindqvist"]))

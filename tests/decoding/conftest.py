@@ -1,4 +1,4 @@
-"""Models whose decoding is interesting: made in a moment, yet their sentences differ, end early, late or never."""
+"""Small models that make decoding interesting: their sentences differ, and end early, late, or never."""
 
 import random
 
@@ -14,10 +14,10 @@ PAD, BOS, EOS = 0, 1, 2
 def make_sharpened_model(
     seed: int, target_vocab: int = 12, sharpness: float = 4.0, eos_bonus: float = 0.0, **own_sizes
 ) -> Transformer:
-    """A random Transformer in double precision with strong opinions, in training mode and with dropout.
+    """Return a random Transformer with very uneven predictions, in double precision, training mode, and with dropout.
 
-    In double precision a cached and an uncached sum agree to 1e-15, so that equal tokens are no luck. Pad and bos are
-    never predicted: they are left out of translations, which would look as if eos had ended them.
+    In double precision, cached and uncached sums agree to 1e-15, so equal tokens are not luck. Pad and bos are never
+    predicted: they are left out of translations, which would make sentences seem to end with eos.
     """
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 32, "dropout": 0.3, "max_length": 24}
@@ -36,7 +36,7 @@ def make_sharpened_model(
 
 
 def make_random_sources(seed: int, batch: int = 5, longest: int = 8) -> Tensor:
-    """Source sentences of different lengths, `(batch, longest)`, each with eos, padded on the right."""
+    """Return source sentences of different lengths, `(batch, longest)`, each with eos and padded on the right."""
     rng = random.Random(seed)
     source = torch.full((batch, longest), PAD)
     for row in source:
@@ -46,9 +46,9 @@ def make_random_sources(seed: int, batch: int = 5, longest: int = 8) -> Tensor:
 
 
 class TableModel:
-    """A model that looks its logits up by source and prefix: no network, only what the decoders may use of one.
+    """A model that looks up its logits by source and prefix: it has only the methods that decoders may use.
 
-    It notes in what mode, and with what gradients, it was asked.
+    It records the mode and the gradient setting of each call.
     """
 
     def __init__(self, seed: int, target_vocab: int = 5, eos_bonus: float = 0.0, training: bool = True) -> None:
@@ -75,7 +75,7 @@ class TableModel:
         return torch.stack(rows)  # (batch, target, vocab)
 
     def logits(self, source: list[int], prefix: list[int]) -> Tensor:
-        """`(vocab,)`: the same for the same source and prefix, bos included, and for no other."""
+        """Return `(vocab,)`: the same for the same source and prefix, bos included, and different for any other."""
         rng = random.Random(f"{self.seed} {source} {prefix}")
         logits = torch.tensor([rng.gauss(0, 2) for _ in range(self.config.target_vocab)], dtype=torch.float64)
         logits[EOS] += self.eos_bonus

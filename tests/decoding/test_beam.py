@@ -1,4 +1,4 @@
-"""Beam search against its definition, followed literally, and against the best of all sentences."""
+"""Beam search must match its definition, and find the best of all sentences if the beam is large enough."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ def log_probability(model, sentence: list[int], tokens: tuple[int, ...]) -> floa
 
 
 def beam_by_definition(model, sentence: list[int], beam_size, alpha, max_length) -> list[int]:
-    """Every extension of every unfinished hypothesis is written down; nothing is clever."""
+    """Follow the definition literally and write down every extension of every unfinished hypothesis."""
     beam = {(): 0.0}
     for _ in range(max_length):
         if all(tokens[-1:] == (EOS,) for tokens in beam):
@@ -53,7 +53,7 @@ def test_follows_the_definition(seed, beam_size, alpha, max_length, table_model,
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_a_huge_beam_finds_the_best_of_all_sentences(alpha, table_model):
-    """With room for every hypothesis nothing is pruned: the answer is the best of all sentences there are."""
+    """With room for every hypothesis, nothing is pruned, so the answer must be the best sentence of all."""
     vocabulary, max_length = range(4), 4
     going_on = [token for token in vocabulary if token != EOS]
     everything = [
@@ -82,7 +82,7 @@ def test_a_beam_of_one_is_greedy(table_model, sharpened_model, random_sources):
 
 
 def test_a_beam_of_one_is_greedy_where_the_best_two_nearly_tie(table_model, random_sources):
-    """In single precision the log-probabilities of nearly equal logits become equal: then chance would choose."""
+    """In single precision, nearly equal logits get equal log-probabilities, and chance would decide."""
 
     class NearTies(table_model):
         def logits(self, source, prefix):
@@ -97,9 +97,9 @@ def test_a_beam_of_one_is_greedy_where_the_best_two_nearly_tie(table_model, rand
 
 
 def test_near_ties_are_told_apart_in_double_precision(table_model):
-    """Tiny float32 logits that differ in the last digit have one log-probability in single precision.
+    """Tiny float32 logits that differ in the last digit have the same log-probability in single precision.
 
-    The best stands now before, now between, now behind the runners-up: no rule for ties would find it.
+    The best one comes before, between, or after the runners-up, so no rule for ties would find it.
     """
 
     class TinyLogits(table_model):
@@ -109,7 +109,7 @@ def test_near_ties_are_told_apart_in_double_precision(table_model):
             logits[3:] = torch.nextafter(best, torch.tensor(0.0))
             logits[3 + len(prefix) % 3] = best
             logits[EOS] = 1.0 if len(prefix) > 3 else -5.0
-            assert len(set(logits.log_softmax(-1)[3:].tolist())) == 1  # in single precision they are equal
+            assert len(set(logits.log_softmax(-1)[3:].tolist())) == 1  # they are equal in single precision
             return logits
 
     model = TinyLogits(0, target_vocab=6)
@@ -128,7 +128,7 @@ def test_length_penalty_of_wu_et_al():
 
 
 def test_alpha_favours_long_translations(table_model, random_sources):
-    """A penalty turned upside down would make them shorter."""
+    """An inverted penalty would make them shorter."""
     total = dict.fromkeys((0.0, 1.0, 3.0), 0)
     for seed in range(8):
         model, source = table_model(seed, eos_bonus=1.0), random_sources(seed)

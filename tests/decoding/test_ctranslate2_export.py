@@ -1,4 +1,4 @@
-"""An exported model, in the real CTranslate2: what it computes, what it translates, what is never written."""
+"""An exported model in the real CTranslate2: its probabilities, its translations, and what must never be written."""
 
 import gzip
 import math
@@ -28,7 +28,7 @@ SENTENCES = [source for source, _ in PAIRS]
 
 
 def make_translator(kind: str = "bpe", seed: int = 0, **sizes) -> Translator:
-    """An untrained model whose norms and biases are no ones and zeros, so that each of them matters."""
+    """Return an untrained model whose norms and biases are not all ones and zeros, so that each of them matters."""
     if kind == "bpe":
         tokenizer = BpeTokenizer.train(PAIRS, vocab_size=600)
     else:
@@ -46,7 +46,7 @@ def make_translator(kind: str = "bpe", seed: int = 0, **sizes) -> Translator:
 def open_engine(folder) -> "ctranslate2.Translator":
     threads = torch.get_num_threads()
     engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, compute_type="float32")
-    torch.set_num_threads(threads)  # the engine has set them for the whole thread: later tests would round otherwise
+    torch.set_num_threads(threads)  # the engine changes them for the whole thread; later tests would round differently
     return engine
 
 
@@ -67,10 +67,10 @@ def spell(tokenizer, ids, side) -> list[str]:
     ids=["pre-norm, tied", "pre-norm", "post-norm", "post-norm, two vocabularies"],
 )
 def test_every_token_is_as_likely_there_as_here(kind, sizes, tmp_path):
-    """A weight in the wrong place, a missing scale, other positions or another epsilon would show in the fourth digit.
+    """A misplaced weight, a missing scale, other positions, or another epsilon would show in the fourth digit.
 
-    The sentences have different lengths, so padding is among what is compared. Single precision, sums of some hundred
-    products: 1e-4 is ten times the difference that rounding makes.
+    The sentences have different lengths, so padding is covered too. In single precision, with sums of a few hundred
+    products, 1e-4 is ten times the difference that rounding makes.
     """
     translator = make_translator(kind, **sizes)
     export_ctranslate2(translator, tmp_path / "service")
@@ -98,7 +98,7 @@ def pretrained():
 
 @pytest.fixture(scope="module")
 def service(pretrained, tmp_path_factory):
-    """The included model, exported."""
+    """Open the exported model that comes with the package."""
     folder = tmp_path_factory.mktemp("export") / "service"
     export_ctranslate2(pretrained, folder)
     return folder
@@ -114,7 +114,7 @@ def test2016(real_data):
 
 
 def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]], list[str]]:
-    """The ids and the translations, with nothing of this package."""
+    """Return the ids and the translations, using nothing from this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
     results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, patience=PATIENCE, max_batch_size=64)
@@ -123,10 +123,10 @@ def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]
 
 
 def test_greedy_gives_the_same_translations_of_test2016(pretrained, service, test2016):
-    """A translation is greedy decoding's if each of its tokens, eos too, is the likeliest after those before it.
+    """A translation is greedy if each of its tokens, including eos, is the most likely one after those before it.
 
-    One pass of the model over sources and translations shows that, in a fifth of the time that decoding them here
-    takes. Of two tokens that are equally likely but for rounding, either may come first: ten sentences may differ.
+    One pass of the model over sources and translations shows that, in a fifth of the time needed to decode them here.
+    Between two tokens that are equally likely up to rounding, either may win, so ten sentences may differ.
     """
     model, eos = pretrained.model, pretrained.model.config.eos_id
     sources = pretrained.tokenizer.encode_sources(test2016[0])
@@ -144,10 +144,10 @@ def test_greedy_gives_the_same_translations_of_test2016(pretrained, service, tes
 
 
 def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
-    """On every fourth sentence of test2016. Length penalty and end of the search differ, so some translations do.
+    """Every fourth sentence of test2016. Some translations differ, as the length penalty and the end of the search do.
 
-    On all 1,000 the two are within 0.3 BLEU of each other (`benchmarks/export.py`), on a quarter of them within twice
-    that.
+    On all 1,000 sentences, the two are within 0.3 BLEU of each other (`benchmarks/export.py`); on a quarter of them,
+    within twice that.
     """
     sources, references = (side[::4] for side in test2016)
     here = score_translations(pretrained.translate(sources, beam_size=4), references).bleu
@@ -156,7 +156,7 @@ def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
 
 
 def test_a_service_cuts_sentences_as_the_course_does(pretrained):
-    """Otherwise the model reads tokens that it was not trained on, and gets worse without a word."""
+    """Otherwise the model would read tokens it was not trained on, and silently get worse."""
     tokenizer = pretrained.tokenizer
     service = service_tokenizer(tokenizer)
     sentences = [
@@ -180,7 +180,7 @@ def test_the_tokenizer_of_words_goes_along(tmp_path):
 
 
 def test_a_translation_without_end_is_cut_off(tmp_path):
-    """CTranslate2 writes up to 256 tokens: with the positions of the model alone it would fail for the whole batch."""
+    """CTranslate2 writes up to 256 tokens; with only the model's own positions, it would fail for the whole batch."""
     translator = make_translator(max_length=8)
     with torch.no_grad():
         translator.model.output.bias[2] = -1e4  # never eos
@@ -190,17 +190,17 @@ def test_a_translation_without_end_is_cut_off(tmp_path):
 
 
 def test_a_source_that_is_too_long_is_refused_there_as_well(tmp_path):
-    """The model has never seen such positions: an error is better than an invention."""
+    """The model has never seen such positions, so an error is better than a nonsense translation."""
     export_ctranslate2(make_translator(max_length=8), tmp_path / "service")
     with pytest.raises(RuntimeError, match="position encodings"):
         open_engine(tmp_path / "service").translate_batch([["D"] * 8], beam_size=1)
 
 
-# --- what CTranslate2 would compute otherwise ---
+# --- models that CTranslate2 would compute differently ---
 
 
 class Smooth(nn.Module):
-    """A feed-forward layer with another activation."""
+    """A feed-forward layer with a different activation."""
 
     def forward(self, x):
         return nn.functional.gelu(x)
@@ -242,7 +242,7 @@ def scale_embeddings_otherwise(model):
     ],
 )
 def test_a_model_that_it_does_not_support_is_refused(change, says, tmp_path):
-    """It would be exported, load, and translate wrongly."""
+    """Otherwise it would be exported, load without complaint, and translate wrongly."""
     translator = make_translator(norm_first=True)
     change(translator.model)
     with pytest.raises(InputError, match=says) as refused:
@@ -252,7 +252,7 @@ def test_a_model_that_it_does_not_support_is_refused(change, says, tmp_path):
 
 
 def test_one_epsilon_for_all_norms_goes_along(tmp_path):
-    """Without it the engine would take 1e-5, whatever the model has."""
+    """Without it, the engine would use 1e-5, whatever the model has."""
     translator = make_translator()
     for module in translator.model.modules():
         if hasattr(module, "eps"):
@@ -270,7 +270,8 @@ def test_one_epsilon_for_all_norms_goes_along(tmp_path):
 
 
 def test_a_model_that_was_looked_into_can_be_exported(tmp_path):
-    """Recording its attention puts another function in, and the old one back."""
+    """Recording attention replaces a function and puts the old one back, which must not look like an unsupported model.
+    """
     translator = make_translator()
     with record_attention(translator.model):
         pass
@@ -281,7 +282,7 @@ def test_a_model_that_was_looked_into_can_be_exported(tmp_path):
 
 
 def test_what_is_there_is_not_overwritten(tmp_path):
-    """Vocabularies of an older export would be mixed with the new weights."""
+    """Otherwise vocabularies of an older export would be mixed with the new weights."""
     (tmp_path / "service").mkdir()
     (tmp_path / "service" / "shared_vocabulary.json").write_text("[]")
     with pytest.raises(InputError, match="service already exists"):
@@ -296,7 +297,7 @@ def test_an_empty_folder_is_filled(tmp_path):
 
 
 def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    """Half a model would load in part, or be taken for whole by whoever deploys it."""
+    """Half a model would load in part, or be deployed as if it were whole."""
 
     def disk_is_full(self, *_, **__):
         raise OSError(28, "No space left on device")
@@ -308,7 +309,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_an_export_leaves_its_neighbours_alone(tmp_path):
-    """Whoever keeps a folder of a name that looks unfinished must find it again."""
+    """An existing folder whose name looks unfinished belongs to the user and must not be touched."""
     for name in ("service.part", ".service", "service.tmp"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "thesis.txt").write_text("mine")
@@ -323,7 +324,7 @@ def test_an_export_leaves_its_neighbours_alone(tmp_path):
 
 @pytest.mark.parametrize("chinese", ["byte_pairs", "characters"])
 def test_chinese_is_spelled_there_as_here(chinese):
-    """The service has no `normalize` of ours: it must take out the same spaces, and set none before a character."""
+    """The service doesn't have our `normalize`, so it must remove the same spaces, and add none before a character."""
     pairs = [("I like Python 3.", "我很喜欢Python 3。"), ("Tom said: “Hello!”", "汤姆说：“你好！”")] * 5
     tokenizer = BpeTokenizer.train(pairs, "en", "zh", vocab_size=600, chinese=chinese)
     service = service_tokenizer(tokenizer)

@@ -1,4 +1,4 @@
-"""The cache changes how fast, and nothing else."""
+"""The cache may change only the speed."""
 
 import itertools
 import random
@@ -28,7 +28,7 @@ PAD, BOS, EOS = 0, 1, 2
 
 
 def cases(number: int) -> list[dict]:
-    """Many kinds of models: eos likely and unlikely, vocabularies smaller and larger than the beam, both norms."""
+    """Return many kinds of models: eos likely or unlikely, a vocabulary smaller or larger than the beam, both norms."""
     rng = random.Random(1)
     return [
         {
@@ -63,7 +63,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(x[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_step_projects_one_vector(self, attention, x):
-        """Projecting the prefix again gives the same numbers, and is what the cache is there to avoid."""
+        """Projecting the prefix again gives the same numbers, and is exactly what the cache is there to avoid."""
         projected = []
         for name in ("w_q", "w_k", "w_v", "w_o"):
             getattr(attention, name).register_forward_hook(lambda _, inputs, __: projected.append(inputs[0].size(1)))
@@ -73,7 +73,7 @@ class TestCachedAttention:
         assert projected == [1] * 4 * 9
 
     def test_reorder_moves_repeats_and_drops_rows(self, attention, x):
-        """Row 3 goes on as 0 and 2, row 1 as 1, rows 0 and 2 are gone; what they saw must move with them."""
+        """Row 3 continues as 0 and 2, row 1 as 1, and rows 0 and 2 are gone; their cached keys must move too."""
         indices = torch.tensor([3, 1, 3])
         cached = CachedAttention(attention, 3)
         for position in range(5):
@@ -86,7 +86,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
-        """Two tokens fed in one step are strangers to each other under the mask: each is the first of its own row."""
+        """Two tokens fed in one step must not see each other under this mask: each is the first of its own row."""
         cached = CachedAttention(attention, 3)
         together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
         for position in range(2):
@@ -94,7 +94,7 @@ class TestCachedAttention:
             torch.testing.assert_close(together[:, position : position + 1], alone, rtol=0, atol=1e-12)
 
     def test_steps_do_not_change_what_earlier_ones_returned(self, attention, x):
-        """A buffer that is written to again must not be what was handed out."""
+        """A returned tensor must not be a buffer that is overwritten later."""
         cached = CachedAttention(attention, 3)
         first = cached.step(x[:, :1])
         kept = first.clone()
@@ -115,7 +115,7 @@ def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_
 
 
 def test_the_cases_cover_what_matters(sharpened_model, random_sources):
-    """Equal tokens prove little if no sentence of a batch ends before another, or none runs into max_length."""
+    """Equal tokens prove little if all sentences of a batch end together, or none reaches max_length."""
     ends = set()
     for case in cases(24):
         translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)
@@ -129,7 +129,7 @@ def test_the_cases_cover_what_matters(sharpened_model, random_sources):
 
 @pytest.mark.parametrize("token", [PAD, BOS])
 def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, sharpened_model, random_sources):
-    """The plain decoders hide a predicted pad from every later query, so its cached key has to be hidden too."""
+    """The plain decoders hide a predicted pad from every later query, so its cached key must be hidden too."""
     fed = []
     for seed in range(6):
         model = sharpened_model(seed, sharpness=2.0)
@@ -146,7 +146,7 @@ def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, shar
 
 
 def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
-    """Sentences share a batch by accident of their length: their translations must not depend on it."""
+    """Which sentences share a batch depends on their lengths, so a translation must not depend on its batch."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(5, batch=16)
     together = cached_beam_search(model, source, 4, 0.6, 14)
@@ -156,7 +156,7 @@ def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
 
 
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
-    """Without, a sentence that never ends would get as many tokens as the longest of its batch allows."""
+    """Otherwise a sentence that never ends would get as many tokens as the longest in its batch allows."""
     for seed in range(6):
         model = sharpened_model(seed, eos_bonus=-1.0)
         source = random_sources(seed, batch=8)
@@ -168,7 +168,8 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Without the first, every sentence costs as much as the longest; without the second, a step costs twice."""
+    """Without the first, every sentence costs as much as the longest; without the second, a step costs twice as much.
+    """
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -199,7 +200,7 @@ def test_dropout_is_off_no_graph_is_built_and_the_mode_is_restored(training, sha
 
 
 def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, random_sources):
-    """Positions that the model does not have must not be made up."""
+    """Positions that the model doesn't have must not be invented."""
     model = sharpened_model(3, eos_bonus=-100.0)
     source = random_sources(3)
     for decode in (greedy_decode, cached_greedy_decode):
@@ -212,7 +213,7 @@ def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, rando
 
 
 def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
-    """Somebody who puts another attention into the model wants to see what it translates."""
+    """If you replace the model's attention, its translations must come from your function."""
     model = sharpened_model(3)
     source = random_sources(3)
     usual = cached_beam_search(model, source, 4, 0.6, 12)
@@ -228,7 +229,7 @@ def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
 
 
 def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
-    """Only names that the course fixes are read: no `n_heads` or `attend` of an attention, no positions' buffer."""
+    """Decoding may rely only on names that the course fixes: not on `n_heads`, `attend`, or the positions' buffer."""
 
     class OwnNorm(nn.Module):
         def __init__(self, norm):
@@ -278,7 +279,7 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
 
 
 def test_a_model_that_has_only_encode_and_decode_is_fed_whole_prefixes(table_model, random_sources):
-    """A hypothesis has to take its prefix along when it changes places, and when other sentences leave the batch."""
+    """A hypothesis must keep its prefix when it moves to another row and when other sentences leave the batch."""
     for seed in range(8):
         model, source = table_model(seed, eos_bonus=seed % 3), random_sources(seed)
         assert cached_greedy_decode(model, source, 6) == greedy_decode(model, source, 6)
@@ -316,7 +317,7 @@ def test_a_huge_beam_finds_the_best_of_all_sentences(sharpened_model, random_sou
 @pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])
 @pytest.mark.parametrize("k", [1, 4, 40])
 def test_greatest_are_those_of_topk(columns, k):
-    """The groups must cover every column, also those left over, and a group may hold all k."""
+    """The groups must cover every column, including the remainder, and one group may contain all k."""
     k = min(k, columns)
     generator = torch.Generator().manual_seed(columns + k)
     x = torch.randn(20, columns, generator=generator)

@@ -1,4 +1,4 @@
-"""The decoders on the model that comes with the package and on real sentences, in single precision."""
+"""The decoders on the model that comes with the package, with real sentences, in single precision."""
 
 import gzip
 
@@ -24,10 +24,10 @@ def sentences(real_data):
 
 
 def test_greedy_with_a_cache_is_greedy_on_all_of_test2016(translator, sentences):
-    """One pass of the model over source and translation gives, without a cache, the likeliest token after each prefix.
+    """A pass over source and translation, without a cache, gives the most likely token after each prefix.
 
-    If each is the token that was generated there, the translation is greedy decoding's. It says the same as decoding
-    all of them without a cache, which takes a minute.
+    If these are the generated tokens, the translation is greedy. This proves as much as decoding all sentences without
+    a cache, which takes a minute.
     """
     model, pad, bos, eos = translator.model, 0, 1, 2
     sources = translator.tokenizer.encode_sources(sentences)
@@ -45,7 +45,7 @@ def test_greedy_with_a_cache_is_greedy_on_all_of_test2016(translator, sentences)
 
 
 def test_a_sample_of_test2016_with_and_without_a_cache(translator, sentences):
-    """Every 40th sentence. `benchmarks/decoding.py --all` compares them all."""
+    """Every 40th sentence. `benchmarks/decoding.py --all` compares all of them."""
     sample = sentences[::40]
     sources = [pad_batch([source], 0) for source in translator.tokenizer.encode_sources(sample)]
     greedy = [greedy_decode(translator.model, source, 60)[0] for source in sources]
@@ -55,6 +55,6 @@ def test_a_sample_of_test2016_with_and_without_a_cache(translator, sentences):
 
 
 def test_the_sentence_of_the_readme(translator):
-    """The first thing a reader sees of the model must be right."""
+    """This is the model's first translation that a reader sees, so it must be right."""
     translation = translator.translate(["Ein kleiner Junge spielt draußen mit einem Ball."])[0].lower()
     assert all(word in translation for word in ("boy", "play", "outside", "ball"))

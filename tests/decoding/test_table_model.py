@@ -1,4 +1,4 @@
-"""The model whose probabilities are written down must say what is written: examples and checks are worked out by it."""
+"""The model with written-down probabilities must follow them, because examples and checks are worked out from them."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def test_its_probabilities_are_those_of_the_table():
     probabilities = logits.softmax(-1)[0]  # (position, vocab)
     assert probabilities[0, 3].item() == pytest.approx(0.6, abs=1e-6)
     assert probabilities[1, 5].item() == pytest.approx(0.55, abs=1e-6)
-    assert probabilities[2, 2].item() == pytest.approx(1.0, abs=1e-6)  # after all that is not in the table: the end
+    assert probabilities[2, 2].item() == pytest.approx(1.0, abs=1e-6)  # eos follows everything not in the table
 
 
 def test_each_source_has_its_own_sentences():
@@ -24,7 +24,7 @@ def test_each_source_has_its_own_sentences():
 
 
 def test_it_notes_how_it_was_used():
-    """Checks that look at mode, gradients and encoding trust these notes."""
+    """Checks of mode, gradients, and encoding rely on these records."""
     model = TableModel(TABLE, training=True)
     greedy_decode(model, torch.tensor([[9, 2], [8, 2]]), 5)
     assert model.training
@@ -35,7 +35,7 @@ def test_it_notes_how_it_was_used():
 
 
 def test_it_is_another_in_training_mode_and_without_bos():
-    """A decoder that forgets evaluation mode, or begins with something else, must be seen by its words."""
+    """A decoder that forgets evaluation mode, or starts with something other than bos, must produce different words."""
     model = TableModel(TABLE, training=True)
     memory, mask = model.encode(torch.tensor([[9, 2]]))
     assert model.decode(torch.tensor([[1]]), memory, mask)[0, -1].argmax() not in (3, 4)

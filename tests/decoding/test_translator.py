@@ -1,4 +1,4 @@
-"""Sentences in, sentences out, in order; folders that load as they were saved; one clear line for what cannot be."""
+"""Sentences go in and out in order, folders load as they were saved, and bad input gives one clear line."""
 
 import json
 import os
@@ -37,14 +37,14 @@ def tokenizer():
 
 
 def make_translator(tokenizer, seed=7, **sizes) -> Translator:
-    """Random weights whose translations of different sentences differ, and end."""
+    """Return random weights whose translations differ between sentences, and end."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "norm_first": True, "max_length": 80} | sizes
     model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
     with torch.no_grad():
         model.output.weight.mul_(4.0)
         model.output.weight[EOS] *= 2.0
-        model.output.bias[3:260] -= 20.0  # the bytes, which spell no text at random
+        model.output.bias[3:260] -= 20.0  # the bytes, which rarely form valid text at random
     return Translator(model, tokenizer)
 
 
@@ -66,7 +66,7 @@ def one_line(caught) -> str:
 
 class TestTranslate:
     def test_each_sentence_gets_its_own_translation_in_its_own_place(self, untied, monkeypatch):
-        """Sorting by length mixes the sentences; batches of two here, so that order and padding both matter."""
+        """Sorting by length reorders the sentences; batches of two make both order and padding matter."""
         monkeypatch.setattr(translator, "BATCH_CELLS", 4 * 12)
         together = untied.translate(SENTENCES)
         assert len(set(together)) > 2
@@ -87,17 +87,18 @@ class TestTranslate:
             assert translation == untied.tokenizer.decode(expected)
 
     def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):
-        """Section 6.1. A model that never says eos would else go on to its max_length with every odd sentence."""
+        """Section 6.1. Otherwise a model that never predicts eos would go on to its max_length with every odd sentence.
+        """
         endless = make_translator(tokenizer, max_length=60)
         with torch.no_grad():
-            endless.model.output.bias[:3] -= 100.0  # pad and bos, too: they would be left out of the count
+            endless.model.output.bias[:3] -= 100.0  # pad and bos too, because they would not be counted
         counts = [len(ids) for ids in endless.search(["Schnee!", SENTENCES[1]], 2, 1.0, None)]
         sources = [len(ids) for ids in tokenizer.encode_sources(["Schnee!", SENTENCES[1]])]
         assert counts == [sources[0] + 50, 60]
         assert [len(ids) for ids in endless.search(SENTENCES, 2, 1.0, 7)] == [7] * len(SENTENCES)
 
     def test_leaves_the_model_as_it_was(self, untied):
-        """Validation translates in the middle of a training."""
+        """Validation translates in the middle of a training run."""
         untied.model.train()
         first = untied.translate(SENTENCES)
         assert untied.model.training
@@ -109,7 +110,7 @@ class TestTranslate:
 
     @pytest.mark.parametrize("sentence", ["😀 🎉", "مرحبا بالعالم", "\u200b", "x" * 70, "a\tb\u00a0c\r", "<eos> <pad>"])
     def test_strange_text_is_translated(self, untied, sentence):
-        """Every text can be spelled in bytes, so there is nothing to complain about."""
+        """Every text can be encoded as bytes, so nothing may be refused."""
         assert isinstance(untied.translate([sentence])[0], str)
 
     @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ class TestTranslate:
         assert named in str(caught.value)
 
     def test_a_sentence_of_10000_words_names_both_lengths(self, untied):
-        """Rather than an error from the positions, after the whole file has been read."""
+        """Otherwise the error would come from the positions, after the whole file has been read."""
         words = "Hund " * 10_000
         with pytest.raises(InputError) as caught:
             untied.translate(["Ein Hund.", words])
@@ -137,7 +138,7 @@ class TestTranslate:
         assert all(part in one_line(caught) for part in ("sentence 2", f"{expected} tokens", "at most 80"))
 
     def test_exactly_max_length_is_translated(self, tokenizer):
-        """Eos counts; one word more does not fit."""
+        """Eos counts, so one more word does not fit."""
         length = len(tokenizer.encode_source("Hund Hund Hund"))
         small = make_translator(tokenizer, max_length=length)
         assert small.translate(["Hund Hund Hund"])
@@ -159,7 +160,7 @@ class TestTranslate:
         assert named in one_line(caught)
 
     def test_one_string_is_no_list(self, untied):
-        """Else every letter would be translated."""
+        """Otherwise every character would be translated on its own."""
         with pytest.raises(InputError, match="list"):
             untied.translate("Ein Hund.")
 
@@ -179,7 +180,7 @@ class TestAttention:
             torch.testing.assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
 
     def test_of_a_given_translation(self, untied):
-        """The last row is where eos is predicted, so eos itself is no row."""
+        """The last row predicts eos, so eos itself has no row."""
         weights, _, target_tokens = untied.attention("Zwei Hunde.", "Two dogs.")
         assert target_tokens == untied.tokenizer.target_tokens(untied.tokenizer.encode_target("Two dogs."))[:-1]
         assert weights["decoder.layers.0.self_attention"].triu(1).eq(0).all()
@@ -216,7 +217,7 @@ class TestFolder:
         assert loaded.translate(SENTENCES) == saved.translate(SENTENCES)
 
     def test_tied_weights_are_stored_once_and_tied_again(self, tied, untied, tmp_path):
-        """Three copies would triple the file, and let go of each other when training goes on."""
+        """Three copies would triple the file size and drift apart when training continues."""
         tied.save(tmp_path)
         with safe_open(tmp_path / "weights.safetensors", framework="pt") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
@@ -226,7 +227,7 @@ class TestFolder:
         assert model.output.weight is model.source_embedding.embedding.weight
 
     def test_half_precision_is_on_the_disk_alone(self, untied, tmp_path):
-        """Half-precision arithmetic on a CPU is slow, and training on from it would stall."""
+        """Half-precision arithmetic is slow on a CPU, and training would stall if it continued in half precision."""
         untied.save(tmp_path / "half", half=True)
         untied.save(tmp_path / "full")
         sizes = [(tmp_path / name / "weights.safetensors").stat().st_size for name in ("half", "full")]
@@ -247,11 +248,11 @@ class TestFolder:
     @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
     @pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
     def test_files_have_the_rights_that_new_files_get(self, tied, tmp_path, mask, rights):
-        """safetensors lets nobody but the owner read, whom that surprises; a closed umask is nobody's mistake."""
+        """safetensors lets only the owner read its files, which surprises other users; the user's umask must decide."""
         before = os.umask(mask)
         try:
             tied.save(tmp_path)
-            (tmp_path / "alone.part").touch(0o400)  # of a process that was killed
+            (tmp_path / "alone.part").touch(0o400)  # left by a process that was killed
             with replacing(tmp_path / "alone") as unfinished:
                 save_file({"one": torch.ones(1)}, unfinished)
         finally:
@@ -259,7 +260,7 @@ class TestFolder:
         assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {rights}
 
     def test_a_full_disk_leaves_the_old_weights(self, tied, tokenizer, tmp_path, monkeypatch):
-        """Half a file in the place of a whole one would lose a night's training."""
+        """Replacing a whole file with half a file would lose a night's training."""
         tied.save(tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -273,7 +274,7 @@ class TestFolder:
 
     @pytest.mark.parametrize("number", [1, 2, 3])
     def test_three_files_or_none(self, tied, tokenizer, tmp_path, monkeypatch, number):
-        """New weights beside an old configuration are a model that nobody trained."""
+        """New weights next to an old configuration are a model that was never trained."""
         tied.save(tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         replaced = []
@@ -303,7 +304,7 @@ class TestFolder:
         assert list(tmp_path.iterdir()) == []
 
     def test_an_interruption_leaves_the_old_files(self, tied, untied, tmp_path, monkeypatch):
-        """Ctrl-C while the tokenizer is written."""
+        """Ctrl-C while the tokenizer is written must not leave a mix of old and new files."""
         tied.save(tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -322,7 +323,7 @@ class TestFolder:
         assert not (tmp_path / ".unfinished").exists()
 
     def test_where_a_file_can_have_one_name_only(self, tied, untied, tmp_path, monkeypatch):
-        """Some disks know no second name for a file."""
+        """Some file systems have no hard links."""
 
         def unknown(source, target):
             raise OSError(1, "Operation not permitted")
@@ -346,7 +347,7 @@ class TestFolder:
 
 
 class TestDamagedFolder:
-    """Each damage is one line that names the file; none is a traceback from a library."""
+    """Each kind of damage is reported in one line that names the file, never as a traceback from a library."""
 
     @pytest.fixture
     def folder(self, untied, tmp_path):
@@ -427,7 +428,7 @@ class TestDamagedFolder:
 
     @pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id"])
     def test_special_tokens_of_another_tokenizer(self, folder, name):
-        """Outside the vocabulary they would end in a traceback, inside it in nonsense."""
+        """Ids outside the vocabulary would end in a traceback; inside it, they would produce nonsense."""
         self.change_config(folder, **{name: 9999})
         assert f"tokenizer.json has {name} " in self.refusal(folder)
         assert "but config.json says 9999: take both files from the same run" in self.refusal(folder)
@@ -440,7 +441,7 @@ class TestDamagedFolder:
         assert "has more" in self.refusal(folder)
 
     def test_a_tokenizer_of_another_size(self, folder):
-        """Ids beyond the embedding would else fail in the middle of a translation."""
+        """Otherwise ids beyond the embedding would fail in the middle of a translation."""
         self.change_config(folder, target_vocab=9_999)
         message = self.refusal(folder)
         assert "9999" in message

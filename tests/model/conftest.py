@@ -1,4 +1,4 @@
-"""Random weights, and the same weights under the names of torch.nn."""
+"""Random weights, and the same weights under torch.nn's names."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,7 +27,7 @@ def seed() -> None:
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request) -> Iterator[torch.dtype]:
-    """The default dtype while the test runs."""
+    """Set the default dtype while the test runs."""
     previous = torch.get_default_dtype()
     torch.set_default_dtype(request.param)
     yield request.param
@@ -36,13 +36,13 @@ def dtype(request) -> Iterator[torch.dtype]:
 
 @pytest.fixture
 def tolerance(dtype: torch.dtype) -> float:
-    """Values of size 1 to 10 after some twenty matrix products: float32 keeps 1e-6 of them, float64 1e-15."""
+    """Allow for rounding in values of 1 to 10 after about twenty matrix products: 1e-6 in float32, 1e-15 in float64."""
     return {torch.float32: 1e-5, torch.float64: 1e-10}[dtype]
 
 
 @pytest.fixture(scope="session")
 def randomise() -> Callable[[nn.Module], nn.Module]:
-    """Draws every parameter. Fresh norms (gain 1, bias 0) and zero biases would hide a wrong mapping."""
+    """Randomize every parameter. Fresh norms (gain 1, bias 0) and zero biases would hide a wrong mapping."""
 
     @torch.no_grad()
     def randomise(module: nn.Module) -> nn.Module:
@@ -60,7 +60,7 @@ def randomise() -> Callable[[nn.Module], nn.Module]:
 
 @pytest.fixture(scope="session")
 def transplant() -> Callable[[nn.Module, nn.Module], None]:
-    """Loads the weights of this course's attention, layer or stack into the module of torch.nn that it should equal."""
+    """Load the weights of the course's attention, layer, or stack into the torch.nn module that should match it."""
 
     def attention(module: MultiHeadAttention) -> dict[str, Tensor]:
         packed = (module.w_q, module.w_k, module.w_v)

@@ -36,7 +36,7 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def test_by_hand():
-    """Scores 2·ln 3/√4 = ln 3 and 0 give weights 3/4 and 1/4. Without the square root they would be 9/10 and 1/10."""
+    """Scores 2·ln 3/√4 = ln 3 and 0 give weights 3/4 and 1/4. Without the square root, they would be 9/10 and 1/10."""
     query = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
     key = torch.tensor([[math.log(3), 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0]])
     value = torch.tensor([[8.0, 0.0], [0.0, 4.0]])
@@ -47,7 +47,8 @@ def test_by_hand():
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance):
-    """The reference of the whole course: outputs and gradients, with query, key and value of three different shapes."""
+    """The whole course relies on this: outputs and gradients match for query, key, and value of three different shapes.
+    """
     tensors = inputs()
     ours, _ = scaled_dot_product_attention(*tensors, mask)
     theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask)
@@ -61,7 +62,7 @@ def test_agrees_with_torch(mask, dtype, tolerance):
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_weights_are_a_distribution_over_the_allowed_keys(mask):
-    """Heat maps show these numbers: a hidden key must be exactly 0, not small."""
+    """Heat maps show these numbers, so a hidden key must be exactly 0, not just small."""
     _, weights = scaled_dot_product_attention(*inputs(), mask)
     assert weights.shape == (BATCH, HEADS, QUERY, KEY)
     allowed = torch.ones_like(weights).bool() if mask is None else mask.expand_as(weights)
@@ -71,7 +72,7 @@ def test_weights_are_a_distribution_over_the_allowed_keys(mask):
 
 
 def test_a_query_that_may_attend_to_nothing():
-    """Filling with -inf and nothing more gives NaN here, and one NaN in a gradient ruins all weights of a model."""
+    """Filling with -inf alone would give NaN here, and one NaN in a gradient ruins all of a model's weights."""
     query, key, value = inputs()
     mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
     mask[0, :, 2] = False
@@ -83,13 +84,13 @@ def test_a_query_that_may_attend_to_nothing():
     torch.testing.assert_close(weights[~hidden].sum(-1), torch.ones(int((~hidden).sum())))
     gradients = torch.autograd.grad(output.square().sum() + weights.square().sum(), (query, key, value))
     assert all(gradient.isfinite().all() for gradient in gradients)
-    assert all((gradient[1] == 0).all() for gradient in gradients)  # nothing was attended: nothing to learn
+    assert all((gradient[1] == 0).all() for gradient in gradients)  # nothing attended to, nothing to learn
     assert all((gradient[0] != 0).any() for gradient in gradients)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_extreme_scores_stay_finite(dtype):
-    """A fill of -1e9 overflows in half precision, one of -1e4 is more than the allowed -28,800 of the second query."""
+    """Filling with -1e9 overflows in half precision, and -1e4 is above the second query's allowed score of -28,800."""
     query = torch.tensor([[[120.0] * 4, [-120.0] * 4]], dtype=dtype, requires_grad=True)
     key = torch.tensor([[[120.0] * 4, [-120.0] * 4]], dtype=dtype)
     value = torch.eye(2, dtype=dtype)[None]
@@ -101,7 +102,7 @@ def test_extreme_scores_stay_finite(dtype):
 
 
 def test_dropout_is_called_once_on_all_weights_and_the_weights_returned_are_those_before():
-    """A heat map of dropped weights would show holes that are not in the model."""
+    """A heat map of dropped-out weights would show holes that are not in the model."""
     query, key, value = inputs()
     calls = []
 
@@ -130,7 +131,7 @@ def test_inputs_stay_as_they_are():
 
 
 def test_single_head_projects_and_attends(dtype, tolerance):
-    """Each of the three inputs has its own projection; the mask has no axis of heads."""
+    """Each of the three inputs has its own projection, and the mask has no head axis."""
     head = SingleHeadAttention(d_model=6, d_k=4)
     query, memory, other = torch.randn(2, 3, 6), torch.randn(2, 5, 6), torch.randn(2, 5, 6)
     mask = torch.rand(2, 3, 5) > 0.3
@@ -152,7 +153,7 @@ def test_single_head_projects_and_attends(dtype, tolerance):
 
 
 def test_heads_are_neighbouring_features():
-    """Cutting along the wrong axis keeps all shapes right and mixes positions into heads."""
+    """Splitting along the wrong axis keeps every shape right but mixes positions into heads."""
     x = torch.tensor([[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]])  # three positions, d_model 4
     heads = split_heads(x, 2)
     assert heads.tolist() == [[[[1, 2], [5, 6], [9, 10]], [[3, 4], [7, 8], [11, 12]]]]
@@ -161,7 +162,7 @@ def test_heads_are_neighbouring_features():
 
 @pytest.mark.parametrize("n_heads", [1, 2, 3, 6])
 def test_combine_undoes_split_for_strided_tensors_too(n_heads):
-    """A transposed tensor is not contiguous: `view` in the wrong place fails on it."""
+    """A transposed tensor is not contiguous, so a `view` in the wrong place fails on it."""
     x = torch.randn(5, 2, 6).transpose(0, 1)
     assert torch.equal(combine_heads(split_heads(x, n_heads)), x)
 
@@ -179,7 +180,8 @@ def test_heads_must_divide_d_model(n_heads):
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomise, transplant):
-    """Weights transplanted, biases random: outputs, weights of each head and gradients of all three inputs."""
+    """Same weights, random biases: outputs, the weights of each head, and the gradients of all three inputs must match.
+    """
     d_model = 12
     ours = randomise(MultiHeadAttention(d_model, HEADS))
     theirs = nn.MultiheadAttention(d_model, HEADS, batch_first=True)
@@ -206,7 +208,7 @@ def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomis
 
 
 def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
-    """The recorder, the fused kernel and every check put their own function there and rely on how it is called."""
+    """The recorder, the fused kernel, and every check replace this function and rely on how it is called."""
     attention = MultiHeadAttention(12, HEADS, dropout=0.5)
     calls = []
 
@@ -226,7 +228,7 @@ def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
 
 
 def test_attend_need_not_return_weights():
-    """The fused kernel has none to return."""
+    """The fused kernel has no weights to return."""
     attention = MultiHeadAttention(12, HEADS)
     x = torch.randn(BATCH, KEY, 12)
     expected = attention(x, x, x)
@@ -235,7 +237,7 @@ def test_attend_need_not_return_weights():
 
 
 def test_dropout_acts_on_the_attention_weights():
-    """With all weights dropped only the last bias is left; dropout elsewhere would leave something else."""
+    """If all weights are dropped, only the last bias is left; dropout in another place would leave something else."""
     attention = MultiHeadAttention(12, HEADS, dropout=1.0)
     x = torch.randn(BATCH, KEY, 12)
     torch.testing.assert_close(attention(x, x, x), attention.w_o.bias.expand(BATCH, KEY, 12))

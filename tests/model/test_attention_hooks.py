@@ -36,7 +36,7 @@ def small_model(**changes) -> Transformer:
 
 
 def random_mask(*shape: int) -> Tensor:
-    """About half of the keys hidden, and one query of the first sentence that may attend to nothing."""
+    """Hide about half of the keys, and all of them from one query of the first sentence."""
     mask = torch.rand(shape) > 0.5
     mask[0, :, -1] = False
     return mask
@@ -52,7 +52,8 @@ def random_mask(*shape: int) -> Tensor:
 )
 @pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
 def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance):
-    """Training uses one, heat maps the other: they must be one model, also for a query that may attend to nothing."""
+    """Training uses one and heat maps the other, so they must be the same model, even for a query with no visible keys.
+    """
     mask = None if mask_shape is None else random_mask(*mask_shape)
     shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
     tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
@@ -60,9 +61,9 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
     fused, nothing = fused_attention(*tensors, mask)
     assert nothing is None
     if mask is not None:
-        assert (weights.sum(-1) == 0).any()  # the hard case is among them
+        assert (weights.sum(-1) == 0).any()  # the hard case is included
     torch.testing.assert_close(fused, explicit, atol=tolerance, rtol=0)
-    with torch.no_grad():  # torch takes another kernel here
+    with torch.no_grad():  # torch uses a different kernel here
         torch.testing.assert_close(fused_attention(*tensors, mask)[0], explicit, atol=tolerance, rtol=0)
     cotangent = torch.randn_like(explicit)
     for mine, torchs in zip(
@@ -73,9 +74,9 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
 
 
 def test_fused_attention_drops_weights_while_training_only():
-    """Left out, the fused run would train without dropout; left on, translation would be random."""
+    """Without this, a fused run could train without dropout, or translations could be random."""
     query, key = torch.randn(1, 2, 64, 8), torch.randn(1, 2, 64, 8)
-    ones = torch.ones(1, 2, 64, 8)  # the output is then the sum of the weights that were kept, divided by 1 - p
+    ones = torch.ones(1, 2, 64, 8)  # the output is then the sum of the kept weights, divided by 1 - p
     dropout = nn.Dropout(0.5)
     sums = fused_attention(query, key, ones, None, dropout)[0]
     assert sums.std() > 0.1
@@ -87,7 +88,7 @@ def test_fused_attention_drops_weights_while_training_only():
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
 def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomise):
-    """Logits and the gradient of every parameter."""
+    """Logits and the gradient of every parameter must match, or the fused model would train differently."""
     model = randomise(small_model(norm_first=norm_first))
     explicit = model(SOURCE, TARGET)
     cotangent = torch.randn_like(explicit)
@@ -103,7 +104,7 @@ def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tol
 
 
 def test_set_attention_reaches_every_attention():
-    """One module left out would make a fused run slow, or a recorded run incomplete, without a sign."""
+    """Missing one module would silently make a fused run slow or a recorded run incomplete."""
     model = small_model()
     assert set(attending_modules(model)) == ATTENTIONS
     assert all(module.attend is scaled_dot_product_attention for module in attending_modules(model).values())
@@ -119,7 +120,7 @@ def test_a_model_without_the_hook_is_refused():
 
 
 def test_a_copy_of_a_model_has_an_attention_of_its_own():
-    """Averaging and compiling copy models: a copy must keep its kernel and not share it with the original."""
+    """Averaging and compiling copy models: a copy must keep its kernel without sharing it with the original."""
     model = small_model()
     set_attention(model, fused_attention)
     twin = copy.deepcopy(model)
@@ -131,7 +132,7 @@ def test_a_copy_of_a_model_has_an_attention_of_its_own():
 
 
 def test_attend_is_no_part_of_the_weights():
-    """A checkpoint written with one kernel has to load with another."""
+    """A checkpoint that was written with one kernel must load with another."""
     model = small_model()
     names = set(model.state_dict())
     set_attention(model, fused_attention)
@@ -147,7 +148,7 @@ def test_recorded_weights_have_names_and_shapes():
     with record_attention(model) as weights:
         assert weights == {}
         output = model(SOURCE, TARGET)
-    assert torch.equal(output, expected)  # looking does not change what is seen
+    assert torch.equal(output, expected)  # recording does not change the output
     assert set(weights) == ATTENTIONS
     for name, weight in weights.items():
         query = 4 if name.startswith("encoder") else 3
@@ -158,7 +159,7 @@ def test_recorded_weights_have_names_and_shapes():
 
 
 def test_recorded_weights_are_those_of_their_module():
-    """Names that point at the wrong layer would give convincing pictures of something else."""
+    """Names that point to the wrong layer would give convincing pictures of something else."""
     model = small_model().eval()
     inputs = {}
     for name, module in attending_modules(model).items():
@@ -182,17 +183,17 @@ def test_the_latest_call_is_kept():
 
 
 def test_fused_attention_comes_back_even_after_an_exception():
-    """A heat map that failed half-way must not leave a slow model that piles up weights."""
+    """A heat map that failed halfway must not leave behind a slow model that accumulates weights."""
     model = small_model()
     set_attention(model, fused_attention)
     with pytest.raises(ValueError, match="max_length is 512"), record_attention(model) as weights:
         model(SOURCE, torch.ones(2, 513, dtype=torch.long))
-    assert len(weights) == 2  # the encoder had run when the decoder failed
+    assert len(weights) == 2  # the encoder had already run when the decoder failed
     assert all(module.attend is fused_attention for module in attending_modules(model).values())
 
 
 def test_nested_recordings():
-    """No attention is left with a recorder at the end."""
+    """No attention may still have a recorder at the end, or it would keep storing weights."""
     model = small_model()
     with record_attention(model) as outer:
         with record_attention(model) as inner:
@@ -206,7 +207,7 @@ def test_nested_recordings():
 
 
 def test_no_module_keeps_weights():
-    """Weights of a long batch are the largest tensors there are: the dictionary alone may hold them."""
+    """The weights of a long batch are the largest tensors of all, so only the dictionary may hold them."""
     model = small_model()
     with record_attention(model) as weights:
         model(SOURCE, TARGET)
@@ -218,7 +219,7 @@ def test_no_module_keeps_weights():
 
 
 def test_a_model_can_train_while_it_is_recorded(randomise):
-    """Gradients are those of a run that nobody watches."""
+    """Gradients must be the same as without a recording, or looking at a model would change its training."""
     model = randomise(small_model())
     parameters = list(model.parameters())
     expected = torch.autograd.grad(model(SOURCE, TARGET).square().sum(), parameters)
@@ -228,7 +229,7 @@ def test_a_model_can_train_while_it_is_recorded(randomise):
 
 
 def test_an_attend_that_is_a_module_is_recorded_and_comes_back():
-    """Whoever writes a kernel with weights of its own, such as relative positions, must not lose it to a picture."""
+    """A kernel with weights of its own, such as relative positions, must survive a heat map."""
 
     class Kernel(nn.Module):
         def __init__(self) -> None:
@@ -252,7 +253,7 @@ def test_an_attend_that_is_a_module_is_recorded_and_comes_back():
 
 
 def test_a_class_that_defines_attend_as_a_method_gets_its_method_back():
-    """A student may write `attend` in the class instead of setting it in the constructor."""
+    """A student may write `attend` as a method of the class instead of setting it in the constructor."""
 
     class Attention(MultiHeadAttention):
         def __init__(self) -> None:
@@ -266,6 +267,6 @@ def test_a_class_that_defines_attend_as_a_method_gets_its_method_back():
     x = torch.randn(2, KEY, 12)
     with record_attention(attention) as weights:
         attention(x, x, x)
-    assert weights[""].shape == (2, HEADS, KEY, KEY)  # the model itself is the attention: its name is empty
+    assert weights[""].shape == (2, HEADS, KEY, KEY)  # the model itself is the attention, so its name is empty
     assert "attend" not in vars(attention)
     attention(x, x, x)

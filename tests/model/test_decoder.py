@@ -22,7 +22,8 @@ def inputs() -> tuple[Tensor, Tensor]:
 @norms
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "padding and causal"])
 def test_agrees_with_torchs_decoder(masked, norm_first, dtype, tolerance, randomise, transplant):
-    """Weights transplanted; outputs and the gradients of both inputs, so that memory is key and value, not query."""
+    """Same weights: outputs and both inputs' gradients must match, so that memory gives keys and values, not queries.
+    """
     ours = randomise(Decoder(3, D_MODEL, HEADS, D_FF, norm_first=norm_first))
     layer = nn.TransformerDecoderLayer(D_MODEL, HEADS, D_FF, dropout=0.0, batch_first=True, norm_first=norm_first)
     theirs = nn.TransformerDecoder(layer, 3, nn.LayerNorm(D_MODEL) if norm_first else None)
@@ -52,7 +53,7 @@ def test_agrees_with_torchs_decoder(masked, norm_first, dtype, tolerance, random
 @norms
 @pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
 def test_no_layer_looks_ahead(fused, norm_first, randomise):
-    """By gradient, after every layer: position i depends on positions 0 to i, on each of them, and on no other."""
+    """Check by gradient after every layer: position i must depend on each of the positions 0 to i, and on no other."""
     decoder = randomise(Decoder(3, D_MODEL, HEADS, D_FF, norm_first=norm_first))
     if fused:
         set_attention(decoder, fused_attention)
@@ -82,7 +83,7 @@ def test_padding_of_the_source_is_not_seen(norm_first, randomise):
 
 @norms
 def test_a_layer_is_three_residual_connections(norm_first, randomise):
-    """Self-attention, attention to the source, feed-forward: what notebook 07 draws."""
+    """Self-attention, attention to the source, feed-forward: the layer must match notebook 07's picture."""
     layer = randomise(DecoderLayer(D_MODEL, HEADS, D_FF, norm_first=norm_first))
     x, memory = inputs()
     first = layer.residuals[0](x, lambda x: layer.self_attention(x, x, x, TARGET_MASK))
@@ -94,22 +95,22 @@ def test_a_layer_is_three_residual_connections(norm_first, randomise):
 
 @norms
 def test_dropout_and_norm_first_reach_every_part(norm_first):
-    """A part that is forgotten trains without dropout, or mixes the two orders."""
+    """A part that is left out would train without dropout or mix pre-norm with post-norm."""
     decoder = Decoder(2, D_MODEL, HEADS, D_FF, dropout=0.3, norm_first=norm_first)
     dropouts = [module.p for module in decoder.modules() if isinstance(module, nn.Dropout)]
-    assert dropouts == [0.3] * 12  # two attentions, the hidden layer and three residuals in each layer
+    assert dropouts == [0.3] * 12  # two attentions, the hidden layer, and three residuals in each layer
     assert {residual.norm_first for layer in decoder.layers for residual in layer.residuals} == {norm_first}
 
 
 def test_layers_share_nothing():
-    """`[DecoderLayer(...)] * n_layers` has the parameters of one layer."""
+    """`[DecoderLayer(...)] * n_layers` would have the parameters of a single layer."""
     decoder = Decoder(3, D_MODEL, HEADS, D_FF)
     one_layer = len(list(DecoderLayer(D_MODEL, HEADS, D_FF).parameters()))
     assert len(list(decoder.parameters())) == 3 * one_layer
 
 
 def test_the_final_norm_belongs_to_pre_norm():
-    """Post-norm layers end in a norm already; a second one is not the paper's model."""
+    """Post-norm layers already end in a norm; a second one is not the paper's model."""
     assert isinstance(Decoder(1, D_MODEL, HEADS, D_FF, norm_first=True).norm, LayerNorm)
     assert not any(name.startswith("norm") for name, _ in Decoder(1, D_MODEL, HEADS, D_FF).named_parameters())
 

@@ -14,7 +14,7 @@ norms = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "
 @norms
 @pytest.mark.parametrize("mask", [None, MASK], ids=["no mask", "padding"])
 def test_agrees_with_torchs_encoder(mask, norm_first, dtype, tolerance, randomise, transplant):
-    """Weights transplanted, outputs and input gradients: order of the sublayers, place of norms, final norm."""
+    """Same weights: outputs and input gradients show the order of the sublayers and where the norms are."""
     ours = randomise(Encoder(3, D_MODEL, HEADS, D_FF, norm_first=norm_first))
     layer = nn.TransformerEncoderLayer(D_MODEL, HEADS, D_FF, dropout=0.0, batch_first=True, norm_first=norm_first)
     final_norm = nn.LayerNorm(D_MODEL) if norm_first else None
@@ -32,7 +32,7 @@ def test_agrees_with_torchs_encoder(mask, norm_first, dtype, tolerance, randomis
 
 @norms
 def test_every_word_sees_every_word_and_no_padding(norm_first, randomise):
-    """By gradient. A causal encoder would train, only worse; with padding in sight a result depends on its batch."""
+    """Check by gradient. A causal encoder would train, only worse; visible padding would tie a result to its batch."""
     encoder = randomise(Encoder(2, D_MODEL, HEADS, D_FF, norm_first=norm_first))
     x = torch.randn(BATCH, LENGTH, D_MODEL, requires_grad=True)
     output = encoder(x, MASK)
@@ -49,7 +49,7 @@ def test_every_word_sees_every_word_and_no_padding(norm_first, randomise):
 
 @norms
 def test_a_layer_is_two_residual_connections(norm_first, randomise):
-    """Attention first, then feed-forward: what notebook 06 draws."""
+    """Attention first, then feed-forward: the layer must match notebook 06's picture."""
     layer = randomise(EncoderLayer(D_MODEL, HEADS, D_FF, norm_first=norm_first))
     x = torch.randn(BATCH, LENGTH, D_MODEL)
     middle = layer.residuals[0](x, lambda x: layer.self_attention(x, x, x, MASK))
@@ -58,22 +58,22 @@ def test_a_layer_is_two_residual_connections(norm_first, randomise):
 
 @norms
 def test_dropout_and_norm_first_reach_every_part(norm_first):
-    """A part that is forgotten trains without dropout, or mixes the two orders."""
+    """A part that is left out would train without dropout or mix pre-norm with post-norm."""
     encoder = Encoder(2, D_MODEL, HEADS, D_FF, dropout=0.3, norm_first=norm_first)
     dropouts = [module.p for module in encoder.modules() if isinstance(module, nn.Dropout)]
-    assert dropouts == [0.3] * 8  # attention weights, hidden layer and two residuals in each layer
+    assert dropouts == [0.3] * 8  # attention weights, hidden layer, and two residuals in each layer
     assert {residual.norm_first for layer in encoder.layers for residual in layer.residuals} == {norm_first}
 
 
 def test_layers_share_nothing():
-    """`[EncoderLayer(...)] * n_layers` has the parameters of one layer."""
+    """`[EncoderLayer(...)] * n_layers` would have the parameters of a single layer."""
     encoder = Encoder(3, D_MODEL, HEADS, D_FF)
     one_layer = len(list(EncoderLayer(D_MODEL, HEADS, D_FF).parameters()))
     assert len(list(encoder.parameters())) == 3 * one_layer
 
 
 def test_the_final_norm_belongs_to_pre_norm():
-    """Post-norm layers end in a norm already; a second one is not the paper's model."""
+    """Post-norm layers already end in a norm; a second one is not the paper's model."""
     assert isinstance(Encoder(1, D_MODEL, HEADS, D_FF, norm_first=True).norm, LayerNorm)
     assert not any(name.startswith("norm") for name, _ in Encoder(1, D_MODEL, HEADS, D_FF).named_parameters())
 

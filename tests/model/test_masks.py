@@ -20,13 +20,13 @@ def test_padding_is_hidden_on_the_key_axis():
 
 
 def test_padding_follows_pad_id():
-    """Token 0 is a word where pad_id is another: the id must not be built in."""
+    """If pad_id is not 0, token 0 is a word, so the id must not be hard-coded."""
     assert padding_mask(torch.tensor([[0, PAD]]), PAD).flatten().tolist() == [True, False]
     assert padding_mask(torch.tensor([[0, PAD]]), 0).flatten().tolist() == [False, True]
 
 
 def test_a_position_sees_itself_and_the_past():
-    """One diagonal off and the decoder copies the answer, or its first word sees nothing."""
+    """One diagonal off, and either the decoder copies the answer or its first word sees nothing."""
     mask = causal_mask(4)
     assert mask.shape == (1, 1, 4, 4)
     assert mask.dtype == torch.bool
@@ -34,7 +34,7 @@ def test_a_position_sees_itself_and_the_past():
 
 
 def test_one_word_sees_itself():
-    """The first step of decoding."""
+    """This is the first step of decoding; a strict mask would leave it nothing to attend to."""
     assert causal_mask(1).tolist() == [[[[True]]]]
 
 
@@ -46,7 +46,7 @@ def test_target_mask_is_both():
 
 
 def test_masks_live_where_their_tokens_live():
-    """The meta device stands in for a GPU: a mask made on the CPU would stop the model there."""
+    """The meta device is used in place of a GPU, where a mask created on the CPU would crash the model."""
     tokens = TOKENS.to("meta")
     assert padding_mask(tokens, PAD).device.type == "meta"
     assert target_mask(tokens, PAD).device.type == "meta"

@@ -6,13 +6,13 @@ from transformer_lab.model import numpy_attention, scaled_dot_product_attention,
 
 
 def test_softmax_by_hand():
-    """The numbers that the notebook has the reader work out."""
+    """The reader works out these numbers in the notebook, so they must be right."""
     scores = np.log([[1.0, 2.0, 5.0], [3.0, 3.0, 3.0]])
     np.testing.assert_allclose(softmax(scores), [[1 / 8, 2 / 8, 5 / 8], [1 / 3, 1 / 3, 1 / 3]], rtol=1e-12)
 
 
 def test_softmax_of_large_scores_does_not_overflow():
-    """exp(1000) is infinite: without subtracting the largest score this is NaN."""
+    """exp(1000) is infinite, so without subtracting the largest score this gives NaN."""
     np.testing.assert_allclose(softmax(np.array([1000.0, 1000.0, -1000.0])), [0.5, 0.5, 0.0])
 
 
@@ -28,7 +28,8 @@ def test_softmax_leaves_its_input_alone():
 
 
 def test_attention_agrees_with_the_torch_version():
-    """Notebook 01 builds both and says that they are one formula. The value's width differs from d_k on purpose."""
+    """Notebook 01 builds both and says that they are the same formula. The value's width differs from d_k on purpose.
+    """
     random = np.random.default_rng(0)
     query, key, value = random.normal(size=(2, 3, 4)), random.normal(size=(2, 5, 4)), random.normal(size=(2, 5, 6))
     output, weights = numpy_attention(query, key, value)

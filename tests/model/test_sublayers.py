@@ -10,14 +10,14 @@ from transformer_lab.model import FeedForward, LayerNorm, ResidualConnection
 @pytest.mark.parametrize("eps", [1e-5, 1e-3])
 @pytest.mark.parametrize("spread", [1.0, 1e-2], ids=["plain", "nearly constant"])
 def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance):
-    """Four features show a variance divided by n - 1; a spread near √eps shows an eps outside the root."""
+    """Four features reveal a variance divided by n - 1; a spread near √eps reveals an eps outside the square root."""
     norm = LayerNorm(4, eps)
     with torch.no_grad():
         norm.gain.normal_(1.0, 0.5)
         norm.bias.normal_()
     x = (3 + spread * torch.randn(2, 3, 4)).requires_grad_()
     ours, theirs = norm(x), F.layer_norm(x, (4,), norm.gain, norm.bias, eps)
-    # Dividing by the spread enlarges the rounding of x, in the gradient once more.
+    # Dividing by the spread magnifies the rounding of x, and once more in the gradient.
     torch.testing.assert_close(ours, theirs, atol=tolerance / spread, rtol=0)
     cotangent = torch.randn_like(ours)
     for mine, torchs in zip(
@@ -36,7 +36,7 @@ def test_layer_norm_by_hand():
 
 
 def test_layer_norm_of_a_constant_is_the_bias():
-    """Without eps this divides by zero. The vector of padding before the first position is such a case."""
+    """Without eps, this divides by zero. The padding vector before the first position is such a case."""
     norm = LayerNorm(4)
     x = torch.full((2, 4), 7.0, requires_grad=True)
     output = norm(x)
@@ -69,7 +69,7 @@ def test_feed_forward_looks_at_each_position_alone():
 
 
 def test_feed_forward_drops_the_hidden_layer():
-    """With all of it dropped the last bias is left; dropout of the result would leave zero."""
+    """If all of it is dropped, only the last bias is left; dropout on the result would leave zero."""
     feed_forward = FeedForward(4, 10, dropout=1.0)
     torch.testing.assert_close(feed_forward(torch.randn(2, 3, 4)), feed_forward.w_2.bias.expand(2, 3, 4))
 
@@ -94,14 +94,14 @@ def test_post_norm_normalises_the_sum():
 
 
 def test_pre_norm_normalises_the_input_of_the_sublayer():
-    """The way around stays free of any norm: x itself, not the norm of x, is added."""
+    """The residual connection stays free of any norm: x itself is added, not the norm of x."""
     residual = residual_with_random_norm(norm_first=True)
     x = torch.randn(2, 3, 4)
     torch.testing.assert_close(residual(x, torch.sin), x + torch.sin(residual.norm(x)))
 
 
 def test_dropout_acts_on_the_output_of_the_sublayer():
-    """With all of it dropped, x is left: dropout of the sum would lose the way around."""
+    """If all of it is dropped, x is left; dropout on the sum would lose the residual connection."""
     x = torch.randn(2, 3, 4)
     for norm_first in (False, True):
         residual = residual_with_random_norm(norm_first, dropout=1.0)
@@ -110,14 +110,14 @@ def test_dropout_acts_on_the_output_of_the_sublayer():
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_the_sublayer_is_called_once(norm_first):
-    """Twice would draw dropout twice, record twice and take twice as long."""
+    """Calling it twice would sample dropout twice, record twice, and take twice as long."""
     calls = []
     ResidualConnection(4, norm_first=norm_first)(torch.randn(2, 3, 4), lambda x: calls.append(x) or x)
     assert len(calls) == 1
 
 
 def test_the_norm_is_the_layer_norm_of_this_course():
-    """Weights are loaded by the names `norm.gain` and `norm.bias`."""
+    """Weights are loaded under the names `norm.gain` and `norm.bias`."""
     assert {name for name, _ in ResidualConnection(4).named_parameters()} == {"norm.gain", "norm.bias"}
 
 

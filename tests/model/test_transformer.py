@@ -40,12 +40,14 @@ def padded(sequences: list[list[int]]) -> Tensor:
     return torch.tensor([sequence + [PAD] * (longest - len(sequence)) for sequence in sequences])
 
 
-# Parity. The models are small on purpose: among millions of hidden units there is always one so near zero that rounding
-# decides whether ReLU lets it pass, and float32 gradients then differ by 1e-3 between any two correct implementations.
+# Parity. The models are small on purpose: among millions of hidden units, there is always one so close to zero that
+# rounding decides whether ReLU lets it through, and float32 gradients then differ by 1e-3 between any two correct
+# implementations.
 
 
 def torchs_twin(model: Transformer, transplant) -> nn.Transformer:
-    """nn.Transformer with the same weights. It always builds final norms; the paper's layers end in a norm already."""
+    """nn.Transformer with the same weights. It always builds final norms, but the paper's layers already end in a norm.
+    """
     config = model.config
     twin = nn.Transformer(
         config.d_model,
@@ -64,7 +66,7 @@ def torchs_twin(model: Transformer, transplant) -> nn.Transformer:
 
 
 def torchs_masks(source: Tensor, target: Tensor) -> dict[str, Tensor]:
-    """There, True means "may not attend"."""
+    """In nn.Transformer, True means "may not attend"."""
     return {
         "tgt_mask": ~causal_mask(target.size(1))[0, 0],
         "src_key_padding_mask": source == PAD,
@@ -79,9 +81,9 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 @parity
 @norms
 def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise, transplant):
-    """From token ids to logits, and back to both embeddings: the one test that nothing of the paper's model escapes.
+    """From token ids to logits and back to both embeddings: this one test covers every part of the paper's model.
 
-    Around nn.Transformer stand the embeddings, the scale, the positions and the output layer, written out.
+    The embeddings, the scale, the positions, and the output layer are written out around nn.Transformer.
     """
     ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
@@ -93,7 +95,7 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise,
     expected = F.linear(decoded, ours.output.weight, ours.output.bias)
     logits = ours(source, target)
     assert logits.shape == (3, 5, TARGET_VOCAB)
-    assert logits.std() > 0.5  # else agreement would mean little
+    assert logits.std() > 0.5  # otherwise agreement would mean little
     torch.testing.assert_close(logits, expected, atol=tolerance, rtol=0)
     cotangent = torch.randn_like(logits)
     for mine, torchs in zip(
@@ -101,7 +103,8 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise,
         torch.autograd.grad(expected, (source_weight, target_weight), cotangent),
         strict=True,
     ):
-        # The scale of 4 and sums over a token's positions make these gradients tens: rounding grows with them.
+        # The scale of 4 and sums over a token's positions bring these gradients into the tens, and rounding grows with
+        # them.
         torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=tolerance)
 
 
@@ -110,7 +113,7 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise,
 def test_stacks_agree_with_torchs_transformer_in_their_input_gradients(
     norm_first, dtype, tolerance, randomise, transplant
 ):
-    """The same without embeddings: the gradients of what enters the encoder and the decoder."""
+    """The same without embeddings: the gradients of the encoder's and the decoder's inputs."""
     ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
@@ -136,7 +139,7 @@ def test_stacks_agree_with_torchs_transformer_in_their_input_gradients(
 @norms
 @kernels
 def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, dtype, tolerance, randomise):
-    """Otherwise a translation would depend on its neighbours."""
+    """Otherwise a translation would depend on the other sentences of its batch."""
     model = randomise(Transformer(small_config(norm_first=norm_first)))
     if fused:
         set_attention(model, fused_attention)
@@ -154,7 +157,7 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, 
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
-    """By gradient, of what enters the decoder. A model that looks ahead has a perfect loss and translates nothing."""
+    """Check by gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomise(Transformer(config))
     if fused:
@@ -173,7 +176,7 @@ def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
 
 @kernels
 def test_a_sentence_of_nothing_but_padding_spoils_nobody(fused, randomise):
-    """Batches of a fixed size are filled up with such rows: one NaN among them would reach every weight."""
+    """Fixed-size batches are filled up with such rows, and one NaN among them would reach every weight."""
     model = randomise(Transformer(small_config()))
     if fused:
         set_attention(model, fused_attention)
@@ -186,7 +189,7 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(fused, randomise):
 
 
 def test_forward_is_encode_then_decode(randomise):
-    """Decoding calls the two halves, training calls forward: they are the same function, and nothing is shifted."""
+    """Decoding calls the two halves and training calls forward, so both must compute the same, with nothing shifted."""
     model = randomise(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
@@ -196,7 +199,7 @@ def test_forward_is_encode_then_decode(randomise):
 
 
 def test_padding_follows_the_config(randomise):
-    """With another pad_id, token 0 is a word and must be read."""
+    """With another pad_id, token 0 is a word and must be visible."""
     model = randomise(Transformer(small_config(pad_id=7, bos_id=0)))
     target = torch.tensor([[0, 4]])
     long, short = torch.tensor([[5, 2, 7, 7]]), torch.tensor([[5, 2]])
@@ -208,7 +211,7 @@ def test_padding_follows_the_config(randomise):
 
 
 def test_three_way_tying_shares_one_parameter():
-    """Tying code that ties nothing is a classic defect, and only the size of the checkpoint shows it."""
+    """Code that ties nothing is a classic bug, and only the size of the checkpoint reveals it."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
     weight = model.output.weight
     assert model.source_embedding.embedding.weight is weight
@@ -238,7 +241,7 @@ def test_tie_embeddings_ties_a_model_that_was_not():
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
-    """The average of checkpoints and the best model so far are copies."""
+    """The averaged checkpoint and the best model so far are copies."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
     twin = copy.deepcopy(model)
     assert twin.source_embedding.embedding.weight is twin.output.weight
@@ -267,11 +270,11 @@ GRID = [
 
 
 def counted(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())  # a shared parameter comes once
+    return sum(parameter.numel() for parameter in model.parameters())  # a shared parameter is counted once
 
 
 def test_the_formula_counts_what_the_model_has():
-    """Over a grid of every field that adds a parameter, so that two errors cannot cancel."""
+    """The grid covers every field that adds a parameter, so that two errors can't cancel out."""
     for config in GRID:
         assert count_parameters(config) == counted(Transformer(config)), config
 
@@ -285,27 +288,28 @@ def test_the_formula_counts_what_the_model_has():
     ids=["base", "big"],
 )
 def test_the_papers_models_have_the_papers_size(config, count, millions):
-    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds, and does not say what it counts."""
+    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds, and doesn't say what it counts."""
     with torch.device("meta"):  # counts without filling a gigabyte
         model = Transformer(config)
     assert count_parameters(config) == counted(model) == count
     assert count == pytest.approx(millions * 1e6, rel=0.03)
 
 
-# First values
+# Initial weights
 
 
 @pytest.mark.parametrize("d_model", [256, 512])
 def test_xavier_would_starve_the_tokens_of_signal(d_model, capsys):
-    """Why embeddings start as N(0, 1/d_model). What is measured: standard deviations of what enters the encoder.
+    """Embeddings start as N(0, 1/d_model) because Xavier would leave tokens too weak next to the positions.
 
-    8,000 tokens, sentences of 20. Xavier gives an entry the variance 2 / (vocab + d_model), which has nothing to do
-    with what is added to it. After the factor √d_model:
+    The table shows the standard deviations of the encoder's input for 8,000 tokens and sentences of 20. Xavier gives an
+    entry the variance 2 / (vocab + d_model), which has nothing to do with the positions that are added to it. After the
+    factor √d_model:
 
-    | d_model | positions | tokens, Xavier | tokens, N(0, 1/d_model) | share of variance: Xavier | N(0, 1/d_model) |
-    | ---     | ---       | ---            | ---                     | ---                       | ---             |
-    | 256     | 0.55      | 0.25           | 1.00                    | 17 %                      | 77 %            |
-    | 512     | 0.55      | 0.35           | 1.00                    | 28 %                      | 77 %            |
+        | d_model | positions | tokens, Xavier | tokens, N(0, 1/d_model) | share of variance: Xavier | N(0, 1/d_model) |
+        | ---     | ---       | ---            | ---                     | ---                       | ---             |
+        | 256     | 0.55      | 0.25           | 1.00                    | 17 %                      | 77 %            |
+        | 512     | 0.55      | 0.35           | 1.00                    | 28 %                      | 77 %            |
     """
     vocab, length = 8000, 20
     model = Transformer(
@@ -320,7 +324,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, capsys):
     def share(deviation: float) -> float:
         return deviation**2 / (deviation**2 + positions**2)
 
-    # Each is a mean over 10^6 entries: 1 % is far more than chance allows.
+    # Each is a mean over 10^6 entries, so 1 % is far more than chance allows.
     assert positions == pytest.approx(0.55, abs=0.01)
     assert ours == pytest.approx(1.0, abs=0.01)
     assert xavier == pytest.approx({256: 0.25, 512: 0.35}[d_model], abs=0.01)
@@ -331,10 +335,11 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, capsys):
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Xavier for matrices, zero for biases, N(0, 1/d_model) for embeddings, nothing for padding; tied, too."""
+    """Xavier for matrices, zero for biases, N(0, 1/d_model) for embeddings, zero for padding, also when they are tied.
+    """
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
-    initialize_parameters(model)  # a second call is as good as the first
+    initialize_parameters(model)  # a second call does no harm
     embeddings = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight]
     for weight in embeddings:
         assert (weight[PAD] == 0).all()
@@ -355,7 +360,7 @@ def test_first_values(tie):
 def test_an_untrained_model_guesses_among_all_tokens(tie, norm_first):
     """The first loss is ln(vocab) plus half the variance of the logits: measured, 0.1 untied and 0.4 to 0.6 tied.
 
-    With torch's own N(0, 1) for embeddings a tied model would start at 28 instead of 7.4.
+    With torch's own N(0, 1) for embeddings, a tied model would start at 28 instead of 7.4.
     """
     vocab = 1000
     config = TransformerConfig(
@@ -368,11 +373,11 @@ def test_an_untrained_model_guesses_among_all_tokens(tie, norm_first):
     assert math.log(vocab) - 0.1 < loss < math.log(vocab) + 0.8
 
 
-# What a model is made of
+# The parts of a model
 
 
 def test_names_of_the_weights():
-    """Checkpoints, checks and old submissions load weights by these names."""
+    """Checkpoints, checks, and old submissions load weights by these names."""
     attention = [f"{w}.{kind}" for w in ("w_q", "w_k", "w_v", "w_o") for kind in ("weight", "bias")]
     feed_forward = [f"feed_forward.{w}.{kind}" for w in ("w_1", "w_2") for kind in ("weight", "bias")]
 
@@ -401,7 +406,7 @@ def test_names_of_the_weights():
 
 
 def test_weights_load_into_a_model_with_another_max_length():
-    """The table of positions is no weight: a model can read longer sentences than it was trained with."""
+    """The table of positions is not a weight, so a model can read longer sentences than it was trained on."""
     model = Transformer(small_config(max_length=8))
     longer = Transformer(small_config(max_length=64))
     longer.load_state_dict(model.state_dict())
@@ -410,7 +415,7 @@ def test_weights_load_into_a_model_with_another_max_length():
 
 
 def test_the_config_keeps_its_promises():
-    """The paper's base model is the default, post-norm and untied."""
+    """The paper's base model must be the default: post-norm and untied."""
     config = TransformerConfig(100, 200)
     assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (512, 8, 6, 2048, 0.1)
     assert (config.norm_first, config.tie, config.max_length) == (False, False, 512)
@@ -425,9 +430,10 @@ def test_the_config_keeps_its_promises():
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_gradients_reach_every_parameter(tie, norm_first, randomise):
-    """A part that is built but not used trains nothing.
+    """A part that is built but not used would train nothing.
 
-    The bias of w_k is known to get none: it adds the same number to all scores of a query, which softmax does not see.
+    The bias of w_k gets no gradient: it adds the same number to all of a query's scores, which does not change the
+    softmax.
     """
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomise(Transformer(config))
@@ -445,7 +451,8 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomise):
 
 @pytest.mark.parametrize(("half", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25)], ids=str)
 def test_a_model_in_half_precision_runs(half, allowed, randomise):
-    """Allowed: some thirty roundings, of 2^-11 and 2^-8, on logits of size 3; measured in 40 models: 0.009, 0.09."""
+    """The tolerance allows for about thirty roundings of 2^-11 or 2^-8 on logits of size 3; measured: 0.009 and 0.09.
+    """
     model = randomise(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
@@ -456,7 +463,8 @@ def test_a_model_in_half_precision_runs(half, allowed, randomise):
 
 @kernels
 def test_training_under_bfloat16_autocast(fused, randomise):
-    """What the trainer does: products in bfloat16, sums around them and all gradients in float32. Measured: 0.04."""
+    """The trainer computes products in bfloat16, and the sums around them and all gradients in float32. Measured: 0.04.
+    """
     model = randomise(Transformer(small_config()))
     if fused:
         set_attention(model, fused_attention)
@@ -482,7 +490,7 @@ def test_a_model_in_float64_runs_and_agrees(randomise):
     torch.testing.assert_close(logits.float(), expected, atol=1e-5, rtol=0)
 
 
-# What cannot work
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -518,7 +526,7 @@ def test_tie_embeddings_names_both_vocabularies():
 
 
 def test_a_sequence_of_max_length_is_the_longest():
-    """On either side: one token more, and the error names both numbers."""
+    """One token more, on either side, must raise an error that names both numbers."""
     model = Transformer(small_config(max_length=6)).eval()
     fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
     assert model(fits, fits).shape == (1, 6, TARGET_VOCAB)

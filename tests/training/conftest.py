@@ -13,7 +13,8 @@ ENDINGS = {".": ".", " heute.": " today.", " am frühen Morgen.": " in the early
 
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory):
-    """A folder with 432 German-English pairs of different lengths: 336 to train, and some to validate and test."""
+    """Return a folder of 432 German-English pairs of different lengths: 336 to train on, and some to validate and test.
+    """
     pairs = [
         (f"Der {subject} {verb} den {thing}{ending}", f"The {NOUNS[subject]} {VERBS[verb]} the {NOUNS[thing]}{english}")
         for thing in NOUNS
@@ -42,7 +43,7 @@ def tiny_preset(tiny_corpus):
         name="tiny",
         corpus=str(tiny_corpus),
         vocab_size=600,
-        dropout=0.1,  # so that a run draws random numbers, and one that is resumed has to draw the same
+        dropout=0.1,  # so that a run needs random numbers, and a resumed run needs the same ones
         d_model=64,
         n_heads=2,
         n_layers=1,

@@ -1,4 +1,4 @@
-"""The script that measures training must run where there is neither a GPU nor Multi30k, if only in small."""
+"""The benchmark of training must run, at a small size, where there is neither a GPU nor Multi30k."""
 
 import json
 import os

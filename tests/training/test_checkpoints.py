@@ -24,7 +24,7 @@ def tiny_model(seed=0, **changes):
 
 
 def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
-    """Summed in half precision, 2048 + 1 + 1 + 2 is 2050, because 2049 is not among its numbers."""
+    """Summed in half precision, 2048 + 1 + 1 + 2 would be 2050, because half precision has no 2049."""
     states = [
         {"weight": torch.tensor([value], dtype=torch.float16), "steps": torch.tensor(index)}
         for index, value in enumerate([2048.0, 1.0, 1.0, 2.0])
@@ -33,7 +33,7 @@ def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
     averaged = average_checkpoints(states)
     assert averaged["weight"].dtype == torch.float16
     assert averaged["weight"].item() == 2052 / 4
-    assert averaged["steps"].item() == 3  # not a floating-point number: the last one's
+    assert averaged["steps"].item() == 3  # an integer, so the last checkpoint's value
     averaged["steps"] += 1
     averaged["weight"] += 1
     for state, copy in zip(states, before, strict=True):
@@ -49,7 +49,8 @@ def test_averaging_nothing_or_different_models_is_refused():
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_training_state_comes_back_bit_for_bit(tmp_path, optimizer):
-    """A moment left out, or given to another parameter, would let a resumed run drift from the uninterrupted one."""
+    """A moment that is lost, or given to another parameter, would let a resumed run drift from the uninterrupted one.
+    """
     preset = replace(PRESETS["tour"], optimizer=optimizer)
     tokens = torch.tensor([[4, 5, 6, 2]])
 
@@ -79,7 +80,7 @@ def test_a_training_state_comes_back_bit_for_bit(tmp_path, optimizer):
 
 
 def test_a_state_of_another_model_is_refused(tmp_path):
-    """Loaded by position or in part, it would train on from weights that mean nothing."""
+    """If it were loaded by position or in part, training would continue from meaningless weights."""
     model = tiny_model(n_layers=2)
     save_training_state(tmp_path / "latest.safetensors", model, torch.optim.AdamW(model.parameters()), {})
     other = tiny_model()
@@ -98,12 +99,12 @@ def test_a_damaged_checkpoint_is_one_clear_line(tmp_path, content):
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
-    """Written in place, the new file would have destroyed the old one before it failed."""
+    """If it were written in place, the new file would destroy the old one before failing."""
     resource = pytest.importorskip("resource", reason="this system cannot limit the size of files")
     path = tmp_path / "latest.safetensors"
     save_tensors(path, {"weight": torch.zeros(10)}, {"epoch": 1})
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))  # writing beyond it fails like a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))  # writing more fails like a full disk
     try:
         with pytest.raises(InputError, match=r"cannot write .*latest\.safetensors \(File too large") as error:
             save_tensors(path, {"weight": torch.ones(100_000)}, {"epoch": 2})
@@ -111,11 +112,11 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
     assert "\n" not in str(error.value)
     assert load_tensors(path)[1] == {"epoch": 1}
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # nothing half-written stays
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]  # nothing half-written is left
 
 
 def damaged_state(folder, change):
-    """A model, its optimizer, and a saved training state that `change` has been at."""
+    """Return a model, its optimizer, and a saved training state that `change` has modified."""
     model = tiny_model()
     optimizer = build_optimizer(model, PRESETS["tour"])
     model(torch.tensor([[4, 5]]), torch.tensor([[1, 4]])).sum().backward()
@@ -148,10 +149,11 @@ def without_moments(tensors):
     ids=["too small", "a number", "too many steps", "integers", "missing", "strangers"],
 )
 def test_moments_that_are_none_are_refused(tmp_path, change, says):
-    """Torch's fused Adam reads as much as the parameter is large: the process would be gone without a word."""
+    """Torch's fused Adam reads as many values as the parameter has, so a wrong shape would silently crash the process.
+    """
     path, model, optimizer = damaged_state(tmp_path, change)
     if says:
         with pytest.raises(InputError, match=rf"latest\.safetensors is damaged \(.*{says}\): start this run again"):
             load_training_state(path, model, optimizer)
     else:
-        assert load_training_state(path, model, optimizer) == {"step": 1}  # what belongs to nothing is left aside
+        assert load_training_state(path, model, optimizer) == {"step": 1}  # moments without a parameter are ignored

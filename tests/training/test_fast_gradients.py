@@ -1,4 +1,4 @@
-"""The fast path must compute what the paper's code computes: a faster wrong gradient would train a worse model."""
+"""The fast path must compute what the paper's code computes: a fast but wrong gradient would train a worse model."""
 
 import shutil
 from dataclasses import replace
@@ -52,7 +52,7 @@ def plain_gradients(model: nn.Module, batch, smoothing: float):
     return loss, torch.autograd.grad(loss, list(model.parameters()))
 
 
-@pytest.mark.parametrize("device_type", ["cpu", "cuda"])  # whose kernels; both compute on the CPU
+@pytest.mark.parametrize("device_type", ["cpu", "cuda"])  # the kernels' device; both compute on the CPU
 @pytest.mark.parametrize("changes", [{}, {"tie": False}, {"norm_first": True}])
 def test_gradients_are_those_of_the_plain_step(changes, device_type):
     model, batch = small_model(**changes).double(), some_batch()
@@ -62,23 +62,23 @@ def test_gradients_are_those_of_the_plain_step(changes, device_type):
     fast_loss = gradients.backward(batch, smoothing=0.1, part=1.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
-        # The softmax is float32 inside, so that its rounding, 6e-8, is what may differ.
+        # The softmax is float32 inside, so only its rounding, 6e-8, may differ.
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
 
 
 class TwoMinds(nn.Module):
-    """Dropout that is the same in every run: the second half of a batch sees other numbers than the first."""
+    """Dropout that is the same in every run, but differs between the two halves of a batch."""
 
     def forward(self, x):
         first, second = x.chunk(2)
         return torch.cat([first, second * torch.linspace(-1, 2, x.size(-1), dtype=x.dtype)])
 
 
-@pytest.mark.filterwarnings("ignore:In CPU autocast")  # `TwoMinds` is a foreign part, and autocast knows no float64
+@pytest.mark.filterwarnings("ignore:In CPU autocast")  # `TwoMinds` is unknown to autocast, which has no float64
 @pytest.mark.parametrize("pieces", [512, 4])
 @pytest.mark.parametrize("changes", [{}, {"tie": False, "norm_first": True}])
 def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes, pieces, monkeypatch):
-    """The fast path has its own formula for them, and puts the two passes of a token side by side."""
+    """The fast path has its own formula for them, and puts a token's two passes next to each other."""
     monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", pieces)
     model, batch = small_model(**changes).double(), some_batch()
     model.positional_encoding.dropout = TwoMinds()
@@ -96,8 +96,8 @@ def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes
 
 
 def test_an_update_with_consistency_is_the_same_on_both_paths():
-    """Accumulated batches, of which each is passed through twice: they must not be counted twice as well."""
-    preset = replace(PRESETS["tour"], consistency=5.0, eps=1e-3)  # eps: a tiny gradient's sign decides nothing
+    """Accumulated batches, each with two passes, must not be counted twice."""
+    preset = replace(PRESETS["tour"], consistency=5.0, eps=1e-3)  # eps: the sign of a tiny gradient decides nothing
     batches, losses, norms = [some_batch(), some_batch().repeated(3)], [], []
     for fast in (False, True):
         model = small_model()
@@ -105,7 +105,7 @@ def test_an_update_with_consistency_is_the_same_on_both_paths():
         optimizer = build_optimizer(model, preset)
         optimizer.param_groups[0]["lr"] = 0.05
         gradients = FastGradients(model, torch.float32) if fast else None
-        for _ in range(2):  # the second from weights that the first has changed
+        for _ in range(2):  # the second time from weights that the first has changed
             update = update_weights(model, batches, optimizer, preset, torch.float32, WorkerGroup(), gradients)
             parts, norm = update.read()
             losses.append(parts)
@@ -131,12 +131,12 @@ def test_bfloat16_changes_gradients_little_more_than_autocast_does():
     _, expected = plain_gradients(model, batch, 0.1)
     FastGradients(model, torch.bfloat16).backward(batch, smoothing=0.1, part=1.0)
     error = relative_error([parameter.grad for parameter in model.parameters()], expected)
-    # Autocast rounds the products alone, the copy also the residual stream and the weights' gradients.
+    # Autocast only rounds the products; the copy also rounds the residual stream and the weights' gradients.
     assert error < 2 * error_of_autocast(model, batch, expected)
 
 
 def test_the_gradient_of_a_frequent_word_is_not_lost_in_bfloat16():
-    """A sum in bfloat16 stops growing at 256 times a summand, and a full stop stands in nearly every sentence."""
+    """A sum in bfloat16 stops growing at 256 times a summand, and nearly every sentence has a period."""
     embedding = nn.Embedding(8, 4, padding_idx=0)
     model = small_model()
     model.source_embedding.embedding = embedding
@@ -176,7 +176,7 @@ def test_long_batches_are_cut_into_pieces_that_add_up(monkeypatch):
 
 
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
-    """Many small operations would keep it waiting. Dropout stays torch's own, which is one kernel there."""
+    """Many small operations would leave it waiting. Dropout stays torch's own, which is a single kernel there."""
     model = small_model(dropout=0.1)
     set_attention(model, fused_attention)
     kernels = {"cpu": (ByteDropout, unfused_attention), "cuda": (nn.Dropout, fused_attention)}
@@ -190,7 +190,7 @@ def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
 
 
 def test_an_attention_of_ones_own_computes_the_gradients():
-    """Whoever puts another function in its place, or asks for the paper's formula, gets it."""
+    """If you replace attention or ask for the paper's formula, your function must be the one that is used."""
     called = []
 
     def own(query, key, value, mask=None, dropout=None):
@@ -214,7 +214,7 @@ def test_a_model_without_an_output_layer_is_refused():
 def test_a_readers_own_norm_is_trained_as_it_is():
     class OwnNorm(LayerNorm):
         def forward(self, x):
-            x = x.float()  # a part that leaves bfloat16 must not stop the run
+            x = x.float()  # a part that leaves bfloat16 must not crash the run
             return super().forward(x)
 
     model, batch = small_model(), some_batch()
@@ -234,7 +234,7 @@ def test_a_readers_own_norm_is_trained_as_it_is():
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
 def test_byte_dropout_drops_the_share_it_is_asked_for_and_keeps_the_mean(p, dtype):
     torch.manual_seed(0)
-    x = torch.ones(1001, 1003, dtype=dtype, requires_grad=True)  # no multiple of eight
+    x = torch.ones(1001, 1003, dtype=dtype, requires_grad=True)  # not a multiple of eight
     y = ByteDropout(p)(x)
     dropped = (y == 0).double().mean().item()
     assert abs(dropped - round(p * 256) / 256) < 5 * (p * (1 - p) / x.numel()) ** 0.5  # five standard deviations
@@ -242,7 +242,7 @@ def test_byte_dropout_drops_the_share_it_is_asked_for_and_keeps_the_mean(p, dtyp
     assert (kept == kept[0]).all()
     assert kept[0].item() * (1 - round(p * 256) / 256) == pytest.approx(1, rel=torch.finfo(dtype).eps)
     y.sum().backward()
-    assert torch.equal(x.grad, y.detach())  # what is dropped gets no gradient
+    assert torch.equal(x.grad, y.detach())  # dropped entries get no gradient
     assert torch.equal(ByteDropout(p).eval()(x), x)
 
 
@@ -254,7 +254,7 @@ def test_byte_dropout_keeps_at_least_one_of_256():
 
 
 def pairs_to_learn():
-    """Sentences of a made-up language and their translations: each word has its own, and the order is turned round."""
+    """Return sentences of an invented language and their translations: word by word, in reverse order."""
     generator = torch.Generator().manual_seed(2)
     lengths = torch.randint(2, 8, (160,), generator=generator).tolist()
     sentences = [torch.randint(4, 22, (length,), generator=generator).tolist() for length in lengths]
@@ -267,11 +267,11 @@ def pairs_to_learn():
 def train_200_steps(
     attention: str = "explicit", fast: str | None = None, compiled: bool = False, n_layers: int = 2
 ) -> tuple[Transformer, list[float]]:
-    """A model after 200 updates without dropout in float32, and the loss of each update.
+    """Return a model after 200 updates in float32 without dropout, and the loss of each update.
 
     `fast` names the device whose kernels compute the gradients, on the CPU.
     """
-    # At twice this rate, a rounding error of 1e-7 grows to 1e-3 on the way, whatever computes the gradients.
+    # At twice this learning rate, a rounding error of 1e-7 would grow to 1e-3 on any path.
     preset = replace(PRESETS["tour"], peak_rate=0.005, warmup_steps=50, eps=1e-6)
     sources, targets = pairs_to_learn()
     batches = bucketed_batches(sources, targets, 120, 0, torch.Generator().manual_seed(0))
@@ -302,11 +302,11 @@ NO_COMPILER = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang
     ],
 )
 def test_the_quick_paths_have_the_papers_loss_curve_and_translate_alike(attention, fast, compiled, n_layers):
-    """What is trained for a record is what the notebooks explain: 200 steps on, rounding is all that differs."""
+    """Records must be trained on what the notebooks explain: after 200 steps, only rounding may differ."""
     model, expected = train_200_steps(n_layers=n_layers)
     quick, losses = train_200_steps(attention, fast, compiled, n_layers)
     assert losses == pytest.approx(expected, abs=1e-4)
-    assert expected[-1] < expected[0] / 2  # it has learnt, so that the translations say something
+    assert expected[-1] < expected[0] / 2  # it has learned, so the translations mean something
     sources, _ = pairs_to_learn()
     source = pad_batch(sources[:24], 0)
     limits = torch.full((24,), 12)

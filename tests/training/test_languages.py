@@ -1,4 +1,4 @@
-"""A run into Chinese: the same trainer, other tokens, other scores."""
+"""A run into Chinese uses the same trainer with different tokens and scores."""
 
 import json
 from dataclasses import replace

@@ -10,7 +10,7 @@ PAD = 0
 
 
 def test_decoder_reads_all_but_the_last_token_and_answers_all_but_the_first():
-    """Without the shift the decoder would be asked for the token it has just read."""
+    """Without the shift, the decoder would be asked for the token it has just read."""
     target = torch.tensor([[1, 7, 8, 2], [1, 9, 2, PAD]])
     decoder_input, labels = shift_target(target)
     assert decoder_input.tolist() == [[1, 7, 8], [1, 9, 2]]
@@ -19,7 +19,7 @@ def test_decoder_reads_all_but_the_last_token_and_answers_all_but_the_first():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_loss_and_its_gradient_are_those_of_torch(smoothing):
-    """A slip in the share of the right token or in the mean over padding would change every figure of the course."""
+    """An error in the correct token's share, or in the mean over padding, would change every figure in the course."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(3, 5, 11, generator=generator, dtype=torch.float64) * 3
     labels = torch.randint(1, 11, (3, 5), generator=generator)
@@ -30,12 +30,12 @@ def test_loss_and_its_gradient_are_those_of_torch(smoothing):
     expected = F.cross_entropy(theirs.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=smoothing)
     loss.backward()
     expected.backward()
-    torch.testing.assert_close(loss, expected, atol=1e-12, rtol=0)  # float64: nothing but rounding
+    torch.testing.assert_close(loss, expected, atol=1e-12, rtol=0)  # float64: only rounding may differ
     torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-12, rtol=0)
 
 
 def test_logits_at_padding_do_not_matter_even_if_they_are_no_numbers():
-    """A product with a mask would let a NaN at a padded position into the loss: NaN times 0 is NaN."""
+    """Multiplying by a mask would let a NaN at a padded position into the loss, because NaN times 0 is NaN."""
     logits = torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([[3, 4, PAD]])
     expected = label_smoothing_loss(logits, labels, 0.1, PAD)
@@ -62,7 +62,8 @@ def test_consistency_loss_is_the_one_computed_by_hand():
 
 
 def test_consistency_is_half_of_the_papers_loss():
-    """A factor lost between the paper's sum of two losses and our mean would make its α mean something else here."""
+    """If a factor were lost between the paper's sum of two losses and our mean, its α would mean something else here.
+    """
     first, second, labels = two_passes()
     total = 0.0
     for p_logits, q_logits, label in zip(first.flatten(0, 1), second.flatten(0, 1), labels.flatten(), strict=True):
@@ -81,7 +82,7 @@ def test_two_passes_that_agree_have_the_loss_of_one():
 
 
 def test_the_gradient_of_consistency_is_that_of_differences_and_flows_into_both_passes():
-    """In a pass that were cut off from the gradient, the other would be pulled towards it and it would stay."""
+    """If one pass were detached, the other would be pulled toward it, and it would not move."""
     first, second, labels = two_passes()
     first.requires_grad_()
     second.requires_grad_()
@@ -94,4 +95,4 @@ def test_the_gradient_of_consistency_is_that_of_differences_and_flows_into_both_
     for gradient in torch.autograd.grad(apart, (first, second)):
         real = (labels != PAD).unsqueeze(-1)
         assert (gradient.abs().amax(-1, keepdim=True)[real] > 1e-3).all()
-        assert (gradient.masked_select(~real) == 0).all()  # padding pulls nothing
+        assert (gradient.masked_select(~real) == 0).all()  # padding has no gradient

@@ -21,7 +21,7 @@ def copies(parameters):
 
 
 def test_steps_are_those_of_torch():
-    """Matrices of a shape go together, in one tensor: none may get another's direction, momentum or factor."""
+    """Matrices of the same shape are stacked in one tensor: none may get another's direction, momentum, or factor."""
     matrices, others = parameters_of((8, 8), (16, 8), (8, 8), (8, 16)), parameters_of((5,), (20, 8))
     same_matrices, same_others = copies(matrices), copies(others)
     betas = (0.8, 0.9)
@@ -43,10 +43,10 @@ def test_steps_are_those_of_torch():
 
 @pytest.mark.parametrize("shape", [(3, 12, 12), (2, 6, 30), (2, 30, 6), (1, 1, 7)])
 def test_orthogonal_matrices_have_the_singular_vectors_of_the_given_ones(shape):
-    """Of the wrong side, or without the transposition back, a tall matrix would come out as another's."""
+    """On the wrong side, or without transposing back, a tall matrix would be replaced by a different one."""
     torch.manual_seed(0)
     left, _, right = torch.linalg.svd(torch.randn(shape, dtype=torch.float64), full_matrices=False)
-    sizes = torch.linspace(1.0, 0.05, left.size(-1), dtype=torch.float64)  # a twentieth is a small direction
+    sizes = torch.linspace(1.0, 0.05, left.size(-1), dtype=torch.float64)  # a twentieth is a small singular value
     result = orthogonalize(7.0 * left * sizes @ right)
     diagonal = left.mT @ result @ right.mT
     of_directions = diagonal.diagonal(dim1=-2, dim2=-1)
@@ -56,12 +56,12 @@ def test_orthogonal_matrices_have_the_singular_vectors_of_the_given_ones(shape):
 
 
 def test_nothing_comes_of_nothing():
-    """A part that no loss reaches has a gradient of zero; divided by its length, it would be no number."""
+    """A part that no loss reaches has a zero gradient; dividing by its norm would give NaN."""
     assert torch.equal(orthogonalize(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 
 
 def test_a_matrix_without_a_gradient_stays():
-    """Neither Adam nor the momentum of an earlier step may move it."""
+    """Neither Adam nor the momentum of an earlier step may change it."""
     [frozen], others = parameters_of((4, 4)), parameters_of((4,))
     optimizer = Muon([frozen], others, lr=0.1)
     for parameter in (frozen, *others):
@@ -79,7 +79,7 @@ def test_a_matrix_without_a_gradient_stays():
     [(20, 20, True), (20, 20, False), (20, 31, False), (16, 16, True), (8, 16, False)],  # d_model is 8, d_ff is 16
 )
 def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab, tie):
-    """They are tables of rows that are read one by one, whatever matrices are of their size."""
+    """They are lookup tables of rows, even if other matrices have the same shape."""
     model = Transformer(TransformerConfig(source_vocab, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
     optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
     names = {parameter: name for name, parameter in model.named_parameters()}
@@ -87,11 +87,11 @@ def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab
     assert others | matrices == set(names.values())
     assert not others & matrices
     assert all(name.startswith(("encoder.", "decoder.")) and name.endswith(".weight") for name in matrices)
-    assert len(matrices) == 4 + 2 + 8 + 2  # of one layer each: attention, feed-forward; twice attention, feed-forward
+    assert len(matrices) == 4 + 2 + 8 + 2  # per layer: attention and feed-forward; two attentions and feed-forward
 
 
 def test_a_model_of_other_parts_can_have_it_too():
-    """Presets for real corpora have Muon, and `train(build_model=...)` takes any model."""
+    """Presets for real corpora use Muon, and `train(build_model=...)` accepts any model."""
     model = with_attention(TransformerConfig(20, 31, d_model=8))
     optimizer = build_optimizer(model, PRESETS["laptop"])
     names = {parameter: name for name, parameter in model.named_parameters()}

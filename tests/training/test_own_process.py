@@ -1,4 +1,4 @@
-"""A notebook trains in another process: the same run, which a watch can pause and stop, and whose errors arrive."""
+"""A notebook trains in another process: the same run, which can be paused and stopped, and whose errors arrive."""
 
 from dataclasses import replace
 

@@ -16,7 +16,7 @@ from transformer_lab.training.distributed import choose_device, join_workers
     ("name", "device"), [(None, "cuda:3"), ("cuda", "cuda:3"), ("cuda:1", "cuda:1"), ("cpu", "cpu")]
 )
 def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
-    """A model in every process on the first GPU would share its memory and leave the others idle."""
+    """If every process put its model on the first GPU, they would share its memory and leave the others idle."""
     chosen = []
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -27,7 +27,8 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
 
 @pytest.mark.parametrize("name", ["cuda:99", "gpu"])
 def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
-    """Before a folder is made: a traceback says nothing to a student, and a half run would be in the way."""
+    """The check comes before a folder is created: students can't read a traceback, and half a run would be in the way.
+    """
     message = f"^this torch cannot compute on {name} here: name another device, such as cpu$"
     with pytest.raises(InputError, match=message):
         train("tour", tmp_path / "run", device=name)
@@ -36,7 +37,7 @@ def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["meta", "mps"])
 def test_a_device_without_all_that_is_computed_is_refused(name):
-    """Apple's has no float64: the first translation, after an epoch of training, would end in a traceback."""
+    """Apple's GPUs have no float64, so the first translation after an epoch of training would end in a traceback."""
     with pytest.raises(InputError, match=f"^this course computes on cpu or cuda, not on {name}: name one of them$"):
         choose_device(name)
 
@@ -49,9 +50,9 @@ def test_several_processes_without_torchrun_are_one_line(monkeypatch):
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):
-    """Gradients that are averaged instead of weighted by tokens, or another global batch, would bend the loss curve.
+    """Averaging gradients instead of weighting them by tokens, or another global batch, would change the loss curve.
 
-    So would spellings that differ between the processes: they would cut different batches.
+    So would BPE dropout that differs between the processes, because they would build different batches.
     """
     spelling = {"bpe_dropout": 0.1, "consistency": 5.0}
     preset = replace(tiny_preset, name="tour", dropout=0.0, precision="float32", epochs=2, accumulation=2, **spelling)
@@ -64,14 +65,14 @@ def test_two_processes_train_like_one(tiny_preset, tmp_path):
     command = [*torchrun, "-m", "transformer_lab.cli", "train", "tour", "--output", str(tmp_path / "two"), *options]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr
-    assert len(child.stdout.splitlines()) == 1  # one process speaks
+    assert len(child.stdout.splitlines()) == 1  # only one process prints
     train(preset, tmp_path / "one")
     one, two = (
         [record for record in read_metrics(tmp_path / name / "metrics.jsonl") if record["kind"] == "step"]
         for name in ("one", "two")
     )
     assert [record["step"] for record in two] == [record["step"] for record in one]
-    # float32 sums in another order; what that changes grows from step to step
+    # float32 sums in a different order; the difference grows from step to step
     assert [record["loss"] for record in two] == [pytest.approx(record["loss"], abs=1e-4) for record in one]
     assert json.loads((tmp_path / "two" / "training.json").read_text())["environment"]["processes"] == 2
     assert Translator.load(tmp_path / "two").translate(["Der Hund sieht den Ball."])

@@ -10,7 +10,7 @@ from transformer_lab.presets import PRESETS, find_preset, override, reject_unuse
 
 
 def test_the_presets_are_found_by_name():
-    """The command offers these names; `paper` must stay the paper's base model (table 3, sections 5.3 and 5.4)."""
+    """The command offers these names, and `paper` must stay the paper's base model (table 3, sections 5.3 and 5.4)."""
     assert list(PRESETS) == ["tour", "laptop", "gpu", "gpu-sprint", "paper"]
     paper = find_preset("paper")
     assert (paper.n_layers, paper.d_model, paper.n_heads, paper.d_ff, paper.dropout) == (6, 512, 8, 2048, 0.1)
@@ -26,14 +26,14 @@ def test_an_unknown_preset_is_answered_with_the_known_ones():
 
 
 def test_every_field_can_be_replaced_by_its_own_text():
-    """A field whose type cannot be read from text could not be set on the command line at all."""
+    """A field whose type can't be parsed from text could not be set on the command line at all."""
     for preset in PRESETS.values():
         texts = {field.name: str(getattr(preset, field.name)).strip("()") for field in fields(preset)}
         assert override(PRESETS["tour"], texts) == preset
 
 
 def test_override_gives_values_of_the_right_type():
-    """`bool("false")` is True, and a number kept as text fails far away, in the middle of a model."""
+    """`bool("false")` is True, and a number left as text would fail far away, inside the model."""
     texts = {"epochs": " 3", "tie": "False", "train_limit": "200", "betas": "0.8, 0.9", "peak_rate": "1e-4"}
     preset = override(PRESETS["laptop"], texts)
     assert (preset.epochs, preset.tie, preset.train_limit, preset.betas) == (3, False, 200, (0.8, 0.9))
@@ -68,7 +68,7 @@ def test_override_gives_values_of_the_right_type():
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
-    """These come straight from the command line: each must be one line that says what to write instead."""
+    """These come straight from the command line, so each must give one line that says what to write instead."""
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)
@@ -91,7 +91,7 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     ],
 )
 def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
-    """Otherwise it would be a TypeError from somewhere in the trainer, after the corpus was read."""
+    """Otherwise the trainer would raise a TypeError somewhere after reading the corpus."""
     with pytest.raises(InputError, match=message):
         replace(PRESETS["laptop"], **{field: value})
 
@@ -121,7 +121,7 @@ def test_a_field_that_changes_nothing_is_refused(name, values, message):
 
 
 def test_the_included_model_carries_its_record():
-    """Notebook 13 shows how the model was trained, also where the package is installed without the folder `results`."""
+    """Notebook 13 shows how the model was trained, even if the package is installed without the folder `results`."""
     from transformer_lab.decoding.translator import PRETRAINED
 
     results = Path(__file__).resolve().parents[2] / "results"

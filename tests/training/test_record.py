@@ -1,4 +1,4 @@
-"""The script that makes and compares records: what it prints stands in tables, and others are measured by it."""
+"""The script that makes and compares records: its output goes into tables, and other runs are compared with it."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def record_script():
 
 @pytest.fixture(scope="module")
 def two_runs(tiny_preset, tmp_path_factory):
-    """Two seeds of a preset that the command knows, with almost all of its fields replaced."""
+    """Train two seeds of a preset that the command knows, with almost all of its fields replaced."""
     folder = tmp_path_factory.mktemp("two_runs")
     preset = replace(tiny_preset, name="tour", epochs=2)
     for seed in (1, 2):
@@ -37,9 +37,9 @@ def two_runs(tiny_preset, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(record_script, two_runs, tmp_path_factory):
-    """A folder of results with one record."""
+    """Return a results folder with one record."""
     folder = tmp_path_factory.mktemp("results")
-    runs = map(str, reversed(two_runs))  # a record has its seeds in order all the same
+    runs = map(str, reversed(two_runs))  # the record still lists its seeds in order
     record_script.main(["collect", *runs, "--results", str(folder), "--name", "old", "--reach", "1"])
     return folder
 
@@ -53,7 +53,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
     folder = only_record(results)
     record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
     scores = [seed["scores"]["test"]["bleu"] for seed in record["seeds"]]
-    assert record["mean"]["test"]["bleu"] == pytest.approx(sum(scores) / 2, abs=0.006)  # rounded to two places
+    assert record["mean"]["test"]["bleu"] == pytest.approx(sum(scores) / 2, abs=0.006)  # rounded to two decimals
     assert record["decoding"] == {"beam_size": 2, "alpha": 1.5}
     assert "|c:mixed|" in record["seeds"][0]["scores"]["test"]["signature"].replace("case:", "c:")
     assert [seed["seed"] for seed in record["seeds"]] == [1, 2]
@@ -67,7 +67,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
 
 
 def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
-    """One command, in a process of its own: whatever a record does not hold would show in the score."""
+    """One command in a process of its own must reach the same score, or the record lacks something."""
     command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
     try:
         record_script.main([*command, "--device", "cpu"])
@@ -81,7 +81,7 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         assert "finished already" not in capsys.readouterr().out
         with pytest.raises(SystemExit, match="is there already: give another --name"):
             record_script.main(command)
-        assert not capsys.readouterr().out  # that was said before anything was trained
+        assert not capsys.readouterr().out  # nothing was printed before the error, so nothing was trained
         again.rename(tmp_path / "again")
         record_script.main(command)
         assert "finished already" in capsys.readouterr().out  # it was not trained twice
@@ -91,7 +91,7 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
 
 
 def test_a_finished_run_of_another_kind_is_not_taken_for_this_one(record_script, two_runs, tmp_path):
-    """It would be the record of one preset under the name of another."""
+    """Otherwise one preset's record would appear under another preset's name."""
     shutil.copytree(two_runs[0], tmp_path / "runs" / "tour_seed_1")
     replay = ["replay", "--results", str(tmp_path), "--runs", str(tmp_path / "runs"), "--seeds"]
     recorded = json.loads((two_runs[0] / "training.json").read_text(encoding="utf-8"))["configuration"]["preset"]
@@ -116,7 +116,7 @@ def test_a_device_that_is_not_there_is_refused_before_training(record_script, tm
 
 
 def test_chinese_is_compared_by_characters(record_script):
-    """To 13a a Chinese sentence is one word, right or wrong as a whole."""
+    """For 13a, a Chinese sentence is a single word, right or wrong as a whole."""
     references = ["两个男人在街上走。", "一个女人在看书。"] * 10
     old, new = [line.replace("个", "只") for line in references], list(references)
     found = record_script.paired_bootstrap([("old", old), ("new", new)], references, "zh")
@@ -144,7 +144,7 @@ def test_a_record_is_no_better_than_itself(record_script, results, two_runs, tin
     (better / "record.json").write_text(json.dumps(record), encoding="utf-8")
     answer = record_script.compare(better, folder, None)
     assert answer.endswith("a new record")
-    assert "(100.00)" in answer  # sacreBLEU's own score of what lies in the folder
+    assert "(100.00)" in answer  # sacreBLEU's own score of the files in the folder
     assert "bs:1000" in answer
 
 
@@ -153,24 +153,24 @@ def test_a_record_is_no_better_than_itself(record_script, results, two_runs, tin
     [(0, 3, 0.5), (1, 1, 0.25), (2.132, 4, 0.05), (-2.132, 4, 0.95), (2.920, 2, 0.05), (3.365, 5, 0.01)],
 )
 def test_the_tail_of_students_t_is_that_of_the_tables(record_script, t, freedom, expected):
-    assert record_script.upper_tail(t, freedom) == pytest.approx(expected, abs=2e-5)  # tables have three places
+    assert record_script.upper_tail(t, freedom) == pytest.approx(expected, abs=2e-5)  # printed tables have three digits
 
 
 def test_welch_is_the_one_computed_by_hand(record_script):
-    """Means 3 and 1, variances 1 and 4 of three seeds each: error² = 5 / 3, 2.94 degrees of freedom."""
+    """Means 3 and 1, variances 1 and 4, three seeds each: error² = 5 / 3, 2.94 degrees of freedom."""
     new, old = [2.0, 3.0, 4.0], [-1.0, 1.0, 3.0]
     freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
     expected = record_script.upper_tail(2 / math.sqrt(5 / 3), freedom)
     assert freedom == pytest.approx(2.941, abs=1e-3)
     assert record_script.better_by_chance(new, old) == pytest.approx(expected)
     assert record_script.better_by_chance(old, new) == pytest.approx(1 - expected)
-    # Against a single figure it is the ordinary test of a mean: t = 1 / √(1 / 3), 2 degrees of freedom.
+    # Against a single figure, it is the ordinary test of a mean: t = 1 / √(1 / 3), 2 degrees of freedom.
     assert record_script.better_by_chance(new, [2.0]) == pytest.approx(record_script.upper_tail(math.sqrt(3), 2))
     assert record_script.better_by_chance([3.0], old) is None
 
 
 def test_options_bring_back_a_recorded_preset(record_script):
-    """A preset may have been changed since, and have fields that the record does not know."""
+    """A preset may have changed since, and may have fields that the record lacks."""
     recorded = record_script.as_recorded(replace(PRESETS["gpu"], dropout=0.3, train_limit=7, tie=False))
     del recorded["consistency"]
     options = record_script.training_options(recorded)
@@ -178,7 +178,8 @@ def test_options_bring_back_a_recorded_preset(record_script):
 
 
 def test_a_preset_and_the_options_that_make_it_are_of_one_kind(record_script):
-    """`train laptop --consistency 5 …` is what `train gpu` is; the record of `gpu` may hold a seed of either."""
+    """`train laptop --consistency 5 …` trains the same as `train gpu`, so the record of `gpu` may include it as a seed.
+    """
     gpu = PRESETS["gpu"]
     options = replace(
         PRESETS["laptop"], **{name: getattr(gpu, name) for name in ("epochs", "consistency", "validate_every")}

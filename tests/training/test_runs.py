@@ -1,4 +1,4 @@
-"""Whole training runs, small enough to take a second: that they learn, survive interruption, and say what is wrong."""
+"""Training runs of about a second: they learn, survive interruptions, and say what is wrong."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ from transformer_lab.training.trainer import TrainingRun
 
 @pytest.fixture(scope="session")
 def finished_run(tiny_preset, tmp_path_factory):
-    """The folder of a run that nothing interrupted."""
+    """Return the folder of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
     train(tiny_preset, folder)
     return folder
@@ -42,22 +42,22 @@ def steps_of(folder):
 
 
 def digest(path):
-    """To compare files by: where they differ, pytest would look for hours at what lies between their bytes."""
+    """Return a hash for comparing files; on the bytes themselves, pytest's diff would take hours."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def assert_same_run(folder, finished_run):
-    """The same weights bit for bit, and a record without gaps or repetitions."""
+    """Check that the weights are the same bit for bit, and that the record has no gaps or repetitions."""
     assert digest(folder / "weights.safetensors") == digest(finished_run / "weights.safetensors")
     assert steps_of(folder) == steps_of(finished_run)
 
 
 def test_a_run_learns_and_leaves_a_model_that_translates(finished_run):
-    """The folder is what every later command works with."""
+    """Every later command works with this folder."""
     losses = [loss for _, loss in steps_of(finished_run)]
-    assert losses[-1] < losses[0] - 1.5  # nats; it starts near 6, the logarithm of the vocabulary
+    assert losses[-1] < losses[0] - 1.5  # in nats; it starts near 6, the logarithm of the vocabulary size
     record = json.loads((finished_run / "training.json").read_text(encoding="utf-8"))
-    assert record["result"]["validation_bleu"] > 20  # about 50; a model that knows the usual sentence gets 10
+    assert record["result"]["validation_bleu"] > 20  # about 50; knowing only the most common sentence gives 10
     assert Translator.load(finished_run).translate(["Der Hund sieht den Ball."])[0].startswith("The")
 
 
@@ -75,13 +75,13 @@ def test_metrics_are_json_lines_that_a_plot_can_rely_on(finished_run, tiny_prese
         "kind", "epoch", "step", "train_loss", "validation_loss", "validation_perplexity", "validation_bleu", "seconds",
         "tokens_per_second", "peak_memory_mib",
     }  # fmt: skip
-    assert steps[-1]["rate"] == 0.0  # the linear schedule ends at zero, whatever the number of batches
+    assert steps[-1]["rate"] == 0.0  # the linear schedule ends at zero for any number of batches
     assert max(record["rate"] for record in steps) == tiny_preset.peak_rate
     assert records[-1]["kind"] == "end"
 
 
 def test_the_configuration_is_written_beside_the_weights(finished_run, tiny_preset):
-    """A result that cannot be repeated is none: every field, the data's digest, the versions."""
+    """A result must be repeatable, which takes every field, the hash of the data, and the versions."""
     record = json.loads((finished_run / "training.json").read_text(encoding="utf-8"))
     assert record["configuration"]["preset"] == json.loads(json.dumps(asdict(tiny_preset)))
     assert record["configuration"]["train_pairs"] == 336
@@ -97,7 +97,7 @@ def test_fields_that_differ_from_the_named_preset_are_recorded(tiny_preset, tmp_
 
 
 def test_the_tokenizer_has_seen_the_training_pairs_alone(finished_run):
-    """A vocabulary that knows the validation or test sentences flatters the scores. Only they have the letter ß."""
+    """A vocabulary built on validation or test sentences would inflate the scores. Only those contain the letter ß."""
     assert "ß" not in (finished_run / "tokenizer.json").read_text(encoding="utf-8")
 
 
@@ -129,7 +129,7 @@ trainer.train(Preset(**fields), sys.argv[2], on_log=on_log)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 @pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
 def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
-    """Moments, step, order of batches, random numbers: whatever is not restored shows in the weights."""
+    """Moments, step, batch order, random numbers: anything that isn't restored would show in the weights."""
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -140,7 +140,7 @@ def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_prese
 
 
 def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_preset, finished_run, tmp_path):
-    """Ctrl-C in the first epoch: the folder must be neither refused nor taken for a run with a checkpoint."""
+    """After Ctrl-C in the first epoch, the folder must not be refused, or treated as having a checkpoint."""
 
     def interrupt(record):
         if record["step"] == 2:
@@ -149,13 +149,13 @@ def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_p
     with pytest.raises(KeyboardInterrupt):
         train(tiny_preset, tmp_path / "run", on_log=interrupt)
     with open(tmp_path / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"kind": "st')  # a line that was cut off
+        file.write('{"kind": "st')  # a truncated line
     train(tiny_preset, tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "run", finished_run)
 
 
 def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, tmp_path):
-    """A job that is started again by a cluster after it has finished must not fail or train on."""
+    """A cluster may restart a finished job, which must neither fail nor train further."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     (folder / "weights.safetensors").unlink()
     train(tiny_preset, folder, resume=True)
@@ -163,7 +163,7 @@ def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, t
 
 
 def test_a_finished_run_without_its_checkpoints_stays_as_it_is(tiny_preset, finished_run, tmp_path):
-    """They are large, and many delete them: the run must not be trained again, over its metrics and its weights."""
+    """Checkpoints are large and often deleted: the run must not train again and overwrite its metrics and weights."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     for gone in (folder / "checkpoints" / "latest.safetensors", folder / "checkpoints"):
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
@@ -193,7 +193,7 @@ def test_a_record_that_is_none_is_one_line(tiny_preset, finished_run, tmp_path, 
 
 @pytest.mark.parametrize("facts", [{}, [], {"epoch": "1"}, None])
 def test_a_checkpoint_that_does_not_say_how_far_it_came(tiny_preset, finished_run, tmp_path, facts):
-    """Epochs would be counted anew from trained weights."""
+    """Epochs would be counted from zero again, on trained weights."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
     changed = known | facts if facts else facts
@@ -212,7 +212,7 @@ def test_metrics_end_at_a_line_that_is_none(finished_run, tmp_path, line):
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "metrics.jsonl"])
 def test_files_of_something_else_are_not_replaced(tiny_preset, tmp_path, name):
-    """`--output .` in a folder of somebody's work."""
+    """`--output .` could be a folder with other work in it."""
     (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"already holds a {name} of something else: give a new folder with --output"):
         train(tiny_preset, tmp_path)
@@ -227,7 +227,7 @@ def test_a_model_that_no_memory_holds_is_one_line(tiny_preset, tmp_path):
         InputError, match=r"^the model does not fit into memory \(.* 9 bytes\.\): make it smaller$"
     ) as no:
         train(tiny_preset, tmp_path / "run", build_model=too_large)
-    assert is_out_of_memory(no.value)  # a search goes on after such a trial
+    assert is_out_of_memory(no.value)  # a search continues after such a trial
 
     def broken(_):
         raise RuntimeError("mat1 and mat2")
@@ -257,7 +257,7 @@ def test_a_run_whose_first_epoch_was_never_saved_starts_anew_without_its_folder(
 
 
 def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_run, tiny_corpus, tmp_path):
-    """They choose the weights: the epochs before and after would have been compared on different sentences."""
+    """They decide which weights are kept, so epochs would be compared on different sentences."""
     shutil.copytree(tiny_corpus, tmp_path / "corpus")
     lines = (tiny_corpus / "val.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "corpus" / "val.en").write_text("".join(f"{line}\n" for line in reversed(lines)), encoding="utf-8")
@@ -268,13 +268,13 @@ def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_
     (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
     with pytest.raises(InputError, match=r"another configuration \(validation_sha256 was \w+, now \w+\): give"):
         train(moved, folder, resume=True)
-    del record["configuration"]["validation_sha256"]  # a run from before this was written down
+    del record["configuration"]["validation_sha256"]  # a run from before this was recorded
     (folder / "training.json").write_text(json.dumps(record), encoding="utf-8")
     train(moved, folder, resume=True)
 
 
 def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
-    """The preset `paper` on 29,000 pairs is one: its rate never gets to its peak."""
+    """The preset `paper` on 29,000 pairs is such a run: its learning rate never reaches the peak."""
     schedule = {"schedule": "paper", "warmup_steps": 4000, "epochs": 1}
     train(replace(tiny_preset, **schedule), tmp_path / "run")
     updates = steps_of(tmp_path / "run")[-1][0]
@@ -285,7 +285,7 @@ def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
 
 
 def test_resuming_with_another_configuration_names_what_differs(tiny_preset, finished_run):
-    """Half a run of one kind and half of another would be recorded as if it were one."""
+    """Otherwise a run that is half one configuration and half another would be recorded as a single one."""
     other = replace(tiny_preset, epochs=7, dropout=0.3)
     with pytest.raises(InputError, match=r"dropout was 0\.1, now 0\.3; epochs was 3, now 7"):
         train(other, finished_run, resume=True)
@@ -303,7 +303,7 @@ def test_a_folder_with_a_run_is_not_overwritten(tiny_preset, finished_run, tmp_p
 
 
 def test_the_folder_is_looked_at_before_the_corpus(tiny_preset, finished_run, tmp_path):
-    """The corpus may be a download: whoever mistyped the folder hears of it first, not after some minutes."""
+    """The corpus may need a download, so a mistyped folder must be reported first, not minutes later."""
     nowhere = replace(tiny_preset, corpus=str(tmp_path / "no corpus"))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="already holds a training run"):
@@ -315,7 +315,7 @@ def test_the_folder_is_looked_at_before_the_corpus(tiny_preset, finished_run, tm
 
 
 class WithSavedTable(Transformer):
-    """As many write it: the table of positions is a buffer that a state dict holds."""
+    """A common way to write it: the table of positions is a buffer in the state dict."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -323,7 +323,7 @@ class WithSavedTable(Transformer):
 
 
 def test_a_readers_model_trains_and_is_found_again(tiny_preset, finished_run, tmp_path):
-    """Whether a table of positions is saved is the reader's choice; the package's model must still load the weights."""
+    """Readers may save the table of positions or not; either way, the package's model must load the weights."""
     train(replace(tiny_preset, epochs=2), tmp_path / "run", build_model=WithSavedTable)
     theirs = Translator.load(tmp_path / "run", WithSavedTable)
     assert type(theirs.model) is WithSavedTable
@@ -332,7 +332,7 @@ def test_a_readers_model_trains_and_is_found_again(tiny_preset, finished_run, tm
 
 
 class Diverging(Transformer):
-    """Gives NaN from its 30th training batch on."""
+    """A model that returns NaN from its 30th training batch on."""
 
     calls = 0
 
@@ -344,7 +344,7 @@ class Diverging(Transformer):
 def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpoint(
     tiny_preset, finished_run, tmp_path
 ):
-    """The step and the pairs lead to the cause; saved NaNs would make the run worthless."""
+    """The step and the pairs lead to the cause; saving NaNs would make the run worthless."""
     folder = tmp_path / "run"
     with pytest.raises(
         InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch of the training pairs \d+, "
@@ -361,7 +361,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_last_good_checkpo
 
 
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_run, tmp_path):
-    """The run stops with one line, and goes on from there once there is room again."""
+    """The run must stop with one line, and continue from there once there is space again."""
     resource = pytest.importorskip("resource", reason="this system cannot limit the size of files")
     folder = tmp_path / "run"
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -400,7 +400,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tiny_preset, tmp_path
 def test_pairs_that_are_too_long_are_left_out_or_named(tiny_preset, tmp_path, capsys):
     """The model would refuse them in the middle of an epoch."""
     record = train(replace(tiny_preset, max_length=10, epochs=1), tmp_path / "run")
-    assert record["result"]["left_out_training_pairs"] == 114  # those "am frühen Morgen"
+    assert record["result"]["left_out_training_pairs"] == 114  # the ones with "am frühen Morgen"
     left_out = record["result"]["left_out_validation_pairs"]
     assert 0 < left_out < 60
     assert f"{left_out} of " in capsys.readouterr().err
@@ -418,7 +418,7 @@ def test_sizes_that_do_not_go_together_are_one_clear_line(tiny_preset, tmp_path)
 
 
 def test_what_was_refused_is_not_in_the_way(tiny_preset, tmp_path):
-    """The next command has the mistake mended, and names the same folder."""
+    """The corrected command names the same folder again, so nothing may be left in it."""
     with pytest.raises(InputError, match="raise max_tokens"):
         train(replace(tiny_preset, max_tokens=5), tmp_path)
     with pytest.raises(InputError, match="d_model"):
@@ -428,13 +428,13 @@ def test_what_was_refused_is_not_in_the_way(tiny_preset, tmp_path):
 
 @pytest.fixture(scope="session")
 def respelling_preset(tiny_preset):
-    """Both options whose random numbers a run that is resumed has to draw again."""
+    """Return a preset with both options whose random numbers a resumed run has to reproduce."""
     return replace(tiny_preset, consistency=5.0, bpe_dropout=0.2, epochs=2, accumulation=2)
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_consistency_and_bpe_dropout_survive_an_interruption_bit_for_bit(fast, respelling_preset, tmp_path):
-    """Spellings drawn from the library's own generator, or from one that counts calls, would not come again."""
+    """BPE dropout from the library's own generator, or one that counts calls, would not be the same after resuming."""
     preset = replace(respelling_preset, fast=fast)
     train(preset, tmp_path / "whole")
 
@@ -451,7 +451,7 @@ def test_consistency_and_bpe_dropout_survive_an_interruption_bit_for_bit(fast, r
 
 
 def run_without_training(preset, folder):
-    """A run before its first epoch."""
+    """Return a run before its first epoch."""
     corpus = load_corpus(preset.corpus)
     (folder / "checkpoints").mkdir(parents=True)
     return TrainingRun(preset, corpus, folder, False, Transformer, None, torch.device("cpu"), WorkerGroup())
@@ -459,7 +459,7 @@ def run_without_training(preset, folder):
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_steps_that_are_read_late_are_recorded_as_if_at_once(accumulation, tiny_preset, tmp_path):
-    """On a GPU a step is read while the next one runs. None may be lost, repeated or counted in another epoch."""
+    """On a GPU, a step is read while the next one runs. None may be lost, repeated, or counted in another epoch."""
     preset = replace(tiny_preset, epochs=2, accumulation=accumulation)
     epochs = {}
     for unread in (0, 1, 3):
@@ -494,7 +494,7 @@ def digest_of_weights(model):
 
 
 def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_preset, tmp_path):
-    """Validation and test sentences that were respelled would be another task than the one that is reported."""
+    """Retokenizing validation or test sentences would change the task that the scores are reported on."""
     run = run_without_training(respelling_preset, tmp_path / "both")
     sources, targets = run.train_pairs.sources, run.train_pairs.targets
     first, second = run.encode_epoch(1), run.encode_epoch(2)
@@ -505,7 +505,7 @@ def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_
             assert [run.tokenizer.decode(ids) for ids in spelled] == [run.tokenizer.decode(ids) for ids in usual]
     assert first[0] != second[0]
     assert first[1] != second[1]
-    assert run.train_pairs.sources is sources  # epochs do not build on one another
+    assert run.train_pairs.sources is sources  # epochs do not build on each other
     validation = run.validation_pairs
     assert validation.sources == run.tokenizer.encode_sources([source for source, _ in validation.pairs])
 
@@ -518,7 +518,7 @@ def test_training_pairs_are_spelled_anew_in_each_epoch_and_no_others(respelling_
 
 
 def test_a_spelling_that_is_too_long_for_the_model_is_not_taken(respelling_preset, tmp_path):
-    """In characters most sentences are longer than the model: they must stay in the run, as they were."""
+    """In characters, most sentences are longer than the model allows: they must stay in the run with the old tokens."""
     run = run_without_training(replace(respelling_preset, bpe_dropout=1.0, max_length=30), tmp_path / "run")
     spelled = list(zip(*run.encode_epoch(1), strict=True))
     usual = list(zip(run.train_pairs.sources, run.train_pairs.targets, strict=True))
@@ -529,7 +529,7 @@ def test_a_spelling_that_is_too_long_for_the_model_is_not_taken(respelling_prese
 
 
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
-    """It was trained with what is the field's default; only another value is another configuration."""
+    """It was trained with the field's default; only another value makes it a different configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     del record["configuration"]["preset"]["consistency"]
@@ -551,7 +551,7 @@ train(Preset(**fields), sys.argv[2])
 
 
 def test_a_bare_server_can_train(tiny_preset, tmp_path):
-    """A GPU server has torch, tokenizers, sacrebleu, safetensors and tqdm, and nothing of the course's pictures."""
+    """A GPU server has torch, tokenizers, sacrebleu, safetensors, and tqdm, but not the packages for notebooks."""
     preset = replace(tiny_preset, epochs=1)
     command = [sys.executable, "-c", BARE_SERVER, json.dumps(asdict(preset)), str(tmp_path / "run")]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -561,7 +561,7 @@ def test_a_bare_server_can_train(tiny_preset, tmp_path):
 
 
 def test_the_commit_of_somebody_elses_repository_is_not_recorded(monkeypatch, tmp_path):
-    """The package may be installed in an environment that lies inside of one."""
+    """The package may be installed in an environment inside someone else's repository."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run([*git, "init", "--quiet"], check=True)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=theirs"], check=True)

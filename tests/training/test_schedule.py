@@ -13,12 +13,12 @@ from transformer_lab.training.schedule import linear_rate, warmup_rate
     ],
 )
 def test_warmup_rate_is_the_papers_formula(step, rate):
-    """A wrong exponent, or steps that count from another end, would show at one of these points."""
+    """A wrong exponent, or a step count that starts at another number, would show at one of these points."""
     assert warmup_rate(step, d_model=512, warmup_steps=4000) == pytest.approx(rate, rel=1e-6)  # the digits of 512^-0.5
 
 
 def test_step_zero_has_the_rate_of_step_one():
-    """0 to the power of -0.5 would be a division by zero."""
+    """0 to the power of -0.5 would divide by zero."""
     assert warmup_rate(0, 512, 4000) == warmup_rate(1, 512, 4000) > 0
 
 
@@ -27,12 +27,13 @@ def test_linear_rate_rises_to_the_peak_and_falls_to_zero_at_the_last_step():
     rates = [linear_rate(step, peak_rate=0.5, warmup_steps=10, total_steps=110) for step in range(1, 111)]
     assert rates[0] == pytest.approx(0.05)
     assert rates[9] == 0.5 == max(rates)
-    assert rates[59] == pytest.approx(0.25)  # half-way down
+    assert rates[59] == pytest.approx(0.25)  # halfway down
     assert rates[-1] == 0.0
 
 
 def test_linear_rate_in_a_run_that_is_shorter_than_its_warmup():
-    """A very short run (a first try on one's own data) must neither divide by zero nor end on its highest rate."""
+    """A very short run, such as a first try on your own data, must neither divide by zero nor end at its highest rate.
+    """
     rates = [linear_rate(step, peak_rate=1.0, warmup_steps=400, total_steps=10) for step in range(1, 11)]
     assert max(rates) == rates[4] == 1.0
     assert rates[-1] == 0.0

@@ -20,7 +20,7 @@ def tiny_model(dropout=0.0):
 
 
 def sentences(count, seed=0):
-    """`count` sentences of 3 to 9 tokens, as sources (with eos) and as targets (with bos and eos)."""
+    """Return `count` sentences of 3 to 9 tokens, as sources (with eos) and as targets (with bos and eos)."""
     generator = torch.Generator().manual_seed(seed)
     bodies = [
         torch.randint(4, 20, (int(length),), generator=generator).tolist()
@@ -45,7 +45,7 @@ def assert_same_weights(model, other, tolerance):
 
 
 def test_train_step_learns_a_batch_by_heart():
-    """Without zero_grad, without the shift or with the optimizer left out, the loss would not come down to this."""
+    """Without zero_grad, the shift, or the optimizer step, the loss would not get this low."""
     model, batch = tiny_model(), one_batch(*sentences(4))
     optimizer = with_optimizer(model, rate=0.02)
     losses = [train_step(model, batch, optimizer, smoothing=0.0) for _ in range(60)]
@@ -60,18 +60,18 @@ def test_train_step_works_in_training_mode_and_clips_the_gradient():
     train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.0), clip_norm=0.25)
     assert model.training
     norm = torch.cat([parameter.grad.flatten() for parameter in model.parameters()]).norm()
-    assert norm.item() == pytest.approx(0.25, rel=1e-3)  # clip_grad_norm_ adds 1e-6 to the norm it divides by
+    assert norm.item() == pytest.approx(0.25, rel=1e-3)  # clip_grad_norm_ adds 1e-6 to the norm before dividing
 
 
 def test_evaluate_counts_every_token_the_same():
-    """A mean of the batches' means would give the words of a small batch more weight."""
+    """Averaging the batches' means would give the words of a small batch more weight."""
     model = tiny_model(dropout=0.3)
     sources, targets = sentences(10)
     whole = evaluate(model, [one_batch(sources, targets)])
     parts = evaluate(model, [one_batch(sources[:9], targets[:9]), one_batch(sources[9:], targets[9:])])
-    assert parts == pytest.approx(whole, rel=1e-5)  # float32 sums in another order
+    assert parts == pytest.approx(whole, rel=1e-5)  # float32 sums in a different order
     assert whole[1] == pytest.approx(math.exp(whole[0]))
-    assert model.training  # as it was; and dropout was off, or the two would differ
+    assert model.training  # as before; and dropout was off, or the two would differ
     with pytest.raises(ValueError, match="no token"):
         evaluate(model, [])
     with torch.no_grad():
@@ -80,7 +80,7 @@ def test_evaluate_counts_every_token_the_same():
 
 
 def test_update_is_the_same_as_train_step():
-    """The exercise's function and the one that trains at full size must not drift apart."""
+    """The exercise's function and the one that trains at full scale must not drift apart."""
     batch = one_batch(*sentences(6))
     readable, full = tiny_model(), tiny_model()
     loss = train_step(readable, batch, with_optimizer(readable), PRESET.label_smoothing, PRESET.clip_norm)
@@ -91,7 +91,7 @@ def test_update_is_the_same_as_train_step():
 
 
 def test_accumulated_batches_give_the_update_of_one_big_batch():
-    """Dividing by the number of batches instead of by their tokens would favour the batch with fewer tokens."""
+    """Dividing by the number of batches instead of their tokens would favor the batch with fewer tokens."""
     sources, targets = sentences(12)
     pieces = bucketed_batches(sources, targets, 40, 0)
     assert len({piece.target_tokens for piece in pieces}) > 1
@@ -100,13 +100,13 @@ def test_accumulated_batches_give_the_update_of_one_big_batch():
     losses, norm = update_weights(at_once, big, with_optimizer(at_once), PRESET, torch.float32, ALONE).read()
     update = update_weights(in_pieces, pieces, with_optimizer(in_pieces), PRESET, torch.float32, ALONE)
     parts, norm_of_parts = update.read()
-    assert sum(parts) == pytest.approx(sum(losses), rel=1e-5)  # float32 sums in another order
+    assert sum(parts) == pytest.approx(sum(losses), rel=1e-5)  # float32 sums in a different order
     assert norm_of_parts == pytest.approx(norm, rel=1e-4)
     assert_same_weights(at_once, in_pieces, 1e-5)
 
 
 def test_processes_share_a_batch_without_loss_or_repetition():
-    """A sentence seen twice, or by nobody, would make the loss of two processes another than that of one."""
+    """A sentence that is seen twice, or not at all, would make two processes' loss differ from one process's."""
     batch = one_batch(*sentences(5))
     shares = [WorkerGroup(rank, 3).share_of(batch) for rank in range(3)]
     assert sorted(index for share in shares for index in share.indices) == batch.indices
@@ -117,7 +117,7 @@ def test_processes_share_a_batch_without_loss_or_repetition():
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
-    """One step with a NaN makes every weight a NaN, and the caller could only save ruins."""
+    """One step with a NaN turns every weight into NaN, and there would be nothing left worth saving."""
     model, preset = tiny_model(), replace(PRESET, optimizer=optimizer, weight_decay=0.1)
     sources, targets = sentences(6)
     bad, good = one_batch([[3, 2]], [[1, 3, 2]]), one_batch(sources, targets)
@@ -129,24 +129,24 @@ def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
         group["lr"] = 0.05
     losses, _ = update_weights(model, [good, bad], optimizer, preset, torch.float32, ALONE).read()
     assert math.isfinite(losses[0])
-    assert not math.isfinite(losses[1])  # the one that is to blame
+    assert not math.isfinite(losses[1])  # the batch with the NaN
     for ours, theirs in zip(before, model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs.detach(), atol=0, rtol=0, equal_nan=True)
 
 
 def test_bfloat16_products_give_nearly_the_same_loss():
-    """Autocast that never reached the model would give the very same loss; in the softmax too, a worse one."""
+    """If autocast never reached the model, the loss would be identical; in the softmax, it would be much worse."""
     batch = one_batch(*sentences(6))
     losses = [
         update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]
         for model, precision in ((tiny_model(), torch.float32), (tiny_model(), torch.bfloat16))
     ]
     assert losses[0] != losses[1]
-    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # bfloat16 has 8 bits: 0.4 % a number
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)  # bfloat16 has 8 bits: 0.4 % per number
 
 
 def test_precision_is_what_the_preset_says():
-    """`auto` must never choose bfloat16 on a processor that only imitates it: that is slower than float32."""
+    """`auto` must never choose bfloat16 on a CPU that only emulates it, because that is slower than float32."""
     cpu = torch.device("cpu")
     assert computing_precision(replace(PRESET, precision="bf16"), cpu) is torch.bfloat16
     assert computing_precision(replace(PRESET, precision="float32"), cpu) is torch.float32

@@ -1,6 +1,6 @@
-"""The words of the captions corpus: German, English and what the grammar must know of them.
+"""The vocabulary of the captions corpus: German words, English words, and what the grammar needs to know about them.
 
-Four tables, one line an entry: nouns, adjectives, verbs, places.
+Four tables, with one entry per line: nouns, adjectives, verbs, places.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Noun:
     always_plural: bool  # in English: "sunglasses", "pants", "stairs"
     kind: str  # "person", "animal" or "thing"
     pronoun: str  # English subject pronoun: "he", "she", "it"; "" where German and English would sound odd
-    outer: tuple[str, ...]  # adjectives of size and age, which stand first
-    inner: tuple[str, ...]  # adjectives of colour, which stand next to the noun
+    outer: tuple[str, ...]  # adjectives of size and age, which come first
+    inner: tuple[str, ...]  # adjectives of color, which come next to the noun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,7 +262,7 @@ Rennen n Rennen race races it | lang /
 Zoo m Zoos zoo zoos it | /
 """
 
-# German, English; and the English for some nouns only: "groß" is "tall" of a person
+# German, English, and the English for certain nouns only: "groß" is "tall" of a person
 ADJECTIVES = """
 rot red
 blau blue

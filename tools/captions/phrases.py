@@ -1,4 +1,4 @@
-"""German and English words in their forms: articles, adjectives, nouns, verbs; each phrase with its alignment."""
+"""German and English words in all their forms: articles, adjectives, nouns, verbs. Each phrase has its alignment."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -58,10 +58,10 @@ CONTRACTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Words that belong together in meaning, though either language may set them apart.
+    """Words that belong together in meaning, even if one of the languages separates them.
 
     `links` are pairs of positions in `german` and `english`; None links every word of one with every word of the other.
-    `content` names its nouns and adjectives: a caption says none of them twice.
+    `content` names its nouns and adjectives, so that a caption uses each of them only once.
     """
 
     german: tuple[str, ...]
@@ -70,12 +70,12 @@ class Piece:
     content: tuple[str, ...] = ()
 
 
-Layout = list[tuple[Piece, tuple[str, ...]]]  # one language's words in order, each run with the piece it belongs to
+Layout = list[tuple[Piece, tuple[str, ...]]]  # one language's words in order, each run with its piece
 
 
-# Determiners go by their English word. A plus is the plural: "the+" is "die" of several, "+" a bare plural, "their+"
-# several things of theirs. "mass" is a singular without an article, "both" is "die beiden", "not" is "keinen" in an
-# object, "no+" is "keine" in a subject.
+# Determiners are named by their English word. A plus marks the plural: "the+" is plural "die", "+" a bare plural,
+# "their+" several things of theirs. "mass" is a singular without an article, "both" is "die beiden", "not" is "keinen"
+# in an object, "no+" is "keine" in a subject.
 
 
 def is_plural(determiner: str) -> bool:
@@ -83,7 +83,7 @@ def is_plural(determiner: str) -> bool:
 
 
 def _german_determiner(determiner: str, group: str, case: str) -> tuple[tuple[str, ...], str]:
-    """The words, and the declension of an adjective that follows them."""
+    """Return the determiner's words, and the declension of an adjective that follows them."""
     if determiner in ("the", "the+", "both"):
         article = DEFINITE[case][group]
         return ((article, "beiden") if determiner == "both" else (article,)), "weak"
@@ -168,7 +168,7 @@ def prepositional_phrase(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VerbForm:
-    """A verb in one number: what stands where in German, and the English verb."""
+    """A verb in one number: its German forms by their place in the clause, and the English verb."""
 
     verb: Verb
     piece: Piece
@@ -202,7 +202,8 @@ def verb_form(verb: Verb, plural: bool, english_plural: bool, negated: bool = Fa
 
 @cache
 def infinitive(verb: Verb) -> tuple[Piece, tuple[str, ...]]:
-    """ "um … zu lesen", "to read"; "um … aufzuheben", "to pick up": the piece, and the German words at the end."""
+    """ "um … zu lesen", "to read"; "um … aufzuheben", "to pick up". Return the piece and the German words at the end.
+    """
     start = ("um", "sich") if verb.reflexive else ("um",)
     if verb.prefix and not verb.apart:
         final = (f"{verb.prefix}zu{verb.plural}",)

@@ -1,7 +1,7 @@
-"""What can happen in a caption: scenes, each with its people, animals, things and places.
+"""What can happen in a caption: scenes, each with its people, animals, things, and places.
 
-A scene keeps a caption sensible: no tractor stands in the living room, no dog plays the guitar, nobody swims in a suit.
-One line of a scene is one thing that can happen. `sentences` puts it into German and English.
+Scenes keep captions sensible: no tractors in the living room, no dogs that play the guitar, no swimming in a suit. Each
+line of a scene is one thing that can happen. `sentences` puts it into German and English.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from lexicon import NOUNS, PLACES_BY_NAME, VERBS_BY_NAME, Noun, Place, Verb
 class Slot:
     """A complement with a noun: an object, or a prepositional phrase that belongs to the verb.
 
-    Determiners are those of `phrases` and two that depend on the subject: "his" is the possessive that fits,
-    "each" is "a" for one and a plural for several, who wear hats and not a hat.
+    Determiners are those of `phrases`, plus two that depend on the subject: "his" is the possessive that fits, and
+    "each" is "a" for one subject and a plural for several, who wear hats rather than a hat.
     """
 
     nouns: tuple[Noun, ...]
@@ -44,8 +44,8 @@ class Frame:
     slots: tuple[Slot | Fixed, ...]
     places: tuple[Place | Fixed, ...]
     manners: tuple[str, ...]
-    postures: tuple[str, ...]  # that go with it: "sitzen" in "sitzt auf einer Bank und liest ein Buch"
-    dressed: bool  # may speak of the subject's clothes: nobody swims in a suit
+    postures: tuple[str, ...]  # postures that go with it: "sitzen" in "sitzt auf einer Bank und liest ein Buch"
+    dressed: bool  # may mention the subject's clothes; False for swimming
     number: str  # of the subject: "both", "singular" or "plural"
 
 
@@ -58,7 +58,7 @@ class Scene:
 
 
 def fixed(phrase: str) -> Fixed:
-    """ "beim_Spielen:play" is two German words for one English word. Groups follow each other in both languages."""
+    """Parse "beim_Spielen:play": two German words for one in English. Groups have the same order in both languages."""
     german, english, links = [], [], []
     for group in phrase.split():
         left, right = (side.split("_") for side in group.split(":"))
@@ -81,7 +81,7 @@ def dative(names: str, determiners: str, to: bool = False) -> Slot:
 
 
 def phrase(preposition: str, case: str, english: str, names: str, determiners: str) -> Slot:
-    """A prepositional complement; with "" for English the German preposition belongs to the verb."""
+    """A prepositional complement; if the English is "", the German preposition belongs to the verb."""
     words = tuple(english.split())
     return Slot(nouns(names), tuple(determiners.split()), case, preposition, words, with_verb=not words)
 
@@ -1038,7 +1038,7 @@ PURPOSES = (
     (TO_THE_TRAIN, happens("erreichen", "", accusative("Zug", "the"))),
 )
 
-# How many fit: nobody shares a chair
+# How many subjects fit: a chair holds only one
 ROOM = {
     **dict.fromkeys(("Stuhl", "Handtuch", "Leiter", "Bett"), 1),
     **dict.fromkeys(("Schlitten", "Wagen"), 2),
@@ -1063,13 +1063,13 @@ FEATURES = {
     "Sängerin": nouns("Haar"),
     "Tänzerin": nouns("Haar"),
 }
-SINGLE = frozenset(nouns(FAMILY + "Koch Sohn Tochter Freund Lehrerin Kellnerin Künstlerin"))  # seldom seen in numbers
+SINGLE = frozenset(nouns(FAMILY + "Koch Sohn Tochter Freund Lehrerin Kellnerin Künstlerin"))  # rarely seen in groups
 PAIRED = frozenset(nouns("Handschuh Stiefel"))
 UNISEX = frozenset(nouns("Hut Mütze Wollmütze Jacke Winterjacke Pullover Hose Schal Stiefel Handschuh Sonnenbrille "
                          "Strohhut Regenmantel Rucksack Mantel Hemd"))  # fmt: skip
 FOR_WOMEN = frozenset(nouns("Kleid Sommerkleid Rock Badeanzug"))
 FOR_MEN = frozenset(nouns("Anzug Krawatte"))
-FOR_WORK = {  # what those who work wear
+FOR_WORK = {  # worn at work
     "Polizist": "Uniform Mütze Sonnenbrille",
     "Feuerwehrmann": "Uniform Helm Jacke Stiefel",
     "Bauarbeiter": "Helm Weste Stiefel Handschuh Jacke Hose",

@@ -1,6 +1,6 @@
-"""Write the corpus `captions`, which the package ships: `python tools/captions/write_captions.py [FILE]`.
+"""Write the corpus `captions`, which ships with the package: `python tools/captions/write_captions.py [FILE]`.
 
-Run it after every change to the grammar. Scores on the old corpus no longer count then, so measure them again.
+Run it after every change to the grammar. Scores on the old corpus are then no longer comparable, so measure them again.
 """
 
 import lzma
