@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from transformer_lab.classroom import kernel_client
-from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
+from transformer_lab.classroom.messages import DELIMITER, checked_output, clean_text, is_idle, parse
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import ETC, why_no_sandbox
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
@@ -53,7 +54,7 @@ def run(kernel: Kernel, code: str, seconds: float = LONG) -> list[tuple[str, dic
 
 def shown(kernel: Kernel) -> list[tuple[str, dict]]:
     found = []
-    while not kernel_client._is_idle(message := kernel.get_message()):
+    while not is_idle(message := kernel.get_message()):
         found.append((message["msg_type"], message["content"]))
     return found
 
@@ -308,7 +309,7 @@ def test_floods_of_output_are_read_and_forgotten(kernel_with, code, monkeypatch)
     kernel = kernel_with()
     found = run(kernel, code)
     assert len(found) <= kernel_client.CELL_MESSAGES
-    assert sum(kernel_client._characters(content) for _, content in found) < 2 * kernel_client.CELL_CHARACTERS
+    assert sum(len(str(content)) for _, content in found) < 2 * kernel_client.CELL_CHARACTERS
     assert printed(kernel, "print(1)") == "1\n"
 
 
@@ -325,7 +326,7 @@ def test_strange_text_in_cells_harms_nobody(kernel_with, text):
 
 def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"msg_id": "1"}', header=None):
     header = json.dumps({"msg_type": kind}) if header is None else header
-    return [b"topic", kernel_client.DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
+    return [b"topic", DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +334,7 @@ def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"
     [
         [],
         [b"x"] * 3,
-        [kernel_client.DELIMITER],
+        [DELIMITER],
         message()[:-1],
         message(parent='{"msg_id": "2"}'),
         message(parent='{"msg_id": ["1"]}'),
@@ -351,8 +352,8 @@ def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"
     ],
 )
 def test_messages_that_are_none_are_passed_over(frames):
-    parsed = kernel_client._parsed(frames, "1")
-    assert parsed is None or kernel_client._checked(parsed) is None
+    parsed = parse(frames, "1")
+    assert parsed is None or checked_output(parsed) is None
 
 
 @pytest.mark.parametrize(
@@ -368,8 +369,8 @@ def test_messages_that_are_none_are_passed_over(frames):
     ],
 )
 def test_of_a_message_only_what_its_kind_has_is_kept(kind, content, checked):
-    parsed = kernel_client._parsed(message(kind, json.dumps(content)), "1")
-    assert kernel_client._checked(parsed)["content"] == checked
+    parsed = parse(message(kind, json.dumps(content)), "1")
+    assert checked_output(parsed)["content"] == checked
 
 
 def test_clean_text_has_nothing_that_a_terminal_obeys():

@@ -14,7 +14,8 @@ from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, find_comment_markers
 
 from transformer_lab.classroom.assemble import Assembled
 from transformer_lab.classroom.cells import names_of
-from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
+from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, Score, score
