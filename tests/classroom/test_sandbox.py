@@ -142,7 +142,7 @@ if os.fork() == 0:
     kernel = os.fork()
     if kernel == 0:
         kernel_process._limit_resources({"sandbox": 1, "limits": {"FSIZE": 10**6, "DATA": 2**30, "NPROC": 20}})
-        kernel_process._give_up_rights(10**9 if os.geteuid() == 0 else None)
+        kernel_process._give_up_privileges(10**9 if os.geteuid() == 0 else None)
         def status(number):
             return dict(line.split(":", 1) for line in Path(f"/proc/{number}/status").read_text().splitlines())
         def can_be_written(number):
