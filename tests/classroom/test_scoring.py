@@ -280,7 +280,7 @@ def test_nothing_written_is_told_from_something_wrong():
     assert score("softmax", Here(softmax=stub)).state == "not attempted"
     assert score("softmax", Here(softmax=halfway)).state == "failed"
     assert score("softmax", Here()).is_missing
-    assert "is a `int`" in score("softmax", Here(softmax=3)).report
+    assert "is of type `int`" in score("softmax", Here(softmax=3)).report
 
 
 def test_a_misconception_is_named_and_earns_what_its_probes_say():
