@@ -114,7 +114,7 @@ def _split_at_headings(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
 
 
 class _Headings:
-    """Names the cells of a text after their sections, so that an ID stays the same when another section changes."""
+    """IDs for the cells of a text, made from their sections so that a change in one section affects no other."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -47,7 +47,7 @@ class Setup:
 
 
 class Grader:
-    """Grades several submissions at once. Use it in a `with` statement, because it starts and ends processes.
+    """A pool of workers that grade submissions. Use it in a `with` statement, because it starts and ends processes.
 
     Args:
         limits: Limits on each submission.

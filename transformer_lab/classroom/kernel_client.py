@@ -36,9 +36,9 @@ QUIET_SECONDS = 2.0  # after a cell's reply: how long to wait for the next outpu
 OUTPUT_SECONDS = 5.0  # after a cell's reply: how long to wait for outputs altogether
 SHELL_BYTES, IOPUB_BYTES = 12 * 2**20, 4 * 2**20  # per message
 CELL_MESSAGES, CELL_CHARACTERS = 500, 50_000  # how much of a cell's output is kept
-READ_SECONDS = 0.3  # without a look at the clock
+READ_SECONDS = 0.3  # of reading before the next look at the clock
 WATCH_SECONDS = 0.1
-MESSAGES_BYTES = 512 * 2**20  # that the grader spends on messages; ZeroMQ keeps all of an endless one
+MESSAGES_BYTES = 512 * 2**20  # for messages in the grader: ZeroMQ buffers all of an endless one
 
 # Libraries that take long to import. They are imported once, in the process that every kernel is forked from.
 PRELOADED = [

@@ -238,7 +238,7 @@ def _kernel_app(shell: str, iopub: str) -> Any:
     from ipykernel.kernelapp import IPKernelApp
 
     class BoundedOutStream(OutStream):
-        """Sends only the first million characters that a cell prints. "200 MB of output" would take too long."""
+        """A stream for the first million characters that a cell prints. "200 MB of output" would take too long."""
 
         def write(self, string: str) -> int | None:
             parent = self.parent_header
@@ -253,7 +253,7 @@ def _kernel_app(shell: str, iopub: str) -> Any:
             return len(string)
 
     class Kernel(IPythonKernel):
-        """Answers requests to observe objects, in addition to running cells."""
+        """A kernel that answers requests to observe objects, in addition to running cells."""
 
         msg_types = [*IPythonKernel.msg_types, "observe_request"]  # noqa: RUF012 (as in its base class)
 
@@ -293,7 +293,7 @@ def _kernel_app(shell: str, iopub: str) -> Any:
     )
     app.config.Session.key = b""  # a signature would prove nothing: only this sandbox can reach the sockets
     app.config.HistoryManager.enabled = False
-    app.config.InlineBackend.figure_formats = set()  # nobody looks at the pictures
+    app.config.InlineBackend.figure_formats = set()  # the grader does not look at pictures
     app.config.ZMQInteractiveShell.colors = "nocolor"
     app.initialize([])
     app.shell.ask_exit = lambda: None  # `exit()` at the end of a cell does not end the notebook

@@ -26,7 +26,7 @@ from transformer_lab.exercises.observation import (
 )
 from transformer_lab.exercises.time_limit import Ran, run_limited
 
-MOST_CHARACTERS = 6 * 2**20  # of a reply
+MOST_CHARACTERS = 6 * 2**20  # per reply
 
 
 def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import torch
 
 from transformer_lab.exercises.observation import NUMBERS, Crash, NotData, Observation
 
-MOST_BYTES = 2**20  # of a result, and of a text in it
+MOST_BYTES = 2**20  # per result, and per text in it
 MOST_DEPTH = 12
-MOST_VALUES = 200_000  # in a reply
+MOST_VALUES = 200_000  # per reply
 CRASH_KINDS = ("exception", "time", "memory")
 TENSOR_DTYPES = {
     name: getattr(torch, name)
@@ -99,7 +99,7 @@ def decode(wire: Any) -> Any:
 
 
 class _Decoder:
-    """Decodes a reply, and counts what is left of its budget."""
+    """A decoder for one reply, with a budget of values and bytes."""
 
     def __init__(self) -> None:
         self.values = MOST_VALUES
