@@ -466,7 +466,7 @@ def main(typed: Sequence[str] | None = None) -> None:
     replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, write the record")
     replaying.add_argument("--preset", help="default: the newest record's")
     replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
-    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="number of seeds: 1 to this")
+    replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="train seeds 1 to this number")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
     collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs, write the record")
     collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")

@@ -131,9 +131,9 @@ def test_ids_of_the_other_sections_stay_when_one_section_changes(course):
         (("exercise: doubled", "exercise: dubled"), "there is no exercise `dubled`; there are doubled"),
         (("check: doubled\n", "check: doubled\ncheck(doubled)\n"), "the check cell of `doubled` must be empty"),
         (("exercise: doubled\n", "exercise: doubled\n\nx = 1\n"), "the exercise cell of `doubled` must be empty"),
-        ((":exercise: doubled", ""), "no cell `:exercise: doubled` stands before"),
-        ((":check: doubled", ""), "no cell `:check: doubled` stands after"),
-        (("## What comes next", "## The exercise"), "two cells would have the id `the-exercise`"),
+        ((":exercise: doubled", ""), "add a cell `:exercise: doubled` before"),
+        ((":check: doubled", ""), "add a cell `:check: doubled` after"),
+        (("## What comes next", "## The exercise"), "two cells would have the ID `the-exercise`"),
     ],
 )
 def test_a_text_that_cannot_be_built_says_why(course, change, says):
@@ -235,7 +235,7 @@ def test_the_command_fails_on_drift_and_on_a_folder_without_texts(course, monkey
     assert main(["check"]) == 1
     assert "notebooks/01_doubling.ipynb does not match course/01_doubling.md: run" in capsys.readouterr().err
     assert main(["build", "03_missing"]) == 1
-    assert "there is no text `03_missing`; known are 01_doubling" in capsys.readouterr().err
+    assert "there is no text `03_missing`; there are 01_doubling" in capsys.readouterr().err
     monkeypatch.chdir(course / "course")
     assert main(["check"]) == 1
     assert "no text like 01_name.md" in capsys.readouterr().err

@@ -231,16 +231,16 @@ def test_only_one_exercise(lab, hand_in, reader, answer, tmp_path):
     before = table.read_text()
 
     same = lab("grade", "--only", "causal_mask")
-    assert same.stdout == "causal_mask: 2 answers graded anew, 0 with another result\n"
+    assert same.stdout == "causal_mask: 2 answers graded again, 0 with a different result\n"
 
     reader.overrides = {"causal_mask": "passed"}
     dry = lab("grade", "--only", "causal_mask")
     assert dry.status == 0
     assert dry.stdout.splitlines() == [
-        "causal_mask: 2 answers graded anew, 2 with another result",
+        "causal_mask: 2 answers graded again, 2 with a different result",
         "  Ada: failed, 0 of 1 -> passed, 1 of 1",
         "  Bob: failed, 0 of 1 -> passed, 1 of 1",
-        "nothing was written: with --yes these results are kept",
+        "nothing was written; use --yes to keep these results",
     ]
     answer("n")
     assert "nothing was written" in lab("grade", "--only", "causal_mask").stdout

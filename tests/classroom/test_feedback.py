@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from transformer_lab.classroom.feedback import feedback_page, parts_of_report, reading_places, sentences
+from transformer_lab.classroom.pages import STYLE, STYLE_HASH
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.templates import STYLE, STYLE_HASH
 from transformer_lab.exercises import exercises, run_check
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.files import clean

@@ -1,4 +1,4 @@
-"""Batches: each submission in a process of its own, with limits that hold for whatever is in it."""
+"""Batches: each submission runs in its own process, within limits that hold whatever it does."""
 
 import hashlib
 import inspect
@@ -33,7 +33,7 @@ def grader(course):
 
 @pytest.fixture(scope="module")
 def assembled(course):
-    """Assembles notebook 03 with the right answers, but for those that are given."""
+    """Return a function that assembles notebook 03 with the correct answers, except for the given ones."""
 
     def make(student, **sources):
         notebook = course.notebook("03_masks")
@@ -51,7 +51,7 @@ def marks(result):
 
 
 def test_each_submission_gets_its_own_marks(grader, assembled):
-    """One after the other and two at once, whatever the others do."""
+    """One after the other, and two at once, whatever the others do."""
     right = ANSWERS["causal_mask"]
     before = {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
     handed_in = {
@@ -95,7 +95,7 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     ],
 )
 def test_a_later_import_takes_nothing_away(grader, course, cell, text):
-    """Every check of the notebook was green, and `softmax` and `numpy_attention`, which calls it, got no points."""
+    """Although every check was green, `softmax` and `numpy_attention`, which calls it, used to get no points."""
     notebook = course.notebook("01_attention")
     for one in notebook.cells:
         if (name := exercise_of(one)) is not None:
@@ -115,7 +115,7 @@ def course_names(course):
 
 
 def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader, assembled):
-    """The second look is no second chance: what was wrong when the check ran stays so."""
+    """The second look isn't a second chance: what was wrong when the check ran is still wrong."""
     wrong = "def padding_mask(tokens, pad_id):\n    return tokens == pad_id\n"
     (result,) = grader.grade(
         [assembled("late", padding_mask=wrong, causal_mask=f"{ANSWERS['causal_mask']}\n\npadding_mask = 3\n")]
@@ -125,7 +125,7 @@ def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader
 
 
 def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, course):
-    """A cell that failed was mentioned nowhere but in the JUnit file, and a part of the package was "not attempted"."""
+    """Only the JUnit file used to mention a failed cell, and an import from the package counted as "not attempted"."""
     notebook = course.notebook("03_masks")
     sources = {
         "padding_mask": "def padding_mask(tokens, pad_id):\n    return compare(tokens, pad_id)",
@@ -161,7 +161,7 @@ def test_interrupts_that_are_swallowed_cost_the_cell_and_not_the_rest(grader, as
 
 
 def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
-    """Each of them stays below the limit of a cell; what was scored or timed out is told."""
+    """Each cell stays below its own limit, and the result says that the notebook timed out."""
     slow = {name: f"{ANSWERS[name]}\nimport time; time.sleep(1.5)" for name in ANSWERS}
     limits = Limits(cell_seconds=60.0, submission_seconds=3.0)
     with Grader(limits, jobs=1, require_sandbox=False, course=course) as grader:
@@ -170,7 +170,7 @@ def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
 
 
 def test_a_worker_that_is_late_is_killed_and_has_used_time(course, assembled, monkeypatch):
-    """The budget of a student would not see the slowest files of all; the next submission gets a new worker."""
+    """Otherwise a student's time budget would miss the slowest files. The next submission gets a new worker."""
     with Grader(jobs=1, require_sandbox=False, course=course) as grader:
         monkeypatch.setattr(grading, "EXTRA_SECONDS", -Limits.submission_seconds)
         (late,) = grader.grade([assembled("late")])
@@ -190,13 +190,13 @@ def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
 
 
 def test_a_compiled_answer_earns_its_points(grader, assembled):
-    """There's no time to compile for each input, and in a sandbox no cache: it runs as it stands."""
+    """It runs uncompiled: there's no time to compile for each input, and a sandbox has no cache."""
     (result,) = grader.grade([assembled("Ada", causal_mask=f"@torch.compile\n{ANSWERS['causal_mask']}")])
     assert marks(result) == FULL
 
 
 def test_one_exercise_alone(grader, assembled):
-    """It uses the other two, of which one is wrong and one is lost."""
+    """It uses the other two, one of which is wrong and one missing."""
     wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}
     (result,) = grader.grade([assembled("one", **wrong)], only="target_mask")
     assert marks(result) == {"target_mask": ("passed", 1.0)}

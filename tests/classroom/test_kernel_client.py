@@ -1,4 +1,4 @@
-"""Kernels from outside: their ends, their limits, and messages that are not what they should be."""
+"""Kernels from outside: how they end, what limits them, and messages that are malformed or forged."""
 
 import json
 import os
@@ -10,20 +10,21 @@ import pytest
 import torch
 
 from transformer_lab.classroom import kernel_client
-from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
+from transformer_lab.classroom.messages import DELIMITER, checked_output, clean_text, is_idle, parse
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import ETC, why_no_sandbox
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
-LONG = 60.0  # seconds: no test waits for it
-CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # what a build for CUDA takes more before anything runs
-QUIET = "import warnings; warnings.simplefilter('ignore')\n"  # from Python 3.12 on, of forks beside threads
+LONG = 60.0  # seconds; no test waits that long
+CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # extra memory that a build for CUDA takes before anything runs
+QUIET = "import warnings; warnings.simplefilter('ignore')\n"  # since Python 3.12, about forks of threaded processes
 needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox() or "there is one")
 
 
 @pytest.fixture(scope="module")
 def package():
-    """The folder with a stubbed package."""
+    """Return the folder of a stubbed package."""
     with tempfile.TemporaryDirectory(prefix="tl-", dir="/tmp") as made:
         write_stubbed_package(Path(made) / "p", ["01_attention"])
         yield Path(made) / "p"
@@ -31,7 +32,7 @@ def package():
 
 @pytest.fixture
 def kernel_with(package):
-    """Starts kernels with these limits, in a sandbox where there can be one."""
+    """Return a function that starts kernels with the given limits, in a sandbox if possible."""
     started = []
 
     def start(sandboxed: bool = not why_no_sandbox(), seconds: float = LONG, **limits: int) -> Kernel:
@@ -45,17 +46,17 @@ def kernel_with(package):
 
 
 def run(kernel: Kernel, code: str, seconds: float = LONG) -> list[tuple[str, dict]]:
-    """What a cell shows."""
+    """Run a cell, and return its outputs."""
     request = kernel.execute_cell_input(code)
     kernel.await_reply(request, seconds)
     return shown(kernel)
 
 
 def shown(kernel: Kernel) -> list[tuple[str, dict]]:
-    found = []
-    while not kernel_client._is_idle(message := kernel.get_message()):
-        found.append((message["msg_type"], message["content"]))
-    return found
+    outputs = []
+    while not is_idle(message := kernel.get_message()):
+        outputs.append((message["msg_type"], message["content"]))
+    return outputs
 
 
 def printed(kernel: Kernel, code: str) -> str:
@@ -97,7 +98,7 @@ def test_a_new_kernel_knows_nothing_of_the_one_before(kernel_with):
     ],
 )
 def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
-    """Not after the cell's time: nobody here waits so long."""
+    """Otherwise the grader would wait for the cell's time limit."""
     kernel = kernel_with()
     with pytest.raises(KernelEnded, match=says):
         run(kernel, code)
@@ -131,11 +132,11 @@ def test_a_cell_that_swallows_interrupts_is_killed_with_its_kernel(kernel_with, 
     with pytest.raises(Empty):
         shown(kernel)
     assert not kernel.is_alive()
-    kernel.stop()  # nbval calls it now
+    kernel.stop()  # as nbval does now
 
 
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
-    """Even if the grader is waiting for something else."""
+    """Even while the grader waits for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
@@ -143,7 +144,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 
 @needs_sandbox
 def test_processes_are_counted_together_in_their_memory(kernel_with):
-    """Each of these has less than is allowed."""
+    """Each process alone stays within the limit."""
     kernel = kernel_with(memory=700 * 2**20 + CUDA_BYTES)
     code = (
         "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    x = b'1' * 300_000_000; time.sleep(99)\n"
@@ -156,7 +157,7 @@ def test_processes_are_counted_together_in_their_memory(kernel_with):
 
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
-    """Neither they nor the pages beside them would be too much alone."""
+    """Neither the files nor the mapped pages would exceed the limit alone."""
     kernel = kernel_with(memory=430 * 2**20)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"
@@ -182,7 +183,7 @@ def test_files_in_memory_count_as_memory(kernel_with):
     ids=["shared pages", "sockets", "empty files"],
 )
 def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
-    """Pages that are shared, though only one maps them (23 fills them), what waits in sockets, entries of folders."""
+    """Shared pages mapped by a single process (`madvise` 23 fills them), data in sockets, entries of folders."""
     kernel = kernel_with(memory=330 * 2**20 + CUDA_BYTES)
     assert printed(kernel, "import time; time.sleep(0.3); print('lives')") == "lives\n"
     with pytest.raises(KernelEnded) as ended:
@@ -192,7 +193,7 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
 
 @needs_sandbox
 def test_the_settings_of_the_system_can_be_read(kernel_with):
-    """Where root grades, the kernel is another user, and a library that reads /etc failed."""
+    """If root grades, the kernel runs as another user, and libraries that read /etc would fail."""
     given = [f"/etc/{name}" for name in ETC if os.path.isfile(f"/etc/{name}")]
     code = f"import os\nprint(*os.listdir('/etc'), *os.listdir('/etc/ssl'))\nfor name in {given}: open(name).close()"
     assert {os.path.basename(name) for name in given} <= set(printed(kernel_with(), code).split())
@@ -200,7 +201,7 @@ def test_the_settings_of_the_system_can_be_read(kernel_with):
 
 @needs_sandbox
 def test_what_forked_processes_share_counts_once(kernel_with):
-    """Forty that do nothing map some nine gibibytes together, and have next to nothing of their own."""
+    """Forty idle processes map about nine gibibytes together, but own almost none of it."""
     code = "import os, time\nfor _ in range(40):\n  if os.fork() == 0: time.sleep(99)\ntime.sleep(1)\nprint('lives')"
     assert printed(kernel_with(), QUIET + code) == "lives\n"
 
@@ -218,7 +219,7 @@ def test_forks_without_end_are_refused(kernel_with):
     )
     try:
         outcome = printed(kernel_with(processes=40), code)
-    except KernelEnded as ended:  # the look at the whole group was quicker
+    except KernelEnded as ended:  # the grader's look at the group came first
         outcome = ended.reason
     assert outcome in ("refused\n", "processes")
 
@@ -270,7 +271,7 @@ def test_the_kernel_has_no_rights(kernel_with):
         }))
     """
     found = json.loads(printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())))
-    kill_is_refused = os.geteuid() == 0  # of an ordinary user all processes are the same; the first one is immune
+    kill_is_refused = os.geteuid() == 0  # an ordinary user may signal its own; the first process is immune
     assert found.pop("refused")[: 12 + kill_is_refused] == [True] * (12 + kill_is_refused)
     assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
 
@@ -306,9 +307,9 @@ def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
 def test_floods_of_output_are_read_and_forgotten(kernel_with, code, monkeypatch):
     monkeypatch.setattr(kernel_client, "QUIET_SECONDS", 0.5)
     kernel = kernel_with()
-    found = run(kernel, code)
-    assert len(found) <= kernel_client.CELL_MESSAGES
-    assert sum(kernel_client._characters(content) for _, content in found) < 2 * kernel_client.CELL_CHARACTERS
+    outputs = run(kernel, code)
+    assert len(outputs) <= kernel_client.CELL_MESSAGES
+    assert sum(len(str(content)) for _, content in outputs) < 2 * kernel_client.CELL_CHARACTERS
     assert printed(kernel, "print(1)") == "1\n"
 
 
@@ -325,7 +326,7 @@ def test_strange_text_in_cells_harms_nobody(kernel_with, text):
 
 def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"msg_id": "1"}', header=None):
     header = json.dumps({"msg_type": kind}) if header is None else header
-    return [b"topic", kernel_client.DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
+    return [b"topic", DELIMITER, b"", *(part.encode() for part in (header, parent, "{}", content))]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +334,7 @@ def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"
     [
         [],
         [b"x"] * 3,
-        [kernel_client.DELIMITER],
+        [DELIMITER],
         message()[:-1],
         message(parent='{"msg_id": "2"}'),
         message(parent='{"msg_id": ["1"]}'),
@@ -351,8 +352,8 @@ def message(kind="stream", content='{"name": "stdout", "text": "x"}', parent='{"
     ],
 )
 def test_messages_that_are_none_are_passed_over(frames):
-    parsed = kernel_client._parsed(frames, "1")
-    assert parsed is None or kernel_client._checked(parsed) is None
+    parsed = parse(frames, "1")
+    assert parsed is None or checked_output(parsed) is None
 
 
 @pytest.mark.parametrize(
@@ -368,8 +369,8 @@ def test_messages_that_are_none_are_passed_over(frames):
     ],
 )
 def test_of_a_message_only_what_its_kind_has_is_kept(kind, content, checked):
-    parsed = kernel_client._parsed(message(kind, json.dumps(content)), "1")
-    assert kernel_client._checked(parsed)["content"] == checked
+    parsed = parse(message(kind, json.dumps(content)), "1")
+    assert checked_output(parsed)["content"] == checked
 
 
 def test_clean_text_has_nothing_that_a_terminal_obeys():
@@ -380,7 +381,7 @@ def test_clean_text_has_nothing_that_a_terminal_obeys():
 
 @pytest.mark.skipif(os.name != "posix", reason="it forks")
 def test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children(kernel_with):
-    """As on macOS: less is guarded, but nothing is left."""
+    """As on macOS, where the student's code has more access, but still leaves no process behind."""
     import psutil
 
     kernel = kernel_with(sandboxed=False)

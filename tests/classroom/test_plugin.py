@@ -1,4 +1,4 @@
-"""`pytest --transformer-lab-grade`: the same through plain pytest."""
+"""`pytest --transformer-lab-grade` grades with plain pytest."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def pytest_in(folder, *arguments):
 
 
 def test_it_costs_other_runs_of_pytest_nothing():
-    """pytest imports it in every run on a machine that has the package."""
+    """pytest imports the plug-in in every run on a machine that has the package."""
     code = "import sys, transformer_lab.classroom.plugin; print({'torch', 'nbval', 'numpy', 'zmq'} & {*sys.modules})"
     asked = [sys.executable, "-c", code]
     assert subprocess.run(asked, capture_output=True, text=True, timeout=100, check=True).stdout == "set()\n"
@@ -35,7 +35,7 @@ def test_pytest_finds_it():
 
 @pytest.fixture(scope="module")
 def graded(course, tmp_path_factory):
-    """A run on a notebook with one exercise right, one wrong, and one not attempted."""
+    """Grade a notebook with one correct, one wrong, and one unattempted exercise."""
     folder = tmp_path_factory.mktemp("handed in")
     notebook = course.notebook("03_masks")
     for cell in notebook.cells:
@@ -47,7 +47,7 @@ def graded(course, tmp_path_factory):
             )
     (folder / "03 masks (1).ipynb").write_text(json.dumps(notebook))
     (folder / "test_forged.py").write_text("def test_forged(): pass")
-    (folder / "conftest.py").write_text("")  # as in most projects: pytest looks then which plug-ins belong to it
+    (folder / "conftest.py").write_text("")  # as in most projects; pytest then checks which plug-ins come from it
     ran = pytest_in(folder, "--transformer-lab-grade", "03 masks (1).ipynb", "--junitxml=junit.xml")
     return ran, folder
 

@@ -1,4 +1,4 @@
-"""The sandbox: what is not there, what cannot be written, and that everything in it ends."""
+"""The sandbox: what it hides, what it makes read-only, and that everything in it ends."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def folders(tmp_path):
 
 @pytest.fixture
 def inside(folders):
-    """Runs a shell script in a sandbox and gives what it prints."""
+    """Return a function that runs a shell script in a sandbox and returns its output."""
 
     def run(script: str) -> str:
         asked = [*command(*folders), "--", "sh", "-c", script]
@@ -86,7 +86,7 @@ def test_everything_in_it_ends_with_it(folders):
     made.close()
     assert os.fstat(held).st_ino not in [_space(name) for name in os.listdir("/proc") if name.isdigit()]
     os.close(held)
-    made.close()  # once more does no harm
+    made.close()  # a second time does no harm
 
 
 def _space(process: str) -> int:
@@ -127,13 +127,13 @@ def test_bubblewrap_that_may_not_make_namespaces_says_so(folders, tmp_path, monk
 
 
 ENTERED = """
-import ctypes, json, os, resource, sys  # all that is needed inside, where nobody may read our Python
+import ctypes, json, os, resource, sys  # everything that is needed inside, where our Python may be unreadable
 from pathlib import Path
 from transformer_lab.classroom import kernel_process, sandbox
 package, sockets, as_nobody = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "nobody"
 if as_nobody:
     os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
-    sys.prefix = sys.base_prefix = "/usr"  # ours may lie where nobody may read
+    sys.prefix = sys.base_prefix = "/usr"  # this user may be unable to read ours
 os.umask(0o077)
 made = sandbox.Sandbox(package, sockets)
 reading, writing = os.pipe()
@@ -142,7 +142,7 @@ if os.fork() == 0:
     kernel = os.fork()
     if kernel == 0:
         kernel_process._limit_resources({"sandbox": 1, "limits": {"FSIZE": 10**6, "DATA": 2**30, "NPROC": 20}})
-        kernel_process._give_up_rights(10**9 if os.geteuid() == 0 else None)
+        kernel_process._give_up_privileges(10**9 if os.geteuid() == 0 else None)
         def status(number):
             return dict(line.split(":", 1) for line in Path(f"/proc/{number}/status").read_text().splitlines())
         def can_be_written(number):
@@ -168,7 +168,7 @@ made.close()
 
 @pytest.fixture(params=["ourselves", "nobody"])
 def entered(request):
-    """What a process without rights finds in a sandbox of ours, and in one of an ordinary user."""
+    """Return what an unprivileged process sees in a sandbox created by the current user, and by an ordinary user."""
     if request.param == "nobody" and os.geteuid() != 0:
         pytest.skip("only root can become another user; this one is ordinary already")
     with tempfile.TemporaryDirectory(prefix="tl-") as made:  # pytest's own folder is for its user alone
@@ -186,7 +186,7 @@ def entered(request):
 
 @needs_sandbox
 def test_root_and_ordinary_users_can_enter_a_sandbox(entered):
-    """The namespaces of an ordinary user belong to a user namespace that must be entered first."""
+    """An ordinary user's namespaces belong to a user namespace that has to be entered first."""
     assert entered["pid"] > 1
     assert entered["rights"] == 0
     assert entered["unshare"] == -1
@@ -195,10 +195,10 @@ def test_root_and_ordinary_users_can_enter_a_sandbox(entered):
 
 @needs_sandbox
 def test_every_process_in_it_has_the_filter(entered):
-    """Those of bubblewrap are an ordinary user's own: whoever writes into their memory must gain no calls by it."""
-    assert len(entered["filters"]) >= 2  # of the first process, and of who has entered
+    """An ordinary user can write to the memory of bubblewrap's processes, and must not gain system calls that way."""
+    assert len(entered["filters"]) >= 2  # the first process, and the one that has entered
     assert set(entered["filters"].values()) == {2}
-    if entered["user"] == 10**9:  # it is another user than root, to whom they belong
+    if entered["user"] == 10**9:  # they belong to root, which is another user
         assert entered["writable"] == []
 
 
@@ -216,7 +216,7 @@ def test_bubblewrap_takes_the_filter(folders):
 
 @needs_sandbox
 def test_a_bubblewrap_without_the_filter_makes_no_sandbox(folders, tmp_path, monkeypatch):
-    """One that leaves its first process without it, for instance."""
+    """For example, a version that doesn't apply it to its first process."""
     fake = tmp_path / "bwrap"
     fake.write_text(
         f'#!/bin/bash\nargs=("$@")\nfor i in "${{!args[@]}}"; do\n'

@@ -1,4 +1,4 @@
-"""Scoring: what may come back from a kernel, and what it earns. The kernel here is this process."""
+"""Scoring: what a kernel may return, and what that earns. This process plays the kernel."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ SEED = 4711
 
 
 class Here:
-    """Answers like a kernel, from names of this process."""
+    """Answers like a kernel, with names from this process."""
 
     def __init__(self, **names):
         self.names, self.asked, self.killed = names, [], ""
@@ -34,7 +34,7 @@ class Here:
 
 
 class Lying(Here):
-    """Says always the same."""
+    """Always gives the same reply."""
 
     def __init__(self, data):
         super().__init__()
@@ -180,7 +180,7 @@ def test_many_large_results_make_no_reply_that_cannot_travel():
 
 
 def test_truth_values_are_made_of_bytes_that_are_none():
-    """A byte 7 as a truth value would do strange things in torch."""
+    """In torch, a truth value stored as byte 7 has undefined effects."""
     arrived = decode(["tensor", "bool", [2], "BwA="])
     assert arrived.view(torch.uint8).tolist() == [1, 0]
 
@@ -216,7 +216,7 @@ def test_of_an_observation_only_known_changes_and_lines_count():
 
 
 def test_every_answer_of_the_course_earns_all_of_its_points():
-    """Through the wire, with harnesses as texts and another seed than the notebook's."""
+    """Inputs and results travel encoded, harnesses as source, and the seed differs from the notebook's."""
     for name in ("softmax", "numpy_attention", "SingleHeadAttention", "split_heads", "target_mask", "LayerNorm"):
         found = score(name, Here(**{name: exercises()[name].answer}))
         assert (found.state, found.earned) == ("passed", exercises()[name].points), found.report
@@ -280,7 +280,7 @@ def test_nothing_written_is_told_from_something_wrong():
     assert score("softmax", Here(softmax=stub)).state == "not attempted"
     assert score("softmax", Here(softmax=halfway)).state == "failed"
     assert score("softmax", Here()).is_missing
-    assert "is a `int`" in score("softmax", Here(softmax=3)).report
+    assert "is of type `int`" in score("softmax", Here(softmax=3)).report
 
 
 def test_a_misconception_is_named_and_earns_what_its_probes_say():
@@ -302,7 +302,7 @@ def test_who_knows_the_inputs_of_the_notebook_by_heart_earns_nothing():
 
 
 def test_a_report_tells_nothing_about_the_secret_inputs():
-    """It is made anew with the inputs that everybody sees in the notebook."""
+    """It is made from the inputs that everyone sees in the notebook."""
     kernel = Here(softmax=lambda scores: scores * 2)
     report = score("softmax", kernel).report
     secret, public = ([check["inputs"] for check in asked["checks"]] for asked in kernel.asked)
@@ -313,7 +313,7 @@ def test_a_report_tells_nothing_about_the_secret_inputs():
 
 
 def test_answers_of_the_same_notebook_are_sent_only_when_they_have_been_scored():
-    """What the stubbed package has not, the student's code could read while it is scored."""
+    """The student's code could read an answer that the stubbed package lacks while it is scored."""
     body = inspect.getsource(exercises()["softmax"].answer)
     before, after = (
         json.dumps(scoring.request(exercises()["numpy_attention"], 1, shown)) for shown in (set(), {"softmax"})
@@ -323,7 +323,7 @@ def test_answers_of_the_same_notebook_are_sent_only_when_they_have_been_scored()
 
 
 def test_a_wrong_or_lost_earlier_part_costs_once(monkeypatch):
-    """The student's `numpy_attention` is right, and calls their own `softmax`."""
+    """The student's correct `numpy_attention` calls their own `softmax`."""
     names = {"np": np, "__name__": "student"}
     exec("def softmax(scores): return scores\n", names)
     exec(
@@ -412,7 +412,7 @@ def test_an_object_that_does_not_come_back_is_killed():
 
 
 def test_a_machine_that_stood_still_for_a_while_costs_nobody_points():
-    """The limit of a check is on the clock: an honest answer that was held up is asked once more."""
+    """A check is limited by the clock, so an answer that ran out of time gets a second try."""
 
     class HeldUp(Here):
         def ask(self, kind, content, timeout):

@@ -216,10 +216,10 @@ class Liar:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((lambda: None,), "check: nothing was given"),
-        ((Liar(),), "check: nothing was given"),
-        ((), "check: nothing was given"),
-        ((1, 2, 3), "check: nothing was given"),
+        ((lambda: None,), "check: expected an exercise"),
+        ((Liar(),), "check: expected an exercise"),
+        ((), "check: expected an exercise"),
+        ((1, 2, 3), "check: expected an exercise"),
         (("softmax", print), "handed in: softmax"),
         ((print, "softmax"), "handed in: softmax"),
     ],

@@ -1,4 +1,4 @@
-"""Without these, notebooks of students would stay in /tmp after a crash, or a run would lose its files to another."""
+"""Without these, students' notebooks would stay in /tmp after a crash, or one run would delete another's files."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_grader_left_is_removed_by_the_next_run(monkeypatch):
-    """As long as it lives, another run leaves its folder alone."""
+    """While the grader lives, other runs leave its folder alone."""
     monkeypatch.undo()
     with subprocess.Popen([sys.executable, "-c", GRADER], stdout=subprocess.PIPE, text=True) as grader:
         left = temporary_folders.Path(grader.stdout.readline().strip())
@@ -43,7 +43,7 @@ def test_what_a_killed_grader_left_is_removed_by_the_next_run(monkeypatch):
 
 
 def test_only_stale_folders_of_ours_are_removed(place):
-    """A link might lead to the files of the teacher, and other programs may use the same beginning of a name."""
+    """A link might lead to the teacher's files, and other programs may use the same prefix."""
     precious, foreign, stale = place / "precious", place / "tl-of-another-program", place / "tl-stale"
     for folder in (precious, foreign, stale):
         folder.mkdir()
@@ -61,7 +61,7 @@ def test_only_stale_folders_of_ours_are_removed(place):
 
 
 def test_the_lock_is_removed_last(place, monkeypatch):
-    """A run that is killed while it removes a folder leaves one that the next run still knows."""
+    """If a run is killed while it removes a folder, the next run still recognizes the folder."""
     removed = []
     monkeypatch.setattr(temporary_folders.shutil, "rmtree", lambda path, **_: removed.append(path))
     with temporary_folder() as folder:

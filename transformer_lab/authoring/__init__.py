@@ -1,4 +1,4 @@
-"""From one text to two notebooks: `course/` is built into `notebooks/` and `solutions/`."""
+"""Build each text in `course/` into two notebooks, in `notebooks/` and `solutions/`."""
 
 from transformer_lab.authoring.notebooks import build_notebooks, outdated_notebooks, read_text
 from transformer_lab.authoring.stubs import marked_answer, stub, stub_source

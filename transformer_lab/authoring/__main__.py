@@ -13,8 +13,8 @@ from transformer_lab.exercises import exercises
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m transformer_lab.authoring", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="build notebooks/ and solutions/ from course/, execute what has changed")
-    build.add_argument("names", nargs="*", metavar="NAME", help="such as 01_attention; all, if none is named")
+    build = commands.add_parser("build", help="build notebooks and solutions from course/, execute what has changed")
+    build.add_argument("names", nargs="*", metavar="NAME", help="for example 01_attention; by default all")
     build.add_argument("--all", action="store_true", help="execute every solution, changed or not")
     commands.add_parser("check", help="fail if a built notebook does not match its text")
     commands.add_parser("site", help="build the website in build/site from the executed solutions")

@@ -1,4 +1,4 @@
-"""The catalogue of mistakes as a page to read: each entry with its text and with the change that makes it."""
+"""The catalog of mistakes as a web page: each entry with its explanation and a diff."""
 
 import difflib
 import html
@@ -12,32 +12,31 @@ from transformer_lab.exercises.report import prose
 
 
 def number_of_mistakes() -> int:
-    """Count the entries of the catalogue."""
+    """Return the number of entries in the catalog."""
     return sum(len(mistakes_of(exercise)) for exercise in exercises().values())
 
 
 def field_guide(notebooks: Mapping[str, list[Any]], titles: Mapping[str, str]) -> str:
-    """Return all entries, by notebook and exercise, as Markdown with folded HTML.
+    """Return all entries by notebook and exercise, as Markdown with collapsible HTML.
 
     Args:
-        notebooks: The exercises of each notebook, by its file's stem.
-        titles: The title of each notebook, by the same names.
+        notebooks: The exercises of each notebook, by the stem of its file name.
+        titles: The title of each notebook, by the same stems.
     """
-    return "\n\n".join(line for name in notebooks for line in _of_notebook(name, notebooks[name], titles[name]))
+    return "\n\n".join(part for name in notebooks for part in _notebook_parts(name, notebooks[name], titles[name]))
 
 
-def _of_notebook(name: str, found: list[Any], title: str) -> Iterator[str]:
-    if not any(map(mistakes_of, found)):
-        return
-    yield f"## {name[:2]} {title}"
-    for exercise in found:
+def _notebook_parts(name: str, exercises: list[Any], title: str) -> Iterator[str]:
+    if any(map(mistakes_of, exercises)):
+        yield f"## {name[:2]} {title}"
+    for exercise in exercises:
         if entries := mistakes_of(exercise):
             yield f"### `{exercise.name}`"
             yield "\n".join(_entry(exercise, mistake) for mistake in entries)
 
 
 def _entry(exercise: Any, mistake: Mistake) -> str:
-    """Return one mistake, folded: no empty line in it, because that would end the HTML block."""
+    """Return a collapsed mistake. It has no empty line, which would end the HTML block."""
     name = mistake.slug.replace("_", " ").capitalize()
     gist = mistake.says.split(". ")[0].removesuffix(".")
     return (
@@ -49,7 +48,7 @@ def _entry(exercise: Any, mistake: Mistake) -> str:
 
 
 def _diff(right: str, wrong: str) -> str:
-    """Return the lines that differ, each with its sign, between two lines of context."""
+    """Return the lines that differ as `<del>` and `<ins>`, with two lines of context around them."""
     marked = []
     for line in list(difflib.unified_diff(right.splitlines(), wrong.splitlines(), n=2, lineterm=""))[2:]:
         if line.startswith("@@"):

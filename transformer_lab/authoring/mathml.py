@@ -1,4 +1,4 @@
-"""A Sphinx extension: formulas become MathML, which every current browser draws without a script or a download."""
+"""A Sphinx extension that turns formulas into MathML, which every current browser draws without a script."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def _mathml(formula: str, display: str) -> str:
     from latex2mathml.converter import convert
 
     markup = convert(formula, display=display)
-    letters = r'(?:<mi mathvariant="normal">\w</mi>){2,}'  # \mathrm{softmax}, one letter at a time
-    markup = re.sub(letters, lambda found: f"<mi>{re.sub('<.*?>', '', found[0])}</mi>", markup)
-    # bars around something: without this they are set like an operator, with a space on each side
+    letters = r'(?:<mi mathvariant="normal">\w</mi>){2,}'  # \mathrm{softmax} comes one letter at a time
+    markup = re.sub(letters, lambda match: f"<mi>{re.sub('<.*?>', '', match[0])}</mi>", markup)
+    # By default, a browser sets the bars around something like operators, with a space on each side.
     return markup.replace('<mo stretchy="false">&#x0007C;', '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;')

@@ -1,6 +1,6 @@
-"""Builds `notebooks/NN_name.ipynb`, to be filled in, and `solutions/NN_name.ipynb`, executed, from `course/NN_name.md`.
+"""Build `notebooks/NN_name.ipynb` for students and the executed `solutions/NN_name.ipynb` from `course/NN_name.md`.
 
-The text is MyST Markdown as jupytext reads it. Two kinds of code cell are left empty in it and filled here:
+A text is MyST Markdown, read by jupytext. It leaves two kinds of code cell empty, which are filled here:
 
     ```{code-cell} ipython3        the student's stub in `notebooks/`,
     :exercise: softmax             the source of the package's own `softmax` in `solutions/`
@@ -10,13 +10,15 @@ The text is MyST Markdown as jupytext reads it. Two kinds of code cell are left 
     :check: softmax
     ```
 
-A text without exercises, such as the tour's, becomes the same executed notebook in both folders, so it opens with its
-outputs.
-The text right before an exercise is put into a colored box with its minutes, its points, and where to find help.
-A heading starts a new cell.
+A heading starts a new cell. The text right before an exercise goes into a colored box, along with the exercise's
+minutes, its points, and where to find help. A text without exercises, such as the tour, becomes the same executed
+notebook in both folders, so that it opens with its outputs.
 """
 
+import difflib
+import os
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -29,7 +31,7 @@ from transformer_lab.authoring.stubs import marked_answer, stub
 from transformer_lab.errors import InputError
 from transformer_lab.plural import plural
 
-COMPARE_OUTPUT = "nbval-check-output"  # a tag of nbval: what the cell prints must stay the same
+COMPARE_OUTPUT = "nbval-check-output"  # nbval's tag for a cell whose output must stay the same
 CALL_OUT = """\
 <div class="alert alert-block alert-info">
 
@@ -43,27 +45,27 @@ CALL_OUT = """\
 CELL_TIMEOUT = 900  # seconds
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},  # without the version: it would differ from machine to machine
+    "language_info": {"name": "python"},  # without the version, which differs between machines
 }
 
 
 def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, NotebookNode]:
-    """The two notebooks of one text: `(notebook, solution)`, both without outputs.
+    """Return the `(notebook, solution)` of a text, both without outputs.
 
     Args:
         path: A file of `course/`.
-        exercises: The registry: name to `Exercise`, of which `answer`, `blank`, `points` and `minutes` are read.
+        exercises: The registry, from names to objects with `answer`, `blank`, `points`, and `minutes`.
 
     Raises:
-        InputError: The text names an exercise that is not registered, an exercise has no check after it, a cell that is
-            filled by the builder is not empty, or two cells would get the same id.
+        InputError: An exercise isn't registered, or no check follows it; a cell that is filled here isn't empty; or two
+            cells would get the same ID.
     """
     import jupytext
 
     text = jupytext.read(path, fmt="md:myst")
     notebook, solution = (nbformat.v4.new_notebook(metadata=deepcopy(METADATA)) for _ in range(2))
     headings = _Headings(path)
-    waiting: list[str] = []  # exercises that have had their cell and wait for their check
+    unchecked: list[str] = []  # exercises whose check has not come yet
     for cell in _split_at_headings(text.cells):
         name = cell.metadata.pop("exercise", None)
         checked = cell.metadata.pop("check", None)
@@ -71,7 +73,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
             exercise = _find(exercises, name, path)
             _must_be_empty(cell, "exercise", name, path)
             headings.claim(f"exercise-{name}")
-            waiting.append(name)
+            unchecked.append(name)
             for built, write in ((notebook, stub), (solution, marked_answer)):
                 _call_out(built, name, exercise)
                 _add(built, cell, f"exercise-{name}", write(exercise.answer, exercise.blank), solution=True)
@@ -79,9 +81,9 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
             exercise = _find(exercises, checked, path)
             _must_be_empty(cell, "check", checked, path)
             headings.claim(f"check-{checked}")
-            if checked not in waiting:
-                raise InputError(f"{path.name}: no cell `:exercise: {checked}` stands before `:check: {checked}`")
-            waiting.remove(checked)
+            if checked not in unchecked:
+                raise InputError(f"{path.name}: add a cell `:exercise: {checked}` before `:check: {checked}`")
+            unchecked.remove(checked)
             cell.metadata["tags"] = [*cell.metadata.get("tags", ()), COMPARE_OUTPUT]
             for built in (notebook, solution):
                 source = f"check({checked})"
@@ -90,8 +92,8 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
             cell_id = headings.cell_id(cell)
             for built in (notebook, solution):
                 _add(built, cell, cell_id, cell.source, **({"locked": True} if cell.cell_type == "markdown" else {}))
-    if waiting:
-        raise InputError(f"{path.name}: no cell `:check: {waiting[0]}` stands after `:exercise: {waiting[0]}`")
+    if unchecked:
+        raise InputError(f"{path.name}: add a cell `:check: {unchecked[0]}` after `:exercise: {unchecked[0]}`")
     return notebook, solution
 
 
@@ -112,10 +114,7 @@ def _split_at_headings(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
 
 
 class _Headings:
-    """Gives the cells of a text their ids: those of the section they stand in, with a number from the second cell on.
-
-    An id stays what it is when another section changes.
-    """
+    """IDs for the cells of a text, made from their sections so that a change in one section affects no other."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -127,8 +126,9 @@ class _Headings:
         heading = re.match(r"(#+) +(.+)", cell.source) if cell.cell_type == "markdown" else None
         if heading:
             level = len(heading[1])
-            slug = re.sub(r"[^a-z0-9]+", "-", _ascii(heading[2]).lower()).strip("-")[:28].strip("-") or "section"
-            # the title of the notebook is in every path, so it is left out of them
+            title = unicodedata.normalize("NFKD", heading[2]).encode("ascii", "ignore").decode().lower()
+            slug = re.sub(r"[^a-z0-9]+", "-", title).strip("-")[:28].strip("-") or "section"
+            # Leave out the title of the notebook, which is above every section.
             self.sections = [section for section in self.sections if 1 < section[0] < level] + [(level, slug)]
             self.count = 0
         self.count += 1
@@ -137,21 +137,13 @@ class _Headings:
 
     def claim(self, cell_id: str) -> str:
         if cell_id in self.ids:
-            raise InputError(f"{self.path.name}: two cells would have the id `{cell_id}`: change one of the headings")
+            raise InputError(f"{self.path.name}: two cells would have the ID `{cell_id}`: change one of the headings")
         self.ids.add(cell_id)
         return cell_id
 
 
-def _ascii(text: str) -> str:
-    import unicodedata
-
-    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-
-
 def _find(exercises: Mapping[str, Any], name: str, path: Path) -> Any:
     if name not in exercises:
-        import difflib
-
         near = difflib.get_close_matches(name, exercises, n=3) or sorted(exercises)
         raise InputError(f"{path.name}: there is no exercise `{name}`; there are {', '.join(near) or 'none'}")
     return exercises[name]
@@ -159,11 +151,11 @@ def _find(exercises: Mapping[str, Any], name: str, path: Path) -> Any:
 
 def _must_be_empty(cell: NotebookNode, kind: str, name: str, path: Path) -> None:
     if cell.source.strip():
-        raise InputError(f"{path.name}: the {kind} cell of `{name}` must be empty: it is filled from the package")
+        raise InputError(f"{path.name}: the {kind} cell of `{name}` must be empty: the package fills it")
 
 
 def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
-    """Put the text before an exercise into a box, below its heading."""
+    """Put the text before an exercise into a box below its heading."""
     if not built.cells or built.cells[-1].cell_type != "markdown":
         _add(built, nbformat.v4.new_markdown_cell(), f"task-{name}", "", locked=True)
     above = built.cells[-1]
@@ -174,7 +166,7 @@ def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
 
 
 def _add(built: NotebookNode, cell: NotebookNode, cell_id: str, source: str, **nbgrader: Any) -> None:
-    """Appends a copy of `cell` with another source, and with nbgrader's metadata (schema 3) if any of it is given."""
+    """Append a copy of `cell` with another source, and with the given metadata for nbgrader (schema 3), if any."""
     new = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
     metadata = deepcopy(dict(cell.metadata))
     if nbgrader:
@@ -186,19 +178,19 @@ def _add(built: NotebookNode, cell: NotebookNode, cell_id: str, source: str, **n
 def build_notebooks(
     root: Path, exercises: Mapping[str, Any], names: Iterable[str] = (), everything: bool = False
 ) -> list[Path]:
-    """Builds the notebooks and solutions of `root/course`, and executes the solutions whose cells have changed.
+    """Build the notebooks and solutions of `root/course`, and execute the solutions whose cells have changed.
 
     Args:
-        root: The folder that holds `course/`, `notebooks/` and `solutions/`.
+        root: The folder of `course/`, `notebooks/`, and `solutions/`.
         exercises: The registry, as in `read_text`.
-        names: Build only these, for example `["01_attention"]`; all of them if empty.
-        everything: Execute also what has not changed, because the package or the trained model has.
+        names: Which texts to build, for example `["01_attention"]`; all of them if empty.
+        everything: Execute all solutions, for example because the package or the trained model has changed.
 
     Returns:
         The files that were written.
 
     Raises:
-        InputError: As in `read_text`, or a cell of a solution failed: then the solution on disk stays as it was.
+        InputError: As in `read_text`, or a cell of a solution failed, and the solution on disk is unchanged.
     """
     written = []
     for path in _texts(root, names):
@@ -217,7 +209,7 @@ def build_notebooks(
 
 
 def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
-    """One line for each file of `notebooks/` and `solutions/` that is not what its text says. Nothing is executed."""
+    """Return a line for each file in `notebooks/` and `solutions/` that does not match its text. Execute nothing."""
     lines = []
     expected = set()
     for path in _texts(root, ()):
@@ -237,11 +229,11 @@ def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
 def _texts(root: Path, names: Iterable[str]) -> list[Path]:
     texts = sorted((root / "course").glob("[0-9][0-9]_*.md"))
     if not texts:
-        raise InputError(f"no text like 01_name.md in {root / 'course'}: run this in the folder of the project")
+        raise InputError(f"no text like 01_name.md in {root / 'course'}: run this in the project's folder")
     known = {path.stem: path for path in texts}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InputError(f"there is no text `{unknown[0]}`; known are {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no text `{name}`; there are {', '.join(known)}")
     return [known[name] for name in names] or texts
 
 
@@ -250,7 +242,7 @@ def _built_paths(root: Path, text: Path) -> tuple[Path, Path]:
 
 
 def _to_open(notebook: NotebookNode, solution: NotebookNode, solution_path: Path) -> NotebookNode:
-    """The notebook as it is opened: where there is nothing to fill in, with the outputs of its solution."""
+    """Return the notebook to open, which has the outputs of its solution if there is nothing to fill in."""
     if notebook != solution or not solution_path.exists():
         return notebook
     return nbformat.read(solution_path, as_version=nbformat.NO_CONVERT)
@@ -261,7 +253,7 @@ def _same_file(path: Path, notebook: NotebookNode) -> bool:
 
 
 def _same_cells(path: Path, solution: NotebookNode) -> bool:
-    """Whether the notebook on disk is `solution`, and every cell of it has been run."""
+    """Return whether the notebook on disk has the cells of `solution`, all of them executed."""
     if not path.exists():
         return False
     built = nbformat.read(path, as_version=nbformat.NO_CONVERT)
@@ -280,12 +272,13 @@ def _without_outputs(notebook: NotebookNode) -> NotebookNode:
 
 
 def _execute(solution: NotebookNode, path: Path) -> None:
-    """Runs `solution` in place, in the folder of `path`, with the package's own parts; a check that fails stops it.
+    """Execute `solution` in place, in the folder of `path`, with the package's own parts.
 
-    A training of some minutes, in notebook 13, is replaced by one of seconds.
+    The preset replaces the training run of notebook 13, which takes minutes, by one of seconds.
+
+    Raises:
+        InputError: A cell or a check failed, or took too long.
     """
-    import os
-
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
@@ -298,7 +291,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     client = NotebookClient(
         solution,
         timeout=CELL_TIMEOUT,
-        iopub_timeout=CELL_TIMEOUT,  # nbclient's own 4 seconds lose outputs on a busy machine, without an error
+        iopub_timeout=CELL_TIMEOUT,  # with the default of 4, a busy machine loses outputs without an error
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
@@ -306,11 +299,11 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     )
     try:
         client.execute(env=environment)
-    except CellExecutionError as error:  # its own text is the whole traceback
+    except CellExecutionError as error:  # its message is the whole traceback
         reason = " ".join(f"{error.ename}: {error.evalue}".split())
         raise InputError(f"solutions/{path.name} stopped: {reason}") from error
-    except AssertionError as error:  # on Ctrl-C nbclient ends its kernel, and stumbles when it needs it next
-        raise InputError(f"solutions/{path.name} was interrupted; the one on disk stays as it was") from error
+    except AssertionError as error:  # after Ctrl-C, nbclient ends its kernel and then misses it
+        raise InputError(f"solutions/{path.name} was interrupted; the one on disk is unchanged") from error
     except (CellTimeoutError, DeadKernelError) as error:
         raise InputError(f"solutions/{path.name} stopped: {' '.join(str(error).split())}") from error
     solution.metadata["language_info"] = dict(METADATA["language_info"])
@@ -319,13 +312,13 @@ def _execute(solution: NotebookNode, path: Path) -> None:
 
 
 def _join_streams(solution: NotebookNode) -> None:
-    """What a cell prints comes in more messages the busier the machine is: one output of all that follow each other."""
+    """Join consecutive outputs of the same stream. A busy machine would split them differently each time."""
     for cell in solution.cells:
         joined: list[NotebookNode] = []
         for output in cell.get("outputs", []):
-            before = joined[-1] if joined else {}
-            if output.output_type == "stream" and before.get("name") == output.name:
-                before.text += output.text
+            previous = joined[-1] if joined else {}
+            if output.output_type == "stream" and previous.get("name") == output.name:
+                previous.text += output.text
             else:
                 joined.append(output)
         if "outputs" in cell:
@@ -333,7 +326,7 @@ def _join_streams(solution: NotebookNode) -> None:
 
 
 def _keep_pictures_of_widgets(solution: NotebookNode) -> None:
-    """A widget lives in a kernel. What is kept of it is its picture, which a page without a kernel can show."""
+    """Replace widgets, which need a kernel, by their pictures, which every page can show."""
     solution.metadata.pop("widgets", None)
     for cell in solution.cells:
         for output in cell.get("outputs", []):

@@ -1,11 +1,11 @@
-"""Builds the website from the executed solutions, the catalogue of mistakes, and the Markdown pages. Runs no notebook.
+"""Build the website from the executed solutions, the catalog of mistakes, and the Markdown pages. Run no notebook.
 
 `prepare_site` writes a source folder that mirrors the repository, so that links between its files keep working:
 
     index.md, _config.yml, _toc.yml, static/    from `site/`
-    notebooks/NN_name.ipynb                     from `solutions/`: exercises as stubs, with their answers folded
-    field_guide.md                              from the catalogue of mistakes
-    CLASSROOM.md, SERVING.md, results/          unchanged, except for links that would leave the site
+    notebooks/NN_name.ipynb                     from `solutions/`, with stubs, hints, and collapsed answers
+    field_guide.md                              from the catalog of mistakes
+    CLASSROOM.md, SERVING.md, results/          unchanged, except for links to files that are not on the site
 
 `build_site` runs Jupyter Book on that folder.
 """
@@ -38,25 +38,25 @@ HERO_SENTENCES = (
     "Zwei Hunde laufen durch den Schnee.",
     "Eine Frau liest ein Buch im Park.",
 )
-HERO_LAYER = 2  # of 0 to 3: averaged over its heads, this layer's cross-attention is the easiest to follow
+HERO_LAYER = 2  # out of 0 to 3; averaged over heads, its cross-attention is the easiest to follow
 
 
 def build_site(root: Path, out: Path) -> Path:
     """Prepare the sources in `out`, build them, and return the folder of the finished site.
 
     Raises:
-        InputError: Jupyter Book isn't installed, or it reported a warning or an error.
+        InputError: Jupyter Book isn't installed, or reported a warning or an error.
     """
     builder = shutil.which("jupyter-book", path=Path(sys.executable).parent)
     if not builder:
-        raise InputError("jupyter-book is not installed in this environment: run `make site`, which installs it")
+        raise InputError("jupyter-book is not installed: run `make site`, which installs it")
     prepare_site(root, out)
     command = [builder, "build", str(out), "--warningiserror", "--keep-going", "--quiet"]
     built = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"})
     if built.returncode:
         raise InputError(f"the website could not be built:\n{built.stdout}{built.stderr}")
     site = out / "_build" / "html"
-    shutil.copytree(out / STATIC, site / "_static", dirs_exist_ok=True)  # Sphinx skips them if no page has changed
+    shutil.copytree(out / STATIC, site / "_static", dirs_exist_ok=True)  # which Sphinx skips if no page has changed
     return site
 
 
@@ -64,13 +64,13 @@ def prepare_site(root: Path, out: Path) -> None:
     """Write the source folder of the website.
 
     Args:
-        root: The folder that holds `site/`, `notebooks/` and `solutions/`.
-        out: Where to write. Files of an earlier run that are not written again are removed, except for `_build/`.
+        root: The folder of `site/`, `notebooks/`, and `solutions/`.
+        out: Where to write. Files left by an earlier run are removed, except those in `_build/`.
     """
     sources = Sources(root, out)
     solutions = {path.stem: nbformat.read(path, as_version=4) for path in sorted((root / "solutions").glob("*.ipynb"))}
     if not solutions:
-        raise InputError(f"no solutions in {root / 'solutions'}: run this in the folder of the project")
+        raise InputError(f"no solutions in {root / 'solutions'}: run this in the project's folder")
     titles = {name: _title(solution) for name, solution in solutions.items()}
     exercises = {name: notebooks().get(name[:2], []) for name in titles}
     records = sorted(path.relative_to(root).as_posix() for path in (root / "results").glob("*/README.md"))
@@ -103,7 +103,7 @@ def prepare_site(root: Path, out: Path) -> None:
     }
     for name in ("index.md", "field_guide.md", "_config.yml"):
         text = (root / "site" / name).read_text(encoding="utf-8")
-        sources.write(name, re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], text))
+        sources.write(name, re.sub(r"\{\{ (\w+) \}\}", lambda match: values[match[1]], text))
     sources.write("_toc.yml", _table_of_contents(titles, records))
     sources.remove_the_rest()
 
@@ -125,7 +125,7 @@ def _title(notebook: NotebookNode) -> str:
 
 
 def _contents(titles: Mapping[str, str], exercises: Mapping[str, list[Any]]) -> str:
-    """Return a list of notebooks with what the reader writes in each."""
+    """Return an HTML list of notebooks, with the exercises of each."""
     rows = []
     for name, title in titles.items():
         written = ", ".join(f"<code>{html.escape(exercise.name)}</code>" for exercise in exercises[name])
@@ -138,7 +138,7 @@ def _contents(titles: Mapping[str, str], exercises: Mapping[str, list[Any]]) -> 
 
 
 def _report_about(mistake: str, solutions: Mapping[str, NotebookNode]) -> str:
-    """Return the report that a check gives on a function whose name ends in `mistake`."""
+    """Return the report of a check on a function whose name ends in `mistake`."""
     return next(
         without_headings(output.data["text/html"])
         for solution in solutions.values()
@@ -150,23 +150,23 @@ def _report_about(mistake: str, solutions: Mapping[str, NotebookNode]) -> str:
 
 
 def cross_attention() -> list[dict[str, Any]]:
-    """Return the words and the weights of `HERO_SENTENCES`, as the included model translates them."""
+    """Return the tokens and attention weights of `HERO_SENTENCES`, translated by the included model."""
     translator = load_pretrained()
-    drawn = []
+    translations = []
     for sentence in HERO_SENTENCES:
         recorded, source, target = translator.attention(sentence)
         weights = recorded[f"decoder.layers.{HERO_LAYER}.cross_attention"][0].mean(dim=0)  # (query, key)
-        drawn.append({
+        translations.append({
             "source": [token.removeprefix("▁") for token in source[:-1]],
             "target": [token.removeprefix("▁") for token in target[1:]],
-            # the query that writes a token is the token before it
+            # A token is generated by the query one position before it.
             "weights": [[round(weight, 3) for weight in row[:-1]] for row in weights[: len(target) - 1].tolist()],
         })
-    return drawn
+    return translations
 
 
 def _addresses() -> dict[str, str]:
-    """Return where the site is published and where its source is. Both are empty if it isn't built on GitHub."""
+    """Return the addresses of the site and its source. Both are empty unless the site is built on GitHub."""
     repository = os.environ.get("GITHUB_REPOSITORY", "")
     owner, _, name = repository.partition("/")
     published = f"https://{owner.lower()}.github.io/{name}/" if repository else ""
@@ -179,7 +179,7 @@ def _addresses() -> dict[str, str]:
 
 
 def _table_of_contents(titles: Mapping[str, str], records: Iterable[str]) -> str:
-    """Return the `_toc.yml` of Jupyter Book. JSON is YAML too."""
+    """Return Jupyter Book's `_toc.yml` as JSON, which is YAML too."""
 
     def part(caption: str, chapters: list[dict[str, Any]]) -> dict[str, Any]:
         return {"caption": caption, "chapters": chapters}

@@ -1,4 +1,4 @@
-"""Notebooks and Markdown files as pages of the website."""
+"""Turn notebooks and Markdown files into pages of the website."""
 
 import base64
 import hashlib
@@ -20,23 +20,23 @@ from transformer_lab.plural import plural
 STATIC = Path("static")  # in the sources; `_static/` in the finished site
 LIVE = {"explore_scores": "plane", "explore_positions": "positions", "explore_masks": "masks"}  # see site.js
 PLOTTING = re.compile(r"\bnew_picture\(|\.subplots\(|\baxes\.\w+\(|\bplt\.")
-NOTE = "This page shows the finished notebook, with every answer folded. In JupyterLab, you write the answers yourself."
+NOTE = "This page shows the finished notebook with collapsed answers. In JupyterLab, you write them yourself."
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
-_DIAGRAM = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)  # GitHub draws it; here it would take megabytes of JavaScript
+_DIAGRAM = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)  # drawn on GitHub; here it would take megabytes of JavaScript
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s#]*)(?:#[^()\s]*)?\)")
 _CALL_OUT = re.compile(r"<div[^>]*>\n\n\*\*Exercise: [^\n]*\n\n(?P<task>.*?)\s*\*\*Stuck\?.*?</div>", re.DOTALL)
 _IMAGE = re.compile(r'<img\b(?P<before>[^>]*)\bsrc="data:image/png;base64,(?P<data>[^"]+)"(?P<after>[^>]*)>')
 
 
 class Sources:
-    """The folder that is written. A file that stays the same isn't touched, so only changed pages are built."""
+    """The source folder of the website. Files that stay the same are not touched, so only changed pages are built."""
 
     def __init__(self, root: Path, out: Path) -> None:
         self.root, self.out = root, out
         self.written: set[Path] = set()
 
     def write(self, relative: str | Path, content: str | bytes) -> None:
-        """Write a file below the folder."""
+        """Write a file unless it already has this content."""
         path = self.out / relative
         data = content.encode() if isinstance(content, str) else content
         self.written.add(path)
@@ -45,31 +45,31 @@ class Sources:
             path.write_bytes(data)
 
     def write_picture(self, data: bytes) -> str:
-        """Write a PNG under a name made from its content, and return its address on the site."""
+        """Write a PNG under a name derived from its content, and return its address on the site."""
         name = f"pictures/{hashlib.sha256(data).hexdigest()[:16]}.png"
         self.write(STATIC / name, data)
         return f"_static/{name}"
 
     def remove_the_rest(self) -> None:
-        """Remove what is left of an earlier run."""
+        """Remove files that only an earlier run has written."""
         for path in sorted(self.out.rglob("*"), reverse=True):
             if path.is_file() and "_build" not in path.relative_to(self.out).parts and path not in self.written:
                 path.unlink()
-                if path.suffix in (".md", ".ipynb"):  # its page must go as well
+                if path.suffix in (".md", ".ipynb"):  # remove its page as well
                     shutil.rmtree(self.out / "_build", ignore_errors=True)
 
 
 def notebook_page(
     name: str, solution: NotebookNode, notebook: NotebookNode, exercises: Iterable[Any], sources: Sources
 ) -> NotebookNode:
-    """Return a solution as a page to read, with exercises as stubs and their hints and answers folded.
+    """Return a solution as a page to read, with each exercise as a stub with collapsed hints and a collapsed answer.
 
     Args:
-        name: Such as `01_attention`.
-        solution: Executed.
-        notebook: What students open.
-        exercises: Those of this notebook.
-        sources: Where its pictures are written.
+        name: For example `01_attention`.
+        solution: The executed solution.
+        notebook: The notebook that students open.
+        exercises: The exercises of this notebook.
+        sources: Where to write its pictures.
     """
     stubs = {cell.id: cell.source for cell in notebook.cells}
     by_cell = {f"exercise-{exercise.name}": exercise for exercise in exercises}
@@ -87,17 +87,17 @@ def notebook_page(
         else:
             imports = cell.source.startswith(("import ", "from "))
             is_setup = imports and not any(above.cell_type == "code" for above in page.cells)
-            source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # the other spelling of nbval's tag
+            source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # as a comment, the same as the tag
             new = nbformat.v4.new_code_cell(source, id=cell.id, execution_count=cell.execution_count)
             new.metadata.tags = ["hide-input"] if is_setup or _is_folded(cell) else []
-            if not is_setup:  # its output says which parts are the reader's own
+            if not is_setup:  # its output lists the reader's own parts
                 new.outputs = [_output(output, cell.source, sources) for output in cell.outputs]
             page.cells.append(new)
     return page
 
 
 def _with_buttons(source: str, name: str) -> str:
-    """Put the ways to open the notebook below its title."""
+    """Add buttons that open the notebook below its title."""
     title, _, text = source.partition("\n")
     note = NOTE
     buttons = f'<a class="lab-button" href="../_static/notebooks/{name}.ipynb" download>Open this notebook</a>'
@@ -110,13 +110,13 @@ def _with_buttons(source: str, name: str) -> str:
 
 
 def _is_folded(cell: NotebookNode) -> bool:
-    """Whether the reader can skip the code of a cell: its author has hidden it, or it only draws a picture."""
+    """Return whether the reader can skip a cell's code, because its author has hidden it or it draws a picture."""
     tagged = "hide-input" in cell.metadata.get("tags", []) or cell.metadata.get("jupyter", {}).get("source_hidden")
     return bool(tagged or PLOTTING.search(cell.source))
 
 
 def _exercise(exercise: Any, task: str, stub: str, answer: str) -> str:
-    """Return a call-out with the task, the stub, the hints and the answer."""
+    """Return a box with the task, the stub, the hints, and the answer."""
     effort = f"{plural(exercise.points, 'point')} · about {plural(exercise.minutes, 'minute')}"
     lines = [f"::::::{{admonition}} `{exercise.name}`", ":class: lab-exercise", ""]
     lines += [f'<p class="lab-meta">{effort}</p>', "", task, "", _python(stub), ""]
@@ -132,14 +132,14 @@ def _python(source: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return plain text, in which only backticks have a meaning, as Markdown."""
+    """Escape text for Markdown, except for backticks."""
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"([\\*_$<>\[\]{}])", r"\\\1", piece) for piece in pieces[::2]]
     return "`".join(pieces)
 
 
 def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode:
-    """Return an output with its pictures in files and without headings, or with a place for what moves on the page."""
+    """Return an output with its pictures in files and its headings as paragraphs, ready for explorers to go live."""
     data = output.get("data", {})
     if "image/png" in data and "text/html" not in data:
         about = {**output.metadata, **output.metadata.get("image/png", {})}
@@ -148,7 +148,7 @@ def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode
         data["text/html"] = f'<img alt="{html.escape(about.get("alt", ""))}"{width} src="{address}">'
     if "text/html" not in data:
         return output
-    text = _IMAGE.sub(lambda found: _in_a_file(found, sources), without_headings(data["text/html"]))
+    text = _IMAGE.sub(lambda match: _in_a_file(match, sources), without_headings(data["text/html"]))
     live = [explorer for call, explorer in LIVE.items() if re.search(rf"\b{call}\(", source)]
     if live:
         text = f'<div class="lab-explorer" data-explorer="{live[0]}">{text}</div>'
@@ -158,20 +158,20 @@ def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode
 
 
 def without_headings(report: str) -> str:
-    """Return HTML whose headings are paragraphs: those of a report don't belong among those of the page."""
+    """Turn headings into paragraphs, so that those of a report don't show up among those of the page."""
     return re.sub(r"<h([1-6])\b([^>]*)>(.*?)</h\1>", r'<p class="lab-heading-\1"\2>\3</p>', report, flags=re.DOTALL)
 
 
-def _in_a_file(found: re.Match, sources: Sources) -> str:
-    """Return an `<img>` whose picture is a file, with its size, so that the page doesn't jump when it is loaded."""
+def _in_a_file(match: re.Match, sources: Sources) -> str:
+    """Move a picture to a file. Its `<img>` states the size, so that the page doesn't jump when the picture loads."""
     from PIL import Image
 
-    data, attributes = base64.b64decode(found["data"]), found["before"] + found["after"]
+    data, attributes = base64.b64decode(match["data"]), match["before"] + match["after"]
     picture = Image.open(io.BytesIO(data))
     alt, width = (re.search(rf'\b{name}="([^"]*)"', attributes) for name in ("alt", "width"))
     columns = int(width[1]) if width else picture.width
     rows = round(columns * picture.height / picture.width)
-    if picture.mode != "P":  # 256 colors: half the bytes, and no difference to the eye
+    if picture.mode != "P":  # 256 colors take half the bytes and look the same
         smaller = io.BytesIO()
         picture.convert("RGBA").quantize(256, method=Image.Quantize.FASTOCTREE).save(smaller, "PNG", optimize=True)
         data = min(data, smaller.getvalue(), key=len)
@@ -184,30 +184,30 @@ def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> 
     """Return Markdown in which every link leads to a page of the site or to the repository, or has become plain text.
 
     Args:
-        text: As it is in the repository. Code is left alone.
-        page: Its path there, where relative links start.
-        pages: The paths that are pages of the site.
-        sources: Where the pictures and records that it links to are written.
+        text: The text in the repository. Code stays as it is.
+        page: Its path there, which relative links start from.
+        pages: The paths of the pages on the site.
+        sources: Where to write the pictures and records that it links to.
     """
 
-    def link(found: re.Match) -> str:
-        target = found["target"]
+    def link(match: re.Match) -> str:
+        target = match["target"]
         if not target or re.match(r"[a-z]+:", target):
-            return found[0]
+            return match[0]
         path = Path(os.path.normpath(Path(page).parent / target))
         if path.as_posix() in pages:
-            return found[0]
+            return match[0]
         if path.parts[0] == "solutions" and f"notebooks/{path.name}" in pages:
-            return found[0].replace("solutions/", "notebooks/")
-        if found["image"] or path.suffix in (".json", ".png"):
+            return match[0].replace("solutions/", "notebooks/")
+        if match["image"] or path.suffix in (".json", ".png"):
             sources.write(path, (sources.root / path).read_bytes())
-            return found[0]
+            return match[0]
         if repository := os.environ.get("GITHUB_REPOSITORY"):
-            return f"[{found['text']}](https://github.com/{repository}/blob/main/{path.as_posix()})"
-        return found["text"]
+            return f"[{match['text']}](https://github.com/{repository}/blob/main/{path.as_posix()})"
+        return match["text"]
 
     pieces = _CODE.findall(text)
-    masked = _CODE.sub("\0", text)  # a link's text may hold code, so no split
+    masked = _CODE.sub("\0", text)  # not split, because the text of a link may contain code
     folded = r"````{dropdown} Diagram, as Mermaid text\n```text\n\1```\n````"
     unmasked = (_DIAGRAM.sub(folded, piece) for piece in pieces)
     return re.sub("\0", lambda _: next(unmasked), _LINK.sub(link, masked))

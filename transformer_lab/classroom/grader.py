@@ -1,4 +1,4 @@
-"""Grades submissions in worker processes, so that one that ends or hangs costs a single submission."""
+"""Grade submissions in worker processes, so that one that crashes or hangs costs a single submission."""
 
 import contextlib
 import multiprocessing
@@ -15,7 +15,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from transformer_lab.classroom.resource_limits import Limits
+from transformer_lab.classroom.course import Course
+from transformer_lab.classroom.resource_limits import ONE_THREAD, Limits
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.temporary_folders import temporary_folder
@@ -23,11 +24,10 @@ from transformer_lab.errors import InputError
 
 if TYPE_CHECKING:
     from transformer_lab.classroom.assemble import Assembled
-    from transformer_lab.classroom.course import Course
 
 __all__ = ["Grader", "Limits"]
 
-EXTRA_SECONDS = 30.0  # beyond its limit, before a worker that does not come back is killed
+EXTRA_SECONDS = 30.0  # after a submission's limit, before its worker is killed
 START_SECONDS = 300.0
 END_SECONDS = 10.0
 
@@ -39,18 +39,22 @@ class Setup:
     limits: Limits
     sandboxed: bool
     seed: int
-    course: str | None  # folder of the course's notebooks; the checkout of the package, if None
+    course: Path | None  # folder of the course's notebooks; the package's own checkout if None
+
+    def open_course(self) -> Course:
+        """Return the course."""
+        return Course(self.course) if self.course else Course.find()
 
 
 class Grader:
-    """Grades submissions, several at once. Use it in a `with` statement: it starts processes and ends them.
+    """A pool of workers that grade submissions. Use it in a `with` statement, because it starts and ends processes.
 
     Args:
-        limits: Of one submission.
-        jobs: How many submissions at once; as many as there are processors, if None.
-        require_sandbox: Refuse to run where kernels cannot be put into a sandbox. If False, they have our rights there.
-        seed: Secret seed of the inputs that earn points; a random one, if None.
-        course: Where the notebooks of the course lie; the checkout of the package, if None.
+        limits: Limits on each submission.
+        jobs: How many submissions to grade at once; as many as there are processors if None.
+        require_sandbox: Refuse to run students' code where there is no sandbox. If False, it has your rights there.
+        seed: Secret seed of the inputs that earn points; random if None.
+        course: The course with its notebooks; that of the package's own checkout if None.
 
     Raises:
         InputError: There can be no sandbox, and one is required.
@@ -58,11 +62,11 @@ class Grader:
 
     def __init__(
         self,
-        limits: Limits = Limits(),  # noqa: B008 (it cannot be changed)
+        limits: Limits = Limits(),  # noqa: B008 (it is immutable)
         jobs: int | None = None,
         require_sandbox: bool = True,
         seed: int | None = None,
-        course: "Course | None" = None,
+        course: Course | None = None,
     ) -> None:
         why = why_no_sandbox()
         if require_sandbox and why:
@@ -72,8 +76,8 @@ class Grader:
             )
         self.sandboxed = not why
         self.jobs = jobs or _processors()
-        folder = str(course.folder) if course else None
-        self._setup = Setup(limits, self.sandboxed, secrets.randbits(31) + 1 if seed is None else seed, folder)
+        seed = secrets.randbits(31) + 1 if seed is None else seed
+        self._setup = Setup(limits, self.sandboxed, seed, course.folder if course else None)
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -92,16 +96,16 @@ class Grader:
         self._temporary.__exit__(None, None, None)
 
     def grade(self, assembled: "Iterable[Assembled]", only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield the results as they come. Submissions are taken from the iterable as workers become free.
+        """Yield results as they come. The next submission is taken from the iterable when a worker becomes free.
 
         Args:
             assembled: Submissions.
-            only: Score this exercise alone.
+            only: Score only this exercise.
         """
         if not self._workers:
             raise RuntimeError("use the grader in a `with` statement")
-        waiting = iter(assembled)
-        upcoming = next(waiting, None)
+        remaining = iter(assembled)
+        upcoming = next(remaining, None)
         busy: list[_Worker] = []
         try:
             while upcoming is not None or busy:
@@ -109,7 +113,7 @@ class Grader:
                     worker = next(worker for worker in self._workers if worker not in busy)
                     worker.begin(upcoming, only)
                     busy.append(worker)
-                    upcoming = next(waiting, None)  # made while the workers are busy
+                    upcoming = next(remaining, None)  # assembled while the workers are busy
                     continue
                 seconds = min(worker.deadline for worker in busy) - time.monotonic()
                 ready = wait([worker.connection for worker in busy], max(0.0, seconds))
@@ -118,34 +122,32 @@ class Grader:
                         busy.remove(worker)
                         yield worker.result()
         finally:
-            for worker in busy:  # whoever asked has stopped listening
+            for worker in busy:  # the caller wants no more results
                 worker.close()
 
 
 class _Worker:
-    """A process that grades one submission after another; it is started anew if it ended or had to be killed."""
+    """A process that grades one submission after another, and is restarted if it ended or had to be killed."""
 
     def __init__(self, setup: Setup, folder: Path, number: int) -> None:
-        self._setup, self._folder, self._number = setup, folder, number
+        self._setup, self._shared_folder, self._folder = setup, folder, folder / f"w{number}"
         self._process: subprocess.Popen | None = None
         self._start()
 
     def _start(self) -> None:
         self.connection, theirs = multiprocessing.Pipe()
-        folder = self._folder / f"w{self._number}"
-        folder.mkdir(exist_ok=True)
-        environment = {
-            "HOME": str(folder),
-            "TMPDIR": str(folder),  # `multiprocessing` has a socket there
-            "MPLCONFIGDIR": str(self._folder / "matplotlib"),
+        self._folder.mkdir(exist_ok=True)
+        environment = ONE_THREAD | {
+            "HOME": str(self._folder),
+            "TMPDIR": str(self._folder),  # `multiprocessing` has a socket there
+            "MPLCONFIGDIR": str(self._shared_folder / "matplotlib"),
             "TRANSFORMER_LAB_MINE": "off",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         }
         command = "import sys; from transformer_lab.classroom import worker; worker.main(int(sys.argv[1]), sys.argv[2])"
-        with open(folder / "log", "wb") as log:
+        with open(self._folder / "log", "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", command, str(theirs.fileno()), str(folder)],
+                [sys.executable, "-P", "-c", command, str(theirs.fileno()), str(self._folder)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -159,11 +161,11 @@ class _Worker:
             self.connection.send(self._setup)
 
     def begin(self, assembled: "Assembled", only: str | None) -> None:
-        """Let it grade a submission."""
+        """Start grading a submission."""
         self._assembled, self._only = assembled, only
         if self._process is None:
             self._start()
-        with contextlib.suppress(OSError, EOFError):  # it has ended: `result` says so
+        with contextlib.suppress(OSError, EOFError):  # the process has ended, which `result` reports
             if not self._is_ready and self.connection.poll(START_SECONDS):
                 self._is_ready = self.connection.recv()
             self.connection.send((assembled, only))
@@ -171,57 +173,51 @@ class _Worker:
         self.deadline = self.began + self._setup.limits.submission_seconds + EXTRA_SECONDS
 
     def result(self) -> SubmissionResult:
-        """Return the result, which is there, or one that says why there is none."""
+        """Return the result if there is one, or else a result that says why there is none."""
         try:
             if self.connection.poll():
                 return self.connection.recv()
             state, report = "timed out", "The time for the whole notebook was up."
         except (OSError, EOFError):
-            state, report = "grader error", f"The grader failed: {self._last_words()}"
+            lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()
+            reason = lines[-1][:300] if lines else "its process was ended."
+            state, report = "grader error", f"The grader failed: {reason}"
         self.close()
-        return _unscored(self._assembled, self._only, self._setup, state, report, time.monotonic() - self.began)
-
-    def _last_words(self) -> str:
-        lines = (self._folder / f"w{self._number}" / "log").read_text(errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else "its process was ended."
+        assembled = self._assembled
+        exercises = tuple(
+            ExerciseResult(
+                exercise.name,
+                state,
+                0.0,
+                exercise.points,
+                report=report,
+                source=assembled.sources.get(exercise.name, ""),
+            )
+            for exercise in self._setup.open_course().exercises(assembled.name)
+            if self._only in (None, exercise.name)
+        )
+        seconds = time.monotonic() - self.began
+        return SubmissionResult(assembled.student, assembled.name, "", exercises, assembled.remarks, seconds=seconds)
 
     def close(self) -> None:
-        """End it: at once if it is grading, and otherwise when it sees that nothing more will come."""
+        """Kill the process. Its sandboxes end with it."""
         if self._process is None:
             return
         self.connection.close()
         with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # sandboxes end with their worker
+            os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
         self._process = None
-        shutil.rmtree(self._folder / f"w{self._number}", ignore_errors=True)
-
-
-def _unscored(
-    assembled: "Assembled", only: str | None, setup: Setup, state: str, report: str, seconds: float
-) -> SubmissionResult:
-    from transformer_lab.classroom.course import Course
-
-    course = Course(Path(setup.course)) if setup.course else Course.find()
-    exercises = tuple(
-        ExerciseResult(
-            exercise.name, state, 0.0, exercise.points, report=report, source=assembled.sources.get(exercise.name, "")
-        )
-        for exercise in course.exercises(assembled.name)
-        if only in (None, exercise.name)
-    )
-    return SubmissionResult(assembled.student, assembled.name, "", exercises, assembled.remarks, seconds=seconds)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _processors() -> int:
-    with contextlib.suppress(AttributeError):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _font_lists() -> list[Path]:
-    """Return matplotlib's lists of fonts, where it has made them before: making them takes seconds."""
-    given = os.environ.get("MPLCONFIGDIR")
-    folder = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "matplotlib"
-    return sorted(folder.glob("fontlist-*.json")) if folder.is_dir() else []
+    """Return the lists of fonts that matplotlib has made before, because making them takes seconds."""
+    configured = os.environ.get("MPLCONFIGDIR")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return sorted(Path(configured or cache / "matplotlib").glob("fontlist-*.json"))

@@ -1,13 +1,13 @@
-"""`check`, `hint`, `solution` and `progress` where answers are not to be found.
+"""`check`, `hint`, `solution`, and `progress` in a package without answers.
 
-This file is `transformer_lab/exercises/__init__.py` in the package that submissions run with. It checks nothing: what
-was written is looked at from outside, after the notebook has run.
+In the package that submissions run with, this file is `transformer_lab/exercises/__init__.py`. It checks nothing: the
+grader looks at what was written from outside, after the notebook has run.
 """
 
 import sys
 from typing import Any
 
-ANSWERS: dict[str, str] = {}  # exercise to the module in which its answer, or what is left of it, stands
+ANSWERS: dict[str, str] = {}  # exercise to the module of its answer, or of what is left of it
 
 __all__ = [
     "CheckFailed",
@@ -22,19 +22,16 @@ __all__ = [
 ]
 
 
-class CheckFailed(Exception):  # noqa: N818 (the name is the package's)
+class CheckFailed(Exception):  # noqa: N818 (the package's name for it)
     """Never raised here."""
 
 
 def check(*arguments: Any, as_: Any = None) -> None:
-    """Say which exercise is handed in: `check(softmax)`, or `check("softmax", f)`."""
-    if as_ is not None:  # it shows a common mistake in the notebook
+    """Print which exercise is submitted: `check(softmax)` or `check("softmax", f)`."""
+    if as_ is not None:  # the notebook shows a common mistake
         return
     name = _name_of(arguments, vars(sys.modules.get("__main__", sys)))
-    if name:
-        print(f"handed in: {name}")
-    else:
-        print("check: nothing was given that is an exercise, for example `check(softmax)`")
+    print(f"handed in: {name}" if name else "check: expected an exercise, for example `check(softmax)`")
 
 
 def _name_of(arguments: tuple[Any, ...], names: dict[str, Any]) -> str:
@@ -42,41 +39,32 @@ def _name_of(arguments: tuple[Any, ...], names: dict[str, Any]) -> str:
         if len(arguments) == 2:
             return next((name for name in arguments if isinstance(name, str)), "")
         (subject,) = arguments
-        own = getattr(subject, "__name__", None)
-        if own in ANSWERS:
-            return own
-        # a lambda, a partial application, a callable object: by the name that holds it
+        own_name = getattr(subject, "__name__", None)
+        if own_name in ANSWERS:
+            return own_name
+        # A lambda, a partial application, or a callable object goes by the name of its variable.
         return next((name for name in ANSWERS if names.get(name) is subject), "")
-    except Exception:  # what was given may do anything when it is looked at
+    except Exception:  # the student's object can do anything when it is looked at
         return ""
 
 
-def run_check(exercise: Any, subject: Any, seed: int = 0) -> None:
-    """Nothing: it shows a common mistake in the notebook."""
-
-
 def find_exercise(name: Any) -> str:
-    """The name again."""
+    """Return the name itself."""
     return str(name)
 
 
 def exercises() -> dict[str, str]:
-    """The names of all exercises."""
+    """Return the names of all exercises."""
     return {name: name for name in ANSWERS}
 
 
 def notebooks() -> dict[str, list[str]]:
-    """Nothing."""
+    """Return no notebooks."""
     return {}
 
 
-def hint(exercise: Any = None) -> None:
-    """Nothing."""
+def hint(*arguments: Any, **keywords: Any) -> None:
+    """Do nothing."""
 
 
-def solution(exercise: Any = None) -> None:
-    """Nothing."""
-
-
-def progress() -> None:
-    """Nothing."""
+solution = progress = run_check = hint

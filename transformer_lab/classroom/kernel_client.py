@@ -1,42 +1,46 @@
-"""The kernel of a submission, seen by the grader: every message is checked, and every wait has a limit."""
+"""The grader's side of a submission's kernel: every message is checked, and every wait has a limit."""
 
 import contextlib
 import json
+import math
 import multiprocessing
 import os
-import re
 import runpy
+import secrets
 import signal
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from queue import Empty
 from types import ModuleType
 from typing import Any
 
+import psutil
+import zmq
+
 from transformer_lab.classroom import kernel_process
+from transformer_lab.classroom.messages import DELIMITER, SURROGATES, Message, checked_output, is_idle, message, parse
 from transformer_lab.classroom.process_group import ProcessGroup
-from transformer_lab.classroom.resource_limits import Limits
+from transformer_lab.classroom.resource_limits import ONE_THREAD, Limits
 from transformer_lab.classroom.sandbox import INSIDE, Sandbox
-from transformer_lab.files import clean
 
 START_SECONDS = 60.0  # for a kernel; the first one waits until torch is imported
 END_SECONDS = 10.0
-INTERRUPT_SECONDS = 2.0  # for a kernel that was told to stop; then it is killed
-QUIET_SECONDS = 2.0  # after a cell's reply: outputs still to come, if any were lost
-OUTPUT_SECONDS = 5.0  # after a cell's reply, however much still comes
-SHELL_BYTES, IOPUB_BYTES = 12 * 2**20, 4 * 2**20  # of one message
-CELL_MESSAGES, CELL_CHARACTERS = 500, 50_000  # kept of what a cell shows
-TEXT_CHARACTERS = 10_000  # of one text
-READ_SECONDS = 0.3  # at a stretch
+INTERRUPT_SECONDS = 2.0  # between an interrupt and the end of the cell; after that, the kernel is killed
+QUIET_SECONDS = 2.0  # after a cell's reply: how long to wait for the next output
+OUTPUT_SECONDS = 5.0  # after a cell's reply: how long to wait for outputs altogether
+SHELL_BYTES, IOPUB_BYTES = 12 * 2**20, 4 * 2**20  # per message
+CELL_MESSAGES, CELL_CHARACTERS = 500, 50_000  # how much of a cell's output is kept
+READ_SECONDS = 0.3  # of reading before the next look at the clock
 WATCH_SECONDS = 0.1
-MESSAGES_BYTES = 512 * 2**20  # that messages may take here: one that never ends is kept whole until it does
-DELIMITER = b"<IDS|MSG>"
+MESSAGES_BYTES = 512 * 2**20  # for messages in the grader: ZeroMQ buffers all of an endless one
 
-# Libraries that take long to import. They are imported once; each kernel is forked from the process that has them.
+# Libraries that take long to import. They are imported once, in the process that every kernel is forked from.
 PRELOADED = [
     "torch",
     "matplotlib.pyplot",
@@ -47,15 +51,14 @@ PRELOADED = [
     "ipykernel.kernelapp",
 ]
 PASSED_ON = ("PATH", "HOME", "MPLCONFIGDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE")
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-ONE_THREAD = dict.fromkeys(THREADS, "1")  # kernels are forked, and a process with threads must not be
+INLINE_BACKEND = "module://matplotlib_inline.backend_inline"
 
 _forking = multiprocessing.get_context("forkserver")
 _forking.set_forkserver_preload(PRELOADED)
 
 
-class KernelEnded(Exception):  # noqa: N818 (it is not an error of ours)
-    """The kernel is gone: `reason` is `exit`, `time`, `memory`, `processes`, `cpu` or `owner`."""
+class KernelEnded(Exception):  # noqa: N818 (the grader expects it)
+    """The kernel is gone. `reason` is `exit`, `time`, `memory`, `processes`, `cpu`, or `owner`."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -64,8 +67,6 @@ class KernelEnded(Exception):  # noqa: N818 (it is not an error of ours)
 
 def preload() -> None:
     """Start importing what kernels need, without waiting for it."""
-    from multiprocessing.forkserver import ensure_running
-
     with _stripped_process():
         ensure_running()
 
@@ -78,8 +79,9 @@ def _stripped_process() -> Iterator[None]:
     """
     environment, script = dict(os.environ), sys.modules["__main__"]
     os.environ.clear()
+    # One thread, because a process with more of them must not fork.
     os.environ.update({name: environment[name] for name in PASSED_ON if name in environment} | ONE_THREAD)
-    os.environ.update(LANG="C.UTF-8", MPLBACKEND="module://matplotlib_inline.backend_inline")
+    os.environ.update(LANG="C.UTF-8", MPLBACKEND=INLINE_BACKEND)
     sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
@@ -89,42 +91,63 @@ def _stripped_process() -> Iterator[None]:
         sys.modules["__main__"] = script
 
 
+@dataclass
+class _Request:
+    """A request to the kernel, and what has come back so far."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    reply: dict[str, Any] | None = None
+    outputs: deque[Message] = field(default_factory=deque)
+    output_deadline: float = math.inf
+    messages: int = 0
+    characters: int = 0
+
+    def add_reply(self, received: Message) -> None:
+        if received["msg_type"].endswith("_reply"):
+            self.reply = received["content"]
+            self.output_deadline = min(self.output_deadline, time.monotonic() + OUTPUT_SECONDS)
+
+    def add_output(self, received: Message) -> None:
+        """Keep an output unless the cell has shown too much: `test_floods_of_output_are_read_and_forgotten`."""
+        if (output := checked_output(received)) is None:
+            return
+        if not is_idle(output):
+            self.messages += 1
+            self.characters += len(str(output["content"]))
+            if self.messages > CELL_MESSAGES or self.characters > CELL_CHARACTERS:
+                return
+        self.outputs.append(output)
+
+
 class Kernel:
-    """One kernel, with the methods that nbval calls on its `RunningKernel`.
+    """A kernel, with the methods that nbval calls on its `RunningKernel`.
 
     Args:
-        package: The folder with the stubbed package.
-        folder: A new folder for this kernel; its path is short, as those of sockets must be.
-        limits: Of time, memory, and processes.
-        seconds: It is killed then, whatever else happens.
-        sandboxed: Whether it runs in a sandbox.
+        package: Folder of the stubbed package.
+        folder: A new folder for this kernel. Its path must be short, because it will hold sockets.
+        limits: Limits on time, memory, and processes.
+        seconds: When to kill the kernel, whatever else happens.
+        sandboxed: Whether to run it in a sandbox.
 
     Raises:
         SandboxError: There can be no sandbox.
-        KernelEnded: It ended at once, or does not answer.
+        KernelEnded: It ended at once, or doesn't answer.
     """
 
     def __init__(self, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True) -> None:
-        import zmq
-
         self.limits = limits
         self.killed_for = ""
-        self.exit_status: int | None = None  # of the kernel; from 128 on, a signal
+        self.exit_status: int | None = None  # 128 + N after signal N
         self.sandbox: Sandbox | None = None
         self.group: ProcessGroup | None = None
         self._deadline = time.monotonic() + seconds
-        self._messages: deque[dict[str, Any]] = deque()  # of the cell that runs, from iopub
-        self._reply: dict[str, Any] | None = None  # to the last request
-        self._interrupted_at: float | None = None
-        self._replied_at: float | None = None
-        self._requests = 0
         self._stopped = threading.Event()
         self._context = zmq.Context()
+        sockets = folder / "s"
         try:
-            sockets = folder / "s"
             sockets.mkdir(parents=True)
-            self._shell = self._listen(zmq.DEALER, sockets / "shell", SHELL_BYTES, 16)
-            self._iopub = self._listen(zmq.SUB, sockets / "iopub", IOPUB_BYTES, 200)
+            self._shell = self._bind(zmq.DEALER, sockets / "shell", SHELL_BYTES, 16)
+            self._iopub = self._bind(zmq.SUB, sockets / "iopub", IOPUB_BYTES, 200)
             self._iopub.subscribe(b"")
             if sandboxed:
                 folder.chmod(0o711)
@@ -140,54 +163,52 @@ class Kernel:
             self.stop()
             raise
 
-    def _listen(self, kind: int, path: Path, most_bytes: int, most_messages: int) -> Any:
-        """Bind a socket that takes only so many messages of only such a size: "garbage on the sockets" sends more."""
-        import zmq
-
-        listening = self._context.socket(kind)
-        listening.linger = 0
-        listening.setsockopt(zmq.MAXMSGSIZE, most_bytes)
-        listening.rcvhwm = most_messages
-        listening.bind(f"ipc://{path}")
-        path.chmod(0o777)  # for the kernel's user; nobody else gets here, because the grader's folder is private
-        return listening
+    def _bind(self, kind: int, path: Path, most_bytes: int, most_messages: int) -> zmq.Socket:
+        """Bind a socket that limits the size and number of messages: "garbage on the sockets" exceeds both."""
+        bound = self._context.socket(kind)
+        bound.linger = 0
+        bound.setsockopt(zmq.MAXMSGSIZE, most_bytes)
+        bound.rcvhwm = most_messages
+        bound.bind(f"ipc://{path}")
+        path.chmod(0o777)  # for the kernel's user; no other user can enter the grader's private folder
+        return bound
 
     def _start(self, package: Path, folder: Path, sockets: Path) -> None:
         inside = self.sandbox is not None
-        home, seen = (Path("/tmp"), Path(INSIDE)) if inside else (folder, sockets)
+        home, sockets_seen = (Path("/tmp"), Path(INSIDE)) if inside else (folder, sockets)
         request = {
             "sandbox": self.sandbox.first_process if inside else None,
             "uid": 1_000_000_000 + os.getpid() if inside and os.geteuid() == 0 else None,
             "environment": _environment(home),
             "package": str(package),
             "folder": str(home / "work"),
-            "shell": str(seen / "shell"),
-            "iopub": str(seen / "iopub"),
+            "shell": str(sockets_seen / "shell"),
+            "iopub": str(sockets_seen / "iopub"),
             "limits": self.limits.of_a_process(),
         }
-        # By its path, because the stubbed package is not there yet, and this one has the answers.
+        # Run the file by its path: importing it would bring in this package, which has the answers.
         self._process = _forking.Process(target=runpy.run_path, args=(kernel_process.__file__, {"REQUEST": request}))
         with _stripped_process():
             self._process.start()
         self.group = ProcessGroup(self._process.pid, self.sandbox)
 
     def _watch(self) -> None:
-        """Kill the kernel when a limit is passed, whatever the grader is busy with. Runs in a thread of its own."""
-        memory_before = _own_memory()
+        """Kill the kernel once it exceeds a limit. This runs in its own thread, so it works while the grader waits."""
+        grader = psutil.Process()
+        most_bytes = grader.memory_info().rss + MESSAGES_BYTES
         while not self._stopped.wait(WATCH_SECONDS):
             if time.monotonic() > self._deadline:
                 self.kill("time")
-            elif _own_memory() > memory_before + MESSAGES_BYTES:  # "a message without an end"
+            elif grader.memory_info().rss > most_bytes:  # "a message without an end"
                 self.kill("memory")
-            elif limit := self.group.passed_limit(self.limits):
+            elif limit := self.group.exceeded_limit(self.limits):
                 self.kill(limit)
 
     def _wait_until_it_answers(self) -> None:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            self._request("kernel_info_request", {})
-            if self._wait(self._has_reply, min(end, time.monotonic() + 5.0)) and self._wait(
-                lambda: any(map(_is_idle, self._messages)), min(end, time.monotonic() + 0.5)
+            if self.ask("kernel_info_request", {}, min(5.0, end - time.monotonic())) is not None and self._wait(
+                lambda: any(map(is_idle, self._request.outputs)), min(end, time.monotonic() + 0.5)
             ):
                 return
             self._raise_if_ended()
@@ -196,17 +217,17 @@ class Kernel:
     # What nbval calls ------------------------------------------------------------------------------------------------
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
-        """Run a cell; returns the ID of the request."""
+        """Run a cell, and return the ID of the request."""
         content = {
-            "code": _SURROGATES.sub("\ufffd", cell_input),  # with one of them the kernel would never answer
+            "code": SURROGATES.sub("\ufffd", cell_input),  # the kernel would never answer a lone surrogate
             "silent": False,
             "store_history": False,
             "user_expressions": {},
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        self._request("execute_request", content)
-        return self._wanted
+        self._send("execute_request", content)
+        return self._request.id
 
     def await_reply(self, msg_id: str, timeout: float) -> None:
         """Wait until the cell has run.
@@ -215,107 +236,76 @@ class Kernel:
             Empty: It takes longer than `timeout` seconds.
             KernelEnded: The kernel is gone.
         """
-        if not self._wait(self._has_reply, time.monotonic() + timeout):
-            self._raise_if_ended()
+        if self._reply_within(timeout) is None:
             raise Empty
 
-    def get_message(self, stream: str = "iopub", timeout: float = OUTPUT_SECONDS) -> dict[str, Any]:
-        """Return the next thing that the cell showed. After its reply, one more `idle` comes in any case.
+    def get_message(self, stream: str = "iopub", timeout: float = OUTPUT_SECONDS) -> Message:
+        """Return the next output of a cell that has replied or was interrupted. The last one is always `idle`.
 
         Raises:
-            Empty: The kernel was interrupted and did not obey; it has been killed.
+            Empty: The cell went on after the interrupt, so the kernel was killed.
             KernelEnded: The kernel is gone.
         """
-        now = time.monotonic()
-        if self._interrupted_at is not None:
-            end = self._interrupted_at + INTERRUPT_SECONDS
-        elif self._replied_at is not None:
-            end = min(now + QUIET_SECONDS, self._replied_at + OUTPUT_SECONDS)
-        else:
-            end = now + timeout
-        if self._replied_at is None or now < self._replied_at + OUTPUT_SECONDS:
-            self._wait(lambda: bool(self._messages), end)
-        if self._messages:
-            return self._messages.popleft()
+        outputs = self._request.outputs
+        self._wait(lambda: bool(outputs), min(self._request.output_deadline, time.monotonic() + QUIET_SECONDS))
+        if outputs:
+            return outputs.popleft()
         self._raise_if_ended()
-        if self._has_reply():  # the end of its output was lost
-            return _message("status", {"execution_state": "idle"}, self._wanted)
+        if self._has_reply():  # the kernel's own `idle` was lost in a flood
+            return message("status", {"execution_state": "idle"}, self._request.id)
         self.kill("time")
         raise Empty
 
     def await_idle(self, parent_id: str, timeout: float) -> None:
-        """Throw away what the cell still shows."""
-        while not _is_idle(self.get_message(timeout=timeout)):
+        """Discard the rest of the cell's output."""
+        while not is_idle(self.get_message()):
             pass
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does. `get_message` kills the kernel soon if it does not obey."""
-        self._interrupted_at = time.monotonic()
+        """Interrupt the cell as Ctrl-C does. If it goes on, `get_message` kills the kernel."""
+        self._request.output_deadline = time.monotonic() + INTERRUPT_SECONDS
         self.group.interrupt()
 
     def is_alive(self) -> bool:
         self._pump(0.0)
-        return not self.has_ended
+        return not self._has_ended()
 
     def stop(self) -> None:
-        """End it and everything it has started, and wait until they are gone."""
+        """End the kernel and everything it has started, and wait until all of it is gone."""
         self._stopped.set()
         if self.group is not None:
             self.kill("owner")
             self._process.join(END_SECONDS)
-            self._process.kill()  # the supervisor; it has ended long ago, unless it hangs
+            self._process.kill()  # the supervisor, in case it hangs
         if self.sandbox is not None:
             self.sandbox.close()
         self._context.destroy(linger=0)
 
-    # ------------------------------------------------------------------------------------------------------------------
-
-    @property
-    def has_ended(self) -> bool:
-        return self.exit_status is not None or bool(self.killed_for)
+    # -----------------------------------------------------------------------------------------------------------------
 
     def kill(self, reason: str) -> None:
-        """End it and everything it has started, because of `reason`."""
+        """End the kernel and everything it has started, because of `reason`."""
         if self.exit_status is None:
             self.killed_for = self.killed_for or reason
         self.group.kill()
 
     def ask(self, kind: str, content: dict[str, Any], timeout: float) -> dict[str, Any] | None:
-        """Send a request of our own, and return the content of its reply; None if none came in time.
+        """Send a request, and return the content of its reply, or None after `timeout` seconds.
 
-        The content is any JSON at all.
+        The reply can be any JSON object, because a student's code may have written it.
 
         Raises:
             KernelEnded: The kernel is gone.
         """
-        self._request(kind, content)
-        if not self._wait(self._has_reply, time.monotonic() + timeout):
-            self._raise_if_ended()
-            return None
-        return self._reply
+        self._send(kind, content)
+        return self._reply_within(timeout)
 
-    def _has_reply(self) -> bool:
-        return self._reply is not None
-
-    def _raise_if_ended(self) -> None:
-        if self.has_ended:
-            status = self.exit_status or 0
-            number = status - 128 if status > 128 else 0
-            reason = self.killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
-            raise KernelEnded(reason, _in_words(reason, number, status))
-
-    def _request(self, kind: str, content: dict[str, Any]) -> None:
-        """Send a request; what was still expected of the one before is forgotten."""
-        import zmq
-
-        self._requests += 1
-        self._wanted = f"{os.getpid()}-{self._requests}-{os.urandom(8).hex()}"
-        self._messages.clear()
-        self._reply = self._interrupted_at = self._replied_at = None
-        self._kept_messages = self._kept_characters = 0
-        header = {"msg_id": self._wanted, "msg_type": kind, "username": "", "session": "grader", "version": "5.3"}
+    def _send(self, kind: str, content: dict[str, Any]) -> None:
+        """Send a request. Whatever still arrives for the request before it is ignored."""
+        self._request = _Request()
+        header = {"msg_id": self._request.id, "msg_type": kind, "username": "", "session": "grader", "version": "5.3"}
         header["date"] = "2000-01-01T00:00:00+00:00"
-        parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]  # ASCII: lone surrogates pass
+        parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]  # as ASCII: no surrogate to encode
         end = time.monotonic() + START_SECONDS
         while True:
             self._raise_if_ended()
@@ -327,33 +317,47 @@ class Kernel:
                 if time.monotonic() > end:
                     self.kill("time")
 
+    def _reply_within(self, seconds: float) -> dict[str, Any] | None:
+        if not self._wait(self._has_reply, time.monotonic() + seconds):
+            self._raise_if_ended()
+        return self._request.reply
+
+    def _has_reply(self) -> bool:
+        return self._request.reply is not None
+
+    def _has_ended(self) -> bool:
+        return self.exit_status is not None or bool(self.killed_for)
+
+    def _raise_if_ended(self) -> None:
+        if self._has_ended():
+            raise _kernel_ended(self.killed_for, self.exit_status or 0)
+
     def _wait(self, arrived: Callable[[], bool], end: float) -> bool:
-        """Read until `arrived()`, the kernel's end, or the time `end`; return whether it has arrived."""
+        """Read until `arrived()`, the kernel's end, or the time `end`, and return whether it has arrived."""
         while not arrived():
             left = end - time.monotonic()
-            if left <= 0 or self.has_ended:
+            if left <= 0 or self._has_ended():
                 return False
             self._pump(min(left, WATCH_SECONDS))
         return True
 
     def _pump(self, seconds: float) -> None:
-        """Read what is there, at most some of it, waiting for at most `seconds`."""
-        if self.has_ended:
+        """Wait for at most `seconds` for something to read, and read some of it."""
+        if self._has_ended():
             return
         ready = dict(self._poller.poll(seconds * 1000))
-        for stream in (self._shell, self._iopub):
-            if stream in ready:
-                self._drain(stream)
-        if self._process.sentinel in ready:
-            for stream in (self._shell, self._iopub):  # what it sent before it ended
-                self._drain(stream)
+        has_ended = self._process.sentinel in ready
+        if self._shell in ready or has_ended:
+            self._drain(self._shell, self._request.add_reply)
+        if self._iopub in ready or has_ended:
+            self._drain(self._iopub, self._request.add_output)
+        if has_ended:
             self.exit_status = self._process.exitcode or 0
             self.group.kill()
 
-    def _drain(self, stream: Any) -> None:
-        import zmq
-
-        end = time.monotonic() + READ_SECONDS  # the caller has to look at the clock now and then
+    def _drain(self, stream: zmq.Socket, add: Callable[[Message], None]) -> None:
+        """Read messages for a moment. More of them could keep the caller from looking at the clock."""
+        end = time.monotonic() + READ_SECONDS
         for _ in range(100):
             if time.monotonic() > end:
                 return
@@ -361,27 +365,8 @@ class Kernel:
                 frames = stream.recv_multipart(zmq.NOBLOCK)
             except zmq.ZMQError:
                 return
-            message = _parsed(frames, self._wanted)
-            if message is None:
-                continue
-            if stream is self._shell:
-                if message["msg_type"].endswith("_reply"):
-                    self._reply = message["content"]
-                    self._replied_at = time.monotonic()
-            elif (checked := _checked(message)) is not None:
-                if not _is_idle(checked):
-                    self._kept_messages += 1
-                    self._kept_characters += _characters(checked["content"])
-                    if self._kept_messages > CELL_MESSAGES or self._kept_characters > CELL_CHARACTERS:
-                        continue
-                self._messages.append(checked)
-
-
-def _own_memory() -> int:
-    """Return how many bytes this process holds, where the system tells."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
+            if (received := parse(frames, self._request.id)) is not None:
+                add(received)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -395,114 +380,26 @@ def _environment(home: Path) -> dict[str, str]:
         "IPYTHONDIR": str(home / "home" / ".ipython"),
         "JUPYTER_RUNTIME_DIR": str(home / "home"),
         "MPLCONFIGDIR": str(home / "home"),
-        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "MPLBACKEND": INLINE_BACKEND,
         "TRANSFORMER_LAB_MINE": "off",
         "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 13 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` changes nothing: there is no time to compile
+        "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` has no effect: there is no time to compile
     }
 
 
-def _in_words(reason: str, number: int, status: int) -> str:
-    if reason == "exit" and number:
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = f"signal {number}"
-        return f"the kernel was ended by {name}"
-    return {
-        "exit": f"the kernel ended by itself, with status {status}",
-        "time": "the time was up, and the kernel did not stop when it was told to",
-        "memory": "the kernel and its processes took more memory than is allowed",
+def _kernel_ended(killed_for: str, status: int) -> KernelEnded:
+    """Return the exception for a kernel that was killed, or else ended with this status."""
+    number = status - 128 if status > 128 else 0
+    reason = killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
+    names = {member.value: member.name for member in signal.Signals}
+    ending = f"was ended by {names.get(number, f'signal {number}')}" if number else f"ended with status {status}"
+    explanations = {
+        "exit": f"the kernel {ending}",
+        "time": "the time was up, and the kernel did not stop when it was interrupted",
+        "memory": "the kernel and its processes used more memory than is allowed",
         "processes": "the kernel started more processes than are allowed",
         "cpu": "the kernel used more processor time than is allowed",
         "owner": "the kernel was stopped",
-    }.get(reason, "the kernel ended")
-
-
-# Messages of strangers ------------------------------------------------------------------------------------------------
-
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def clean_text(text: Any, most: int = TEXT_CHARACTERS) -> str:
-    """Text without terminal escapes, control characters and lone surrogates, cut off after `most` characters."""
-    if not isinstance(text, str):
-        return ""
-    cut = text[:most]
-    cut = clean(_ESCAPES.sub("", cut.replace("\r\n", "\n"))).replace("\r", "\ufffd")
-    return cut if len(text) <= most else f"{cut} …"
-
-
-def _parsed(frames: list[bytes], wanted: str) -> dict[str, Any] | None:
-    """Type and content of a message that answers the request `wanted`, or None."""
-    try:
-        start = frames.index(DELIMITER)
-        header, parent, _, content = frames[start + 2 : start + 6]
-        if len(header) > 10_000 or len(parent) > 10_000:
-            return None
-        parent = json.loads(parent)
-        if not isinstance(parent, dict) or parent.get("msg_id") != wanted:
-            return None
-        header, content = json.loads(header), json.loads(content)
-        if not isinstance(header, dict) or not isinstance(content, dict) or not isinstance(header.get("msg_type"), str):
-            return None
-        return _message(header["msg_type"], content, wanted)
-    except (ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _message(kind: str, content: dict[str, Any], parent: str) -> dict[str, Any]:
-    return {"msg_type": kind, "parent_header": {"msg_id": parent}, "content": content}
-
-
-def _is_idle(message: dict[str, Any]) -> bool:
-    return message["msg_type"] == "status" and message["content"]["execution_state"] == "idle"
-
-
-def _characters(value: Any) -> int:
-    if isinstance(value, dict):
-        return sum(map(_characters, value.values()))
-    if isinstance(value, list):
-        return sum(map(_characters, value))
-    return len(value) if isinstance(value, str) else 8
-
-
-def _checked(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The message with nothing in it but what its kind has, each of the right type; None where it is of no use."""
-    kind, content = message["msg_type"], message["content"]
-    checked: dict[str, Any]
-    match kind:
-        case "status":
-            if content.get("execution_state") != "idle":
-                return None
-            checked = {"execution_state": "idle"}
-        case "stream":
-            name = content.get("name")
-            checked = {
-                "name": name if name in ("stdout", "stderr") else "stdout",
-                "text": clean_text(content.get("text")),
-            }
-        case "display_data" | "execute_result":
-            data = content.get("data")
-            data = data if isinstance(data, dict) else {}
-            texts = {
-                clean_text(key, 100): clean_text(value)
-                for key, value in list(data.items())[:10]
-                if isinstance(value, str)
-            }
-            checked = {"data": texts, "metadata": {}}
-            if kind == "execute_result":
-                checked["execution_count"] = 1
-        case "error":
-            lines = content.get("traceback")
-            lines = lines[-50:] if isinstance(lines, list) else []
-            checked = {
-                "ename": clean_text(content.get("ename"), 200),
-                "evalue": clean_text(content.get("evalue"), 2000),
-                "traceback": [clean_text(line, 2000) for line in lines],
-            }
-        case _:
-            return None
-    return _message(kind, checked, message["parent_header"]["msg_id"])
+    }
+    return KernelEnded(reason, explanations[reason])

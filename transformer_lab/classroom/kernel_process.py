@@ -1,10 +1,10 @@
-"""What a kernel's process does before the first cell runs: it enters the sandbox and gives up its rights.
+"""What a kernel's process does before it runs the first cell: it enters the sandbox and gives up its privileges.
 
-`kernel_client.py` has this file run in a process that `multiprocessing` forks from one that has imported torch and
-other libraries, but nothing of this package. So importing costs a kernel nothing, and no answer is in its memory.
+`kernel_client.py` runs this file in a process that `multiprocessing` forks from one that has imported torch and other
+libraries, but nothing of this package. So a kernel spends no time on imports, and has no answer in its memory.
 
-The forked process is the kernel's supervisor. It enters the namespaces of the sandbox and forks once more, because a
-process ID namespace holds only children of those who enter it. The student's code runs in that child.
+The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because only the
+children of a process that enters a process ID namespace live in it. The student's code runs in that child.
 """
 
 import contextlib
@@ -17,20 +17,20 @@ import signal
 import struct
 import sys
 import traceback
-from pathlib import Path
 from typing import Any
 
 NAMESPACES = ("mnt", "pid", "net", "ipc", "uts")
 NS_GET_USERNS = 0xB701
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 36, 38
-OUTPUT_CHARACTERS = 1_000_000  # of what a cell prints; the rest is left out
+SECCOMP_MODE_FILTER = 2
+OUTPUT_CHARACTERS = 1_000_000  # per cell; the rest of its output is dropped
 EXIT_BROKEN = 70  # exit status of a kernel that could not be started
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def supervise(request: dict[str, Any]) -> None:
-    """Run one kernel, and end with its exit status; after a signal, with 128 and its number, as a shell would."""
+    """Run a kernel, and exit with its status, or with 128 + N after signal N, as a shell would."""
     os.closerange(3, 4096)  # the pipes of `multiprocessing`
     if sys.platform == "linux":
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -55,21 +55,21 @@ def supervise(request: dict[str, Any]) -> None:
 def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
-    An ordinary user's namespaces belong to a user namespace that bubblewrap made first, so that one is entered first.
+    Those of an ordinary user belong to a user namespace that bubblewrap created first, so that one has to come first.
     """
-    spaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
+    namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
     if os.geteuid() != 0:
-        last = os.open(f"/proc/{process}/ns/user", os.O_RDONLY)
-        spaces = [fcntl.ioctl(spaces[0], NS_GET_USERNS), *spaces, last]
-    for space in spaces:
-        if _libc.setns(space, 0) != 0 and ctypes.get_errno() != errno.EINVAL:  # EINVAL: we are in it already
+        innermost = os.open(f"/proc/{process}/ns/user", os.O_RDONLY)
+        namespaces = [fcntl.ioctl(namespaces[0], NS_GET_USERNS), *namespaces, innermost]
+    for namespace in namespaces:
+        if _libc.setns(namespace, 0) != 0 and ctypes.get_errno() != errno.EINVAL:  # EINVAL: already in it
             raise OSError(ctypes.get_errno(), "setns")
-        os.close(space)
+        os.close(namespace)
     os.chdir("/")
 
 
 def _kill_children() -> None:
-    """End what a kernel without a sandbox has left: orphans of this process's children become its own."""
+    """End what a kernel without a sandbox leaves behind. Its orphans have become children of this process."""
     import psutil
 
     with contextlib.suppress(ChildProcessError):
@@ -90,19 +90,18 @@ def _run_kernel(request: dict[str, Any]) -> None:
     resource_tracker._resource_tracker._fd = None  # closed above; a notebook that needs a tracker gets its own
     os.setsid()
     log = os.dup(2)
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
-        os.dup2(nothing, file)
-    os.close(nothing)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 (as long as we live)
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+        os.dup2(null, file)
+    os.close(null)
+    sys.stdin = sys.__stdin__
     os.environ.clear()
     os.environ.update(request["environment"])
     os.umask(0o077)
     try:
         _limit_resources(request)
         if request["sandbox"] is not None:
-            _give_up_rights(request["uid"])
+            _give_up_privileges(request["uid"])
         for folder in (request["environment"]["HOME"], request["folder"]):
             os.makedirs(folder, exist_ok=True)
         os.chdir(request["folder"])
@@ -111,7 +110,7 @@ def _run_kernel(request: dict[str, Any]) -> None:
     except BaseException:
         os.write(log, traceback.format_exc().encode())
         raise
-    os.close(log)  # nothing of the student has run so far
+    os.close(log)  # before any code of the student runs
     app.start()
 
 
@@ -122,17 +121,19 @@ def _import_stubbed_package(folder: str) -> None:
     import transformer_lab.plots
 
     if not str(transformer_lab.__file__).startswith(folder):
-        raise RuntimeError(f"the kernel would see {transformer_lab.__file__}, where the answers are")
+        raise RuntimeError(f"the kernel would see {transformer_lab.__file__}, which has the answers")
 
 
 def _limit_resources(request: dict[str, Any]) -> None:
-    """Set what the system limits for each process. Without it, "forks" and "memory in the call" would reach the limits
-    of the whole group, which are polled, before anybody can look."""
+    """Set the limits that the system enforces for each process.
+
+    Without them, "forks" and "memory in the call" would exceed the limits on the group between two looks at it.
+    """
     import resource
 
     limits = {"CORE": 0, "MEMLOCK": 0, "MSGQUEUE": 0, **request["limits"]}
-    limits["DATA"] += _reserved_bytes()
-    # Where processes of other kernels or of the grader would be counted with ours, only their number is polled.
+    limits["DATA"] += _untouched_bytes()
+    # Where the system would also count processes of other kernels or of the grader, only the group is counted.
     if request["sandbox"] is None or (os.geteuid() != 0 and not _counts_processes_by_namespace()):
         del limits["NPROC"]
     for name, value in limits.items():
@@ -144,21 +145,20 @@ def _limit_resources(request: dict[str, Any]) -> None:
 
 
 def _counts_processes_by_namespace() -> bool:
-    """Whether the system counts the processes of a user in each user namespace for itself (Linux 5.14)."""
+    """Return whether the system counts a user's processes separately in each user namespace (Linux 5.14)."""
     return [int(part) for part in platform.release().split("-")[0].split(".")[:2]] >= [5, 14]
 
 
-def _reserved_bytes() -> int:
-    """Return what libraries have asked for and never touched: hundreds of MiB in a build of PyTorch for CUDA."""
-    try:
-        _, resident, _, _, _, data, _ = map(int, Path("/proc/self/statm").read_text().split())
-        return max(0, data - resident) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return 0
+def _untouched_bytes() -> int:
+    """Return how much memory libraries have reserved but not used: hundreds of MiB in a build of PyTorch for CUDA."""
+    import psutil
+
+    memory = psutil.Process().memory_info()
+    return max(0, getattr(memory, "data", 0) - memory.rss)  # only Linux has `data`
 
 
-def _give_up_rights(uid: int | None) -> None:
-    """Give up every capability, and root. "signals to everybody" and `test_the_kernel_has_no_rights` need it."""
+def _give_up_privileges(uid: int | None) -> None:
+    """Give up root and every capability. "signals to everybody" and `test_the_kernel_has_no_rights` fail without it."""
     for capability in range(64):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if uid is not None:
@@ -167,80 +167,78 @@ def _give_up_rights(uid: int | None) -> None:
         os.setresuid(uid, uid, uid)
     no_capability = struct.pack("Ii", 0x20080522, 0), bytes(24)  # version 3 of the format, for this process
     if _libc.capset(*no_capability) != 0 or _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "the rights of a kernel cannot be given up")
+        raise OSError(ctypes.get_errno(), "the kernel cannot give up its privileges")
     if 0 in (os.getuid(), os.geteuid()):
         raise PermissionError("the kernel would run as root")
     code = seccomp_filter()
     instructions = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(instructions))
-    if _libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0) != 0:
+    if _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
 # System calls that no notebook needs, with their numbers on x86_64 and aarch64.
 FORBIDDEN_CALLS = {
-    # Memory that belongs to no process and lies in no folder, so that polling would not find it.
+    # Memory that belongs to no process and no folder, so the grader's looks at the group would miss it.
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
     "msgget": (68, 186),
-    # A namespace of one's own brings its own mounts, which would not be found either, and rights in it.
+    # A new namespace comes with privileges and with mounts of its own, which those looks would miss as well.
     "unshare": (272, 97),
-    # The kernel inherits the grader's keyrings: no namespace hides them.
+    # The kernel inherits the grader's keyrings, which no namespace hides.
     "keyctl": (250, 219),
     "add_key": (248, 217),
     "request_key": (249, 218),
-    # The two that most escapes from containers in recent years began with.
+    # The starting points of most container escapes in recent years.
     "io_uring_setup": (425, 425),
     "userfaultfd": (323, 282),
 }
 CLONE, CLONE3 = (56, 220), (435, 435)
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that ask for one
+NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that create one
 
 
 def seccomp_filter() -> bytes:
-    """Return the BPF program that refuses `FORBIDDEN_CALLS`; on an architecture without numbers above, it allows all.
+    """Return the BPF program that refuses `FORBIDDEN_CALLS`. It allows everything on an architecture not listed above.
 
     `test_the_kernel_has_no_rights` fails without it.
     """
-    load, equal, set_bits, give = 0x20, 0x15, 0x45, 0x06
+    load, equal, any_bit_set, end = 0x20, 0x15, 0x45, 0x06
     allow, refuse, unknown, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
-    program = []
+    program = []  # (instruction, how many to skip if true, if false, operand)
     if os.uname().machine in ARCHITECTURES:
         column, architecture = ARCHITECTURES[os.uname().machine]
         program += [
             (load, 0, 0, 4),  # the architecture: another one has other numbers
             (equal, 1, 0, architecture),
-            (give, 0, 0, kill),
+            (end, 0, 0, kill),
             (load, 0, 0, 0),  # the number of the call
-            (set_bits, 0, 1, 0x40000000),  # x32, with numbers of its own
-            (give, 0, 0, unknown),
-            (equal, 0, 1, CLONE3[column]),  # its flags cannot be read here; the C library takes `clone` then
-            (give, 0, 0, unknown),
+            (any_bit_set, 0, 1, 0x40000000),  # x32, which has other numbers too
+            (end, 0, 0, unknown),
+            (equal, 0, 1, CLONE3[column]),  # a filter can't read its flags; the C library falls back to `clone`
+            (end, 0, 0, unknown),
         ]
         for numbers in FORBIDDEN_CALLS.values():
-            program += [(equal, 0, 1, numbers[column]), (give, 0, 0, refuse)]
+            program += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse)]
         program += [
             (equal, 0, 3, CLONE[column]),
             (load, 0, 0, 16),  # its flags
-            (set_bits, 0, 1, NEW_NAMESPACES),
-            (give, 0, 0, refuse),
+            (any_bit_set, 0, 1, NEW_NAMESPACES),
+            (end, 0, 0, refuse),
         ]
-    program += [(give, 0, 0, allow)]
+    program += [(end, 0, 0, allow)]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
 def _kernel_app(shell: str, iopub: str) -> Any:
-    """Return an ipykernel that connects to the grader's sockets, so that nothing outside has to be writable for it."""
-    import zmq
-    from ipykernel.control import ControlThread
+    """Return an ipykernel that connects to the grader's sockets, so that it needs no writable folder outside."""
     from ipykernel.iostream import OutStream
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
 
     class BoundedOutStream(OutStream):
-        """Sends the first million characters that a cell prints: "200 MB of output" would take too long."""
+        """A stream for the first million characters that a cell prints. "200 MB of output" would take too long."""
 
         def write(self, string: str) -> int | None:
             parent = self.parent_header
@@ -255,7 +253,7 @@ def _kernel_app(shell: str, iopub: str) -> Any:
             return len(string)
 
     class Kernel(IPythonKernel):
-        """Takes requests to observe objects, in addition to those that run cells."""
+        """A kernel that answers requests to observe objects, in addition to running cells."""
 
         msg_types = [*IPythonKernel.msg_types, "observe_request"]  # noqa: RUF012 (as in its base class)
 
@@ -266,32 +264,21 @@ def _kernel_app(shell: str, iopub: str) -> Any:
             self.session.send(stream, "observe_reply", reply, parent, ident=ident)
 
     class KernelApp(IPKernelApp):
-        def init_connection_file(self) -> None:
-            self.transport = "ipc"
+        def init_connection_file(self) -> None: ...
+
+        def write_connection_file(self, **kwargs: Any) -> None: ...
 
         def init_heartbeat(self) -> None:
             self.hb_port = 1
 
-        def write_connection_file(self, **kwargs: Any) -> None: ...
-
-        def log_connection_info(self) -> None:
-            self._ports = dict.fromkeys(("shell", "iopub", "stdin", "hb", "control"), 1)
-
         def init_sockets(self) -> None:
-            self.context = zmq.Context()
-            self.shell_socket = self.context.socket(zmq.ROUTER)
+            super().init_sockets()
             self.shell_socket.connect(f"ipc://{shell}")
-            self.stdin_socket = self.context.socket(zmq.ROUTER)
-            self.control_socket = self.context.socket(zmq.ROUTER)
-            self.debugpy_socket = self.context.socket(zmq.STREAM)
-            self.debug_shell_socket = None
-            self.shell_port = self.stdin_port = self.control_port = 1
-            self.control_thread = ControlThread(daemon=True)
             self.shell_channel_thread = None
-            self.init_iopub(self.context)
 
         def _bind_socket(self, s: Any, port: int) -> int:
-            s.connect(f"ipc://{iopub}")  # the only one that the base class binds here
+            if s is self.iopub_socket:
+                s.connect(f"ipc://{iopub}")
             return 1
 
         def init_io(self) -> None:
@@ -304,9 +291,9 @@ def _kernel_app(shell: str, iopub: str) -> Any:
     app = KernelApp.instance(
         kernel_class=Kernel, quiet=True, capture_fd_output=False, log_level=50, matplotlib=None, pylab=None
     )
-    app.config.Session.key = b""  # only this sandbox can reach the sockets: a signature would prove nothing
+    app.config.Session.key = b""  # a signature would prove nothing: only this sandbox can reach the sockets
     app.config.HistoryManager.enabled = False
-    app.config.InlineBackend.figure_formats = set()  # nobody looks at the pictures
+    app.config.InlineBackend.figure_formats = set()  # the grader does not look at pictures
     app.config.ZMQInteractiveShell.colors = "nocolor"
     app.initialize([])
     app.shell.ask_exit = lambda: None  # `exit()` at the end of a cell does not end the notebook

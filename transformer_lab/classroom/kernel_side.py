@@ -1,6 +1,6 @@
-"""The half of scoring that runs next to the student's code: it finds their object, calls it, and returns plain data.
+"""The half of scoring that runs next to the student's code: find their object, call it, and return plain data.
 
-It knows no answer, and the other half, `scoring.py`, treats whatever it says as something the student may have written.
+It knows no answers. The other half, `scoring.py`, assumes that the student may have written anything it returns.
 """
 
 import importlib
@@ -26,11 +26,11 @@ from transformer_lab.exercises.observation import (
 )
 from transformer_lab.exercises.time_limit import Ran, run_limited
 
-MOST_CHARACTERS = 6 * 2**20  # of a reply
+MOST_CHARACTERS = 6 * 2**20  # per reply
 
 
 def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    """The reply to one request: what was observed of the object that `names` has under the name of the exercise."""
+    """Return the reply to a request: what was observed of the object with the exercise's name in `names`."""
     try:
         reply = _observed(json.loads(content["data"]), names)
     except BaseException as error:
@@ -41,9 +41,9 @@ def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, 
 def _observed(request: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     if request["name"] not in names:
         return {"missing": True}
-    subject, remark = names[request["name"]], ""
+    subject, is_object = names[request["name"]], False
     if request["blank"] and not isinstance(subject, type) and isinstance(subject, nn.Module):
-        subject, remark = type(subject), "This was an object of the class; its class has been scored."
+        subject, is_object = type(subject), True
     if not callable(subject):
         return {"kind": type(subject).__name__[:100]}
     if is_unwritten(subject, tuple(request["blank"])):
@@ -52,14 +52,10 @@ def _observed(request: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     with _earlier_parts(request["earlier"], subject), preserved_global_state():
         try:
             ran = run_limited(jobs)
-        except RuntimeError:  # no thread can be started, because the student's code has started all that may be
+        except RuntimeError:  # the student's code has already started as many threads as it may
             ran = Ran([job() for job in jobs], "", [])
     results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(jobs))
-    return {
-        "observations": _encoded(results),
-        "printed": ran.printed,
-        "remark": remark,
-    }
+    return {"observations": _encoded(results), "remark": is_object}
 
 
 def _encoded(results: list[Observation]) -> list:
@@ -78,30 +74,28 @@ def _job(subject: Any, check: dict[str, Any]) -> Callable[[], Observation]:
 
 @contextmanager
 def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None]:
-    """Let the student's code see right earlier parts under their names, so that one mistake costs once.
+    """Let the student's code use correct earlier parts under their names, so that a mistake costs points only once.
 
-    Only what was defined beside the student's object is replaced, or what its cell failed to define: a name that was
-    imported is meant as it is. A part comes as its source where the package that is here has it empty, because it
-    belongs to the same notebook.
+    This replaces what was defined next to the student's object, and adds what its cell failed to define. An import
+    stays, because the student chose it. A part of the same notebook comes as source: it is empty in this package.
     """
     names = namespace(subject)
-    replaced, added, made = {}, [], {}
+    replaced, added, from_source = {}, [], {}
     for part in earlier:
         name = part["name"]
         module = importlib.import_module(part["module"])
+        packaged = getattr(module, name)
         if part["source"]:
-            inner = vars(module) | made
-            exec(compile(part["source"], "<harness>", "exec", dont_inherit=True), inner)
-            made[name] = inner[name]
-        right = made.get(name) or getattr(module, name)
+            scope = vars(module) | from_source
+            exec(compile(part["source"], "<harness>", "exec", dont_inherit=True), scope)
+            from_source[name] = scope[name]
         if name not in names:
             added.append(name)
-            names[name] = right
+        elif names[name] is packaged or not _is_imported(names[name], names.get("__name__", "")):
+            replaced[name] = names[name]
+        else:
             continue
-        own = names[name]
-        if own is getattr(module, name) or not _is_imported(own, names.get("__name__", "")):
-            replaced[name] = own
-            names[name] = right
+        names[name] = from_source.get(name, packaged)
     try:
         yield
     finally:
@@ -110,12 +104,12 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
             names.pop(name, None)
 
 
-def _is_imported(one: Any, home: Any) -> bool:
-    """Whether a function or class comes from another module than `home`. Nothing of it is called to find out."""
-    if type(one) is FunctionType:
-        module = one.__module__
-    elif issubclass(type(one), type):  # an object may lie about its `__class__`
-        module = type.__getattribute__(one, "__module__")
+def _is_imported(value: Any, home: Any) -> bool:
+    """Return whether a function or class comes from another module than `home`, without calling anything of it."""
+    if type(value) is FunctionType:
+        module = value.__module__
+    elif issubclass(type(value), type):  # `isinstance` would believe what an object says about its class
+        module = type.__getattribute__(value, "__module__")
     else:
         return False
     return type(module) is str and module != home

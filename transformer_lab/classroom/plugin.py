@@ -1,6 +1,6 @@
-"""`pytest --transformer-lab-grade FILE`: grade one submission with plain pytest, in a runner of one's own.
+"""`pytest --transformer-lab-grade FILE`: grade a submission with plain pytest, in a test runner of your own.
 
-pytest imports this file in every run on a machine that has the package: so it imports nothing until it is to grade.
+pytest imports this file in every run on a machine that has the package, so it imports nothing else until needed.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if file is None:
         return
     if not config.pluginmanager.hasplugin("nbval"):
-        raise pytest.UsageError("--transformer-lab-grade needs the plug-in nbval: do not switch it off")
+        raise pytest.UsageError("--transformer-lab-grade needs the plug-in nbval, which is disabled: enable it")
     from transformer_lab.classroom.single_submission import single_submission
     from transformer_lab.errors import InputError
 
@@ -36,7 +36,6 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         run, path = stack.enter_context(single_submission(file))
     except InputError as error:
-        stack.close()
         raise pytest.UsageError(str(error)) from None
     config.stash[_RUN] = run
     config.pluginmanager.register(run, "transformer-lab-run")

@@ -1,4 +1,4 @@
-"""A submission as pytest items: one for each cell, which nbval runs in our kernel, and then one for each exercise."""
+"""A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise."""
 
 import json
 import re
@@ -14,22 +14,23 @@ from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, find_comment_markers
 
 from transformer_lab.classroom.assemble import Assembled
 from transformer_lab.classroom.cells import names_of
-from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
+from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, Score, score
 from transformer_lab.exercises.exercise import Exercise
 
 MOST_REMARKS = 10
-MOST_KERNELS = 8  # one, and others after cells or exercises that have ended theirs
+MOST_KERNELS = 8  # the first one, and those that replace kernels that cells or exercises have ended
 
 
 @dataclass
 class KernelSource:
-    """What is needed to start the kernels of a submission, and the secret seed of their inputs."""
+    """What it takes to start a submission's kernels, and the secret seed of the inputs."""
 
     package: Path  # the folder of the stubbed package
-    folder: Path  # private; everything in it is ours
+    folder: Path  # private to the grader
     sandboxed: bool
     limits: Limits
     seed: int
@@ -37,43 +38,45 @@ class KernelSource:
 
 @dataclass
 class CellFailure:
-    """How a cell ended that did not run to its end."""
+    """Why a cell did not run to its end."""
 
     state: str  # as in `results.STATES`
     reason: str
 
+    @classmethod
+    def from_end(cls, ended: KernelEnded, default: str) -> "CellFailure":
+        """Return the failure of a cell whose kernel is gone, with `default` for an end that has no state of its own."""
+        return cls(STATES_OF_ENDS.get(ended.reason, default), str(ended))
+
 
 @dataclass(eq=False)  # pytest keeps its plug-ins in sets
 class SubmissionRun:
-    """One submission while it is graded: a pytest plug-in."""
+    """A submission while it is graded, as a pytest plug-in."""
 
     assembled: Assembled
     exercises: list[Exercise]
     source: KernelSource
     results: list[ExerciseResult] = field(default_factory=list)
-    failures: dict[int, CellFailure] = field(default_factory=dict)  # by number of the code cell
-    kernel_killing_cells: set[int] = field(default_factory=set)  # no other kernel runs them again
-    revealed: set[str] = field(default_factory=set)  # exercises whose answers a kernel may see: they are scored
+    failures: dict[int, CellFailure] = field(default_factory=dict)  # by index of the code cell
+    kernel_killing_cells: set[int] = field(default_factory=set)  # not run in later kernels
+    revealed: set[str] = field(default_factory=set)  # exercises that are scored, so a kernel may see their answers
     kernels: int = 0
     kernels_started: int = 0
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        scored = {exercise.name for exercise in self.exercises}
-        self.revealed.update(name for exercise in self.exercises for name in exercise.builds_on if name not in scored)
-
-    @property
-    def code(self) -> list[Any]:
-        return [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
+        to_score = {exercise.name for exercise in self.exercises}
+        self.revealed.update(name for exercise in self.exercises for name in exercise.builds_on if name not in to_score)
+        self.code = [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
 
     def seconds_left(self) -> float:
         return self.began + self.source.limits.submission_seconds - time.monotonic()
 
     def cell_seconds(self) -> float:
-        """For the next cell.
+        """Return how long the next cell may take.
 
         Raises:
-            KernelEnded: nothing is left of the time for the submission.
+            KernelEnded: The time for the submission is up.
         """
         left = self.seconds_left()
         if left <= 0:
@@ -81,10 +84,10 @@ class SubmissionRun:
         return min(self.source.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
-        """A new kernel in which these cells have been run, but for those that have ended another one.
+        """Return a new kernel that has run these cells, except for those that have ended an earlier one.
 
         Raises:
-            KernelEnded: they end every kernel, or the time is up.
+            KernelEnded: The cells end every kernel, or the time is up.
         """
         while self.kernels < MOST_KERNELS:
             self.cell_seconds()
@@ -94,35 +97,26 @@ class SubmissionRun:
             kernel = Kernel(source.package, folder, source.limits, self.seconds_left() + 5.0, source.sandboxed)
             self.kernels_started += 1
             try:
-                for number in cells:
-                    if number not in self.kernel_killing_cells and not _is_skipped(self.code[number]):
-                        kernel.await_reply(kernel.execute_cell_input(self.code[number].source), self.cell_seconds())
+                for index in cells:
+                    if index not in self.kernel_killing_cells and not _is_skipped(self.code[index]):
+                        kernel.await_reply(kernel.execute_cell_input(self.code[index].source), self.cell_seconds())
                 return kernel
-            except Exception as error:  # `queue.Empty`: it takes too long this time
+            except Exception as error:  # `queue.Empty` if the cell takes too long this time
                 kernel.stop()
                 ended = error if isinstance(error, KernelEnded) else KernelEnded("time", "it took too long")
-                self.ended(number, ended)
+                self.add_kernel_killer(index, ended)
         raise KernelEnded("owner", "too many of its cells have ended the kernel")
 
-    def ended(self, number: int, ended: KernelEnded) -> None:
-        """Note that this cell has ended its kernel."""
-        self.kernel_killing_cells.add(number)
-        self.failures[number] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
+    def add_kernel_killer(self, index: int, ended: KernelEnded) -> None:
+        """Record that this cell has ended its kernel."""
+        self.kernel_killing_cells.add(index)
+        self.failures[index] = CellFailure.from_end(ended, "killed")
 
     def add(self, exercise: Exercise, score: Score) -> None:
-        assembled = self.assembled
-        number = self.cell_of(exercise.name)
-        failure = self.failures.get(number)
-        source = assembled.sources.get(exercise.name, "")
-        if score.is_missing and failure is not None:
-            score = Score(failure.state, report=f"{score.report} Its cell did not run to the end: {failure.reason}.")
-        elif score.is_missing and not source.strip():
-            score = Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
-        elif score.is_missing and (defined := ", ".join(f"`{name}`" for name in names_of(source).definitions)):
-            score = replace(score, report=f"{score.report} Its cell defines {defined}.")
-        elif score.state == "not attempted" and _is_imported(exercise.name, source):
-            where = "where the answers are taken out when it is graded: write it yourself"
-            score = Score("failed", report=f"`{exercise.name}` is imported from the package, {where}.")
+        """Record the result of an exercise."""
+        index = self.cell_of(exercise.name)
+        source = self.assembled.sources.get(exercise.name, "")
+        score = self._explained(score, exercise.name, source, self.failures.get(index))
         self.results.append(
             ExerciseResult(
                 exercise=exercise.name,
@@ -131,40 +125,52 @@ class SubmissionRun:
                 possible=exercise.points,
                 misconceptions=score.misconceptions,
                 report=score.report,
-                flags=assembled.flags.get(exercise.name, ()),
+                flags=self.assembled.flags.get(exercise.name, ()),
                 remarks=score.remarks,
                 source=source,
-                cell_id="" if number is None else self.code[number].id,
+                cell_id="" if index is None else self.code[index].id,
             )
         )
 
+    @staticmethod
+    def _explained(score: Score, name: str, source: str, failure: CellFailure | None) -> Score:
+        """Return the score with a report that says why the kernel has no such object, or has an empty one."""
+        names = names_of(source)
+        if score.is_missing and failure is not None:
+            return Score(failure.state, report=f"{score.report} Its cell did not run to the end: {failure.reason}.")
+        if score.is_missing and not source.strip():
+            return Score("not attempted", report=f"`{name}` has not been written yet.")
+        if score.is_missing and names.definitions:
+            defined = ", ".join(f"`{definition}`" for definition in names.definitions)
+            return replace(score, report=f"{score.report} Its cell defines {defined}.")
+        if score.state == "not attempted" and names.imports.get(name, "").startswith("transformer_lab."):
+            reason = "which has no answers while you are graded: write it yourself"
+            return Score("failed", report=f"`{name}` is imported from the package, {reason}.")
+        return score
+
     def remarks(self) -> list[str]:
-        """Cells that a student has added and that did not run to the end: what they would define is missing."""
+        """Return a remark on each added cell that failed, because everything it would define is missing."""
         remarks = []
-        for number, failure in sorted(self.failures.items()):
-            if dict(self.code[number].metadata.get("transformer_lab", {})) == {"student": True}:
-                first = next((line.strip() for line in self.code[number].source.splitlines() if line.strip()), "")
+        for index, failure in sorted(self.failures.items()):
+            if _about(self.code[index]) == {"student": True}:
+                first = next((line.strip() for line in self.code[index].source.splitlines() if line.strip()), "")
                 shown = f"`{clean_text(first, 60)}`" if "`" not in first else "with a backtick in its first line"
                 remarks.append(f"The added cell {shown} did not run to the end: {failure.reason}.")
         return remarks[:MOST_REMARKS]
 
     def cell_of(self, name: str) -> int | None:
-        """The number of the code cell that defines the exercise, as far as its text says."""
-        last = None
-        for number, cell in enumerate(self.code):
-            about = cell.metadata.get("transformer_lab", {})
-            if about.get("exercise") == name and last is None:
-                last = number
-            if about.get("student") and name in names_of(cell.source).binds:
-                last = number
-        return last
+        """Return the index of the code cell that defines the exercise, as far as its text tells."""
+        defining = None
+        for index, cell in enumerate(self.code):
+            if _about(cell).get("exercise") == name and defining is None:
+                defining = index
+            if _about(cell).get("student") and name in names_of(cell.source).binds:
+                defining = index
+        return defining
 
     def check_of(self, name: str) -> int | None:
-        """The number of the code cell with the exercise's check."""
-        for number, cell in enumerate(self.code):
-            if cell.metadata.get("transformer_lab", {}).get("check") == name:
-                return number
-        return None
+        """Return the index of the code cell with the exercise's check."""
+        return next((index for index, cell in enumerate(self.code) if _about(cell).get("check") == name), None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(self, file_path: Path, parent: Any) -> Iterator[None]:
@@ -191,21 +197,19 @@ class GradedNotebook(IPyNbFile):
             self.kernel.stop()
 
     def collect(self) -> Iterator[pytest.Item]:
-        for number, cell in enumerate(self.run.code):
-            options = defaultdict(bool)
-            about = cell.metadata.get("transformer_lab", {})
-            if not about.get("student"):  # comments to nbval in a student's cell are ignored
-                options.update(find_metadata_tags(cell.metadata))
-                options.update(find_comment_markers(cell.source))
-            options.setdefault("check", False)
+        for index, cell in enumerate(self.run.code):
             if _is_skipped(cell):
                 continue
-            yield GradedCell.from_parent(self, name=f"Cell {number}", cell_num=number, cell=cell, options=options)
+            options = defaultdict(bool, check=False)
+            if not _about(cell).get("student"):  # "nbval's markers": those in a student's cell have no effect
+                options.update(find_metadata_tags(cell.metadata))
+                options.update(find_comment_markers(cell.source))
+            yield GradedCell.from_parent(self, name=f"Cell {index}", cell_num=index, cell=cell, options=options)
         for exercise in self.run.exercises:
             yield GradedExercise.from_parent(self, name=exercise.name, exercise=exercise)
 
-    def alive(self, cells: range) -> Kernel:
-        """The kernel, or a new one in which these cells have been run."""
+    def living_kernel(self, cells: range) -> Kernel:
+        """Return the kernel, or a new one that has run these cells."""
         if not self.kernel.is_alive():
             self.kernel.stop()
             self.kernel = self.run.kernel_after(cells)
@@ -213,94 +217,90 @@ class GradedNotebook(IPyNbFile):
 
 
 def write_assembled(run: SubmissionRun) -> Path:
-    """Write the assembled notebook for pytest, under a name that is never the student's."""
+    """Write the assembled notebook for pytest, under a name that the student has not chosen."""
     path = run.source.folder / f"{run.assembled.name}.ipynb"
     path.write_text(json.dumps(run.assembled.notebook), encoding="ascii")
     return path
 
 
-def _is_imported(name: str, source: str) -> bool:
-    return names_of(source).imports.get(name, "").startswith("transformer_lab.")
+def _about(cell: Any) -> dict[str, Any]:
+    """Return what assembling the notebook has recorded about a cell."""
+    return dict(cell.metadata.get("transformer_lab", {}))
 
 
 def _is_skipped(cell: Any) -> bool:
-    return any(tag == "nbval-skip" for tag in cell.metadata.get("tags", ()))
+    return "nbval-skip" in cell.metadata.get("tags", ())
 
 
 class GradedCell(IPyNbCell):
-    """A code cell as nbval runs it; what ends its kernel is noted."""
+    """A code cell, run by nbval, that records its own failures."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.user_properties.append(("cell_id", self.cell.id))
         for kind in ("exercise", "check"):
-            if name := self.cell.metadata.get("transformer_lab", {}).get(kind):
+            if name := _about(self.cell).get(kind):
                 self.user_properties.append((kind, name))
 
     def setup(self) -> None:
-        self.parent.timed_out = False  # of an earlier cell: no reason to expect that this one fails
+        self.parent.timed_out = False  # nbval would expect every cell after a timeout to fail
 
     def runtest(self) -> None:
-        run, number = self.parent.run, self.cell_num
+        run, index = self.parent.run, self.cell_num
         try:
-            self.parent.alive(range(number))
+            self.parent.living_kernel(range(index))
             self.config.option.nbval_cell_timeout = run.cell_seconds()
         except KernelEnded as ended:
-            run.failures.setdefault(number, CellFailure(STATES_OF_ENDS.get(ended.reason, "not checked"), str(ended)))
+            run.failures.setdefault(index, CellFailure.from_end(ended, "not checked"))
             self.raise_cell_error(f"Not run: {ended}")
         try:
             super().runtest()
         except KernelEnded as ended:
-            run.ended(number, ended)
+            run.add_kernel_killer(index, ended)
             self.raise_cell_error(str(ended))
         except NbCellError as error:
             if self.parent.timed_out:
                 limit = f"the cell took longer than {self.config.option.nbval_cell_timeout:g} seconds"
-                run.failures[number] = CellFailure("timed out", limit)
+                run.failures[index] = CellFailure("timed out", limit)
                 if not self.parent.kernel.is_alive():
-                    run.kernel_killing_cells.add(number)
-            elif (exception := self._exception()) is not None:
-                run.failures[number] = CellFailure(
-                    "out of memory" if exception.startswith("MemoryError") else "failed", f"`{exception}`"
-                )
+                    run.kernel_killing_cells.add(index)
+            elif exception := self._exception():
+                state = "out of memory" if exception.startswith("MemoryError") else "failed"
+                run.failures[index] = CellFailure(state, f"`{exception}`")
             raise error from None
 
-    def _exception(self) -> str | None:
-        """What the cell raised."""
+    def _exception(self) -> str:
+        """Return the exception that the cell raised, or ""."""
         for output in self.test_outputs or ():
             if output.output_type == "error":
                 text = " ".join(f"{output.ename}: {output.evalue}".split())[:400]
-                return re.sub(r"\(\d+\.py, line (\d+)\)", r"(line \1)", text)  # a file's name that says nothing
-        return None
+                return re.sub(r"\(\d+\.py, line (\d+)\)", r"(line \1)", text)  # without the file's meaningless name
+        return ""
 
     def format_output_compare(self, key: str, left: Any, right: Any) -> None:
-        # pytest's own comparison takes time that grows with the cube of a text's lines
+        # Not pytest's own comparison, whose time grows with the cube of a text's lines.
         self.comparison_traceback.append(f"{key}: expected {str(left)[:200]!r}, received {str(right)[:200]!r}")
 
     def repr_failure(self, excinfo: Any) -> str:
         return clean_text(str(super().repr_failure(excinfo)), REPORT_CHARACTERS)
 
 
-class _NotPassed(Exception):  # noqa: N818 (it is the finding)
-    pass
-
-
 class GradedExercise(pytest.Item):
-    """One exercise: the student's object is scored."""
+    """An exercise, scored from the student's object."""
 
     def __init__(self, *arguments: Any, exercise: Exercise, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.exercise = exercise
 
     def runtest(self) -> None:
-        score_now = self._score()
-        if score_now.state not in ("passed", "not attempted"):
-            earlier = self._score_where_checked()
-            if earlier is not None and earlier.earned > score_now.earned:
-                score_now = earlier
         run = self.parent.run
+        final = self._score()
+        if final.state not in ("passed", "not attempted"):
+            checked = self._score_where_checked()
+            if checked is not None and checked.earned > final.earned:
+                final = checked
         run.revealed.add(self.exercise.name)
-        run.add(self.exercise, score_now)
+        run.add(self.exercise, final)
         result = run.results[-1]
         self.user_properties += [
             ("exercise", result.exercise),
@@ -312,17 +312,16 @@ class GradedExercise(pytest.Item):
         if result.misconceptions:
             self.user_properties.append(("misconceptions", " ".join(result.misconceptions)))
         if result.state != "passed":
-            raise _NotPassed(result.report)
+            pytest.fail(result.report, pytrace=False)
 
     def _score(self) -> Score:
         run = self.parent.run
         try:
-            kernel = self.parent.alive(range(len(run.code)))
+            kernel = self.parent.living_kernel(range(len(run.code)))
         except KernelEnded as ended:
-            failure = run.failures.get(run.cell_of(self.exercise.name))
-            state = failure.state if failure else STATES_OF_ENDS.get(ended.reason, "not checked")
-            reason = failure.reason if failure else ended
-            return Score(state, report=f"`{self.exercise.name}` was not scored: {reason}.")
+            own_failure = run.failures.get(run.cell_of(self.exercise.name))
+            failure = own_failure or CellFailure.from_end(ended, "not checked")
+            return Score(failure.state, report=f"`{self.exercise.name}` was not scored: {failure.reason}.")
         if run.seconds_left() <= 0:
             return Score("timed out", report="The time for the whole notebook was up before this could be scored.")
         return self._score_in(kernel)
@@ -334,38 +333,33 @@ class GradedExercise(pytest.Item):
             source = run.assembled.sources.get(self.exercise.name, "")
             return score(kernel, self.exercise, run.source.seed, run.revealed, seconds, source)
         except Exception as error:
-            return Score(
-                "grader error", report=f"The grader failed ({type(error).__name__}): this is no fault of yours."
-            )
+            report = f"The grader failed ({type(error).__name__}). This isn't your fault."
+            return Score("grader error", report=report)
 
     def _score_where_checked(self) -> Score | None:
-        """The score before a later cell gave the name another meaning: `from torch.nn.functional import softmax`.
+        """Return the score right after the exercise's check, if a later cell redefines one of the names involved.
 
-        Its check was green, and nobody sees there that an import takes away what an earlier cell has defined.
+        A later `from torch.nn.functional import softmax` replaces the student's function, and their check, which was
+        green, doesn't show it.
         """
         run, exercise = self.parent.run, self.exercise
-        number = run.check_of(exercise.name)
+        index = run.check_of(exercise.name)
         names = {exercise.name, *(name for name in exercise.builds_on if run.check_of(name) is not None)}
-        later = [names_of(cell.source) for cell in run.code[number + 1 :]] if number is not None else []
-        changed = {name for cell in later for name in (names if cell.stars else names & cell.binds)}
-        if not changed or run.seconds_left() <= 0:
+        later = [names_of(cell.source) for cell in run.code[index + 1 :]] if index is not None else []
+        redefined = {name for cell in later for name in (names if cell.stars else names & cell.binds)}
+        if not redefined or run.seconds_left() <= 0:
             return None
         try:
-            kernel = run.kernel_after(range(number))
-        except Exception:  # its cells end every kernel, or there is no other: the first score stands
+            kernel = run.kernel_after(range(index))
+        except Exception:  # the cells end every kernel, or none can be started
             return None
         try:
-            earlier = self._score_in(kernel)
+            checked = self._score_in(kernel)
         finally:
             kernel.stop()
-        meaning = ", ".join(f"`{name}`" for name in sorted(changed))
-        remark = f"A later cell gives {meaning} another meaning. What counts is what the check in the notebook saw."
-        return replace(earlier, remarks=(*earlier.remarks, remark))
-
-    def repr_failure(self, excinfo: Any) -> str:
-        if isinstance(excinfo.value, _NotPassed):
-            return str(excinfo.value)
-        return str(super().repr_failure(excinfo))
+        meanings = ", ".join(f"`{name}`" for name in sorted(redefined))
+        remark = f"A later cell gives {meanings} another meaning. What counts is what the check in the notebook saw."
+        return replace(checked, remarks=(*checked.remarks, remark))
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, self.exercise.name

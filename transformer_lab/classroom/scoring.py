@@ -1,4 +1,4 @@
-"""Scores an object that lives in a kernel: inputs are sent there, data comes back, and all judging happens here."""
+"""Score an object that lives in a kernel: inputs go there, plain data comes back, and all judging happens here."""
 
 import functools
 import inspect
@@ -8,121 +8,129 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer_lab.classroom.kernel_client import Kernel, KernelEnded, clean_text
+from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
+from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.wire import WireError, decode_observation, encode
 from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.exercises.edits import bare_or_none
 from transformer_lab.exercises.exercise import PUBLIC_SEED, Exercise
 from transformer_lab.exercises.harnesses import harness_source
 from transformer_lab.exercises.judgment import judge
-from transformer_lab.exercises.observation import Crash, Observation
+from transformer_lab.exercises.observation import Observation
 from transformer_lab.exercises.registry import exercises, notebook_of
 from transformer_lab.exercises.report import Report
 from transformer_lab.exercises.verdicts import inputs_by_check
 
 REPORT_CHARACTERS = 20_000
-_source = functools.cache(inspect.getsource)  # the file may be another one by the time its text is needed again
 GLOBAL_STATE = ("seed", "default dtype", "grad mode", "device")
-STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # all others: killed
-
+STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # any other end: killed
 ONLY_FOR_THESE = (
     "It gives right results for inputs of the notebook's own check, but not for others. "
     "Does it depend on particular sizes or numbers?"
 )
+CLASS_SCORED = "This was an object of the class; its class has been scored."
+
+_source = functools.cache(inspect.getsource)  # before the file can change
 
 
 @dataclass(frozen=True)
 class Score:
-    """What one exercise has earned."""
+    """What an exercise has earned."""
 
     state: str
     earned: float = 0.0
     misconceptions: tuple[str, ...] = ()
     report: str = ""
     remarks: tuple[str, ...] = ()
-    is_missing: bool = False  # nothing has its name
+    is_missing: bool = False  # the kernel has nothing of this name
+
+
+class _NotObserved(Exception):  # noqa: N818 (it carries a score)
+    """The kernel returned no observations, which settles the score."""
+
+    def __init__(self, state: str, report: str, is_missing: bool = False) -> None:
+        self.score = Score(state, report=report, is_missing=is_missing)
 
 
 def score(kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], seconds: float, source: str = "") -> Score:
     """Score the object that has the exercise's name in the kernel.
 
     Args:
-        kernel: All cells have run in it.
-        exercise: Its checks say what to do, and its answer what is right.
-        seed: Secret: of the inputs that earn points. The report is about those of the notebook's own check.
+        kernel: A kernel in which all cells have run.
+        exercise: The exercise, with its checks and its answer.
+        seed: Secret seed of the inputs that earn points. The report only mentions those of the notebook's own check.
         revealed: Exercises whose answers the kernel may see, because they have been scored, or will not be.
-        seconds: For each of the two or three runs; then the kernel is killed.
-        source: The student's code, which can rule a mistake out.
+        seconds: Time for each of the two or three runs, after which the kernel is killed.
+        source: The student's code, which can rule out a misconception.
     """
-    bare = bare_or_none(source)
+
+    def observe(seed: int) -> tuple[dict[str, Observation], tuple[str, ...]]:
+        return _observe(kernel, exercise, seed, revealed, seconds)
+
     try:
-        observed = _ask(kernel, exercise, seed, revealed, time.monotonic() + seconds)
-        if not isinstance(observed, Score) and "time" in _crashes(observed[1].values()):
-            # The machine may have been busy with something else for so long: what counts is the second time.
-            observed = _ask(kernel, exercise, seed, revealed, time.monotonic() + seconds)
-        if isinstance(observed, Score):
-            return observed
-        secret, observations, remark = observed
-        remarks = (remark,) * bool(remark)
-        if secret.passed:
-            return _scored(exercise, secret, secret, (), remarks)
-        observed = _ask(kernel, exercise, PUBLIC_SEED, revealed, time.monotonic() + seconds)
-        public = None if isinstance(observed, Score) else judge(exercise, observed[1], PUBLIC_SEED, bare)
-        if public is None or public.passed:
-            secret = judge(exercise, observations, seed, bare)
-        return _scored(exercise, secret, public, tuple(observations.values()), remarks)
+        observations, remarks = observe(seed)
+        if "time" in _crash_kinds(observations.values()):  # perhaps only because the machine was busy: try once more
+            observations, remarks = observe(seed)
+        bare = bare_or_none(source)
+        secret = public = judge(exercise, observations, seed, explained=False)
+        if not secret.passed:
+            try:
+                public = judge(exercise, observe(PUBLIC_SEED)[0], PUBLIC_SEED, bare)
+            except _NotObserved:
+                public = None
+            if public is None or public.passed:
+                secret = judge(exercise, observations, seed, bare)
+        return _scored(exercise, secret, public, _crash_kinds(observations.values()), remarks)
+    except _NotObserved as settled:
+        return settled.score
     except KernelEnded as ended:
         state = STATES_OF_ENDS.get(ended.reason, "killed")
         return Score(state, report=f"While `{exercise.name}` was being scored: {ended}.")
 
 
-def _ask(
-    kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], end: float
-) -> Score | tuple[Report, dict[str, Observation], str]:
+def _observe(
+    kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], seconds: float
+) -> tuple[dict[str, Observation], tuple[str, ...]]:
+    """Return what the kernel observes for each check, and remarks.
+
+    Raises:
+        _NotObserved: There is nothing to observe, or the reply isn't one that `kernel_side.py` writes.
+        KernelEnded: The kernel is gone.
+    """
+    name = exercise.name
+    end = time.monotonic() + seconds
     content = {"data": json.dumps(request(exercise, seed, revealed))}
     reply = kernel.ask("observe_request", content, max(0.1, end - time.monotonic()))
     if reply is None:
         kernel.kill("time")
-        return Score("timed out", report=f"`{exercise.name}` took too long and did not stop when told to.")
+        raise _NotObserved("timed out", f"`{name}` took too long and did not stop when it was interrupted.")
     match answer := _json(reply.get("data")):
         case {"missing": True}:
-            return Score(
-                "failed", report=f"After the notebook has run, there is no `{exercise.name}`.", is_missing=True
-            )
+            raise _NotObserved("failed", f"After the notebook has run, there is no `{name}`.", is_missing=True)
         case {"unwritten": True}:
-            return Score("not attempted", report=f"`{exercise.name}` has not been written yet.")
+            raise _NotObserved("not attempted", f"`{name}` has not been written yet.")
         case {"kind": str(kind)}:
-            return Score(
-                "failed",
-                report=f"`{exercise.name}` is a `{clean_text(kind, 100)}`: a function or a class was to be written.",
-            )
-        case {"broken": str(what)}:
-            return Score("failed", report=f"Beside this code no check can be run: {clean_text(what, 300)}")
+            kind = clean_text(kind, 100)
+            raise _NotObserved("failed", f"`{name}` is of type `{kind}`. Expected a function or a class.")
+        case {"broken": str(error)}:
+            raise _NotObserved("failed", f"No check can run next to this code: {clean_text(error, 300)}")
         case {"observations": list(wire)} if len(wire) <= len(exercise.checks):
             try:
-                observations = _observations(exercise, wire)
+                return _observations(exercise, wire), (CLASS_SCORED,) if answer.get("remark") else ()
             except WireError:
-                return _nonsense(exercise)
-            remark = "This was an object of the class; its class has been scored." if answer.get("remark") else ""
-            return judge(exercise, observations, seed, explained=False), observations, remark
-    return _nonsense(exercise)
-
-
-def _nonsense(exercise: Exercise) -> Score:
-    return Score("failed", report=f"What came back when `{exercise.name}` was used is no data.")
+                pass
+    raise _NotObserved("failed", f"Using `{name}` returned something that is not data.")
 
 
 def _json(text: Any) -> Any:
-    if not isinstance(text, str):
-        return None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         return None
 
 
 def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]:
-    """What the kernel needs to observe an object of this exercise, as JSON."""
+    """Return what the kernel needs to observe an object of this exercise, as JSON."""
     inputs = inputs_by_check(exercise, seed)
     return {
         "name": exercise.name,
@@ -140,17 +148,16 @@ def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]
 
 
 def _earlier_parts(exercise: Exercise, revealed: set[str]) -> list[dict[str, str]]:
-    """Return the parts the exercise builds on: those of this notebook as text, if they may be revealed.
+    """Return the parts the exercise builds on: those of the same notebook as source, if they may be revealed.
 
-    Those of earlier notebooks are in the stubbed package.
+    The stubbed package has those of earlier notebooks.
     """
     parts = []
     for name in exercise.builds_on:
         answer, is_here = exercises()[name].answer, notebook_of(name) == notebook_of(exercise.name)
-        if is_here and name not in revealed:
-            continue
-        source = _source(answer) if is_here else ""
-        parts.append({"name": name, "module": answer.__module__, "source": source})
+        if name in revealed or not is_here:
+            source = _source(answer) if is_here else ""
+            parts.append({"name": name, "module": answer.__module__, "source": source})
     return parts
 
 
@@ -161,43 +168,32 @@ def _observations(exercise: Exercise, wire: list) -> dict[str, Observation]:
         changes = (*(f"input {name}" for name in inputs[check.name]), *GLOBAL_STATE)
         observation = decode_observation(encoded, changes)
         if (crash := observation.crash) is not None:
-            cleaned = Crash(
-                crash.kind,
-                clean_text(crash.type, 100),
-                clean_text(crash.message, 400),
-                crash.line,
-                clean_text(crash.code, 300),
-            )
-            observation = replace(observation, crash=cleaned)
+            texts = {"type": clean_text(crash.type, 100), "message": clean_text(crash.message, 400)}
+            observation = replace(observation, crash=replace(crash, **texts, code=clean_text(crash.code, 300)))
         observations[check.name] = observation
     return observations
 
 
-def _crashes(observations: Iterable[Observation]) -> set[str]:
+def _crash_kinds(observations: Iterable[Observation]) -> set[str]:
     return {observation.crash.kind for observation in observations if observation.crash is not None}
 
 
 def _scored(
-    exercise: Exercise,
-    secret: Report,
-    public: Report | None,
-    observations: tuple[Observation, ...],
-    remarks: tuple[str, ...],
+    exercise: Exercise, secret: Report, public: Report | None, crash_kinds: set[str], remarks: tuple[str, ...]
 ) -> Score:
-    """Return what the secret inputs have earned, with a report that only speaks of the public ones."""
-    crashes = _crashes(observations)
+    """Return what the secret inputs have earned, with a report that only mentions the public ones."""
     state = secret.state
-    if state == "failed" and "time" in crashes:
+    if state == "failed" and "time" in crash_kinds:
         state = "timed out"
-    elif state == "failed" and "memory" in crashes:
+    elif state == "failed" and "memory" in crash_kinds:
         state = "out of memory"
+    slugs = secret.misconceptions
     if secret.passed:
         text, slugs = str(secret), ()
     elif public is None or public.passed:
-        reason = ONLY_FOR_THESE if public is not None else "Its results are not right."
+        reason = "Its results are not right." if public is None else ONLY_FOR_THESE
         known = sentences(exercise)
-        text = "\n".join([f"✗ {secret.title}", "", reason, *(known[slug] for slug in secret.misconceptions)])
-        slugs = secret.misconceptions
+        text = "\n".join([f"✗ {secret.title}", "", reason, *(known[slug] for slug in slugs)])
     else:
         text, slugs = str(replace(public, score=secret.score)), public.misconceptions
         if public.score > secret.score:

@@ -1,4 +1,4 @@
-"""Grade one submission in a pytest that is already running."""
+"""Grade a single submission in a pytest that is already running."""
 
 import secrets
 import warnings
@@ -29,7 +29,7 @@ def single_submission(file: str) -> Iterator[tuple[SubmissionRun, Path]]:
     course = Course.find()
     submissions = list(collect([Path(file)]))
     if len(submissions) != 1:
-        raise InputError(f"{on_screen(file)}: one notebook is to be given, there are {len(submissions)}")
+        raise InputError(f"{on_screen(file)}: expected one notebook, found {len(submissions)}")
     try:
         assembled = assemble(submissions[0], course)
     except NotGradable as error:
@@ -48,13 +48,11 @@ def single_submission(file: str) -> Iterator[tuple[SubmissionRun, Path]]:
 
 
 def summary_lines(run: SubmissionRun) -> list[str]:
-    """Return a line for each exercise, and one for the total."""
-    exercises = [
-        f"{result.exercise:<32} {result.state:<14} {result.earned:g} of {result.possible:g}" for result in run.results
-    ]
-    earned, possible = (sum(getattr(result, name) for result in run.results) for name in ("earned", "possible"))
+    """Return a line for each exercise and remark, and one for the total."""
+    earned = sum(result.earned for result in run.results)
+    possible = sum(result.possible for result in run.results)
     return [
-        *exercises,
+        *(f"{score.exercise:<32} {score.state:<14} {score.earned:g} of {score.possible:g}" for score in run.results),
         *(f"Remark: {on_screen(remark)}" for remark in run.assembled.remarks),
         f"{earned:g} of {possible:g} points",
     ]

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.classroom.feedback import sentences
 from transformer_lab.classroom.gradebook import Entry, by_student, columns, grader_failed, number, remarks
+from transformer_lab.classroom.pages import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.roster import NO_ROSTER, Attendance
-from transformer_lab.classroom.templates import render
 from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.files import on_screen
 

@@ -1,4 +1,4 @@
-"""Temporary folders. What a killed run could not remove, the next one does."""
+"""Temporary folders. Each run also removes those that a killed run has left behind."""
 
 import fcntl
 import os
@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "tl-"
-LOCK = "transformer-lab.lock"  # its owner holds a lock on it for as long as it lives
+LOCK = "transformer-lab.lock"  # locked for as long as the folder's owner lives
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder, and the end of those whose owners were killed."""
+    """Yield a new folder, after removing those whose owners were killed."""
     parent = short_temporary_folder()
     for stale in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):
@@ -22,9 +22,9 @@ def temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     lock = os.open(folder / "new.lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with suppress(OSError):  # some network file systems have no locks: nobody else removes a folder there
+        with suppress(OSError):  # some network file systems have no locks; no other run removes a folder there
             fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(folder / "new.lock", folder / LOCK)  # another run sees it locked, or not at all
+            os.rename(folder / "new.lock", folder / LOCK)  # other runs see the lock only once it is held
         yield folder
     finally:
         _remove(folder)
@@ -32,13 +32,13 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def short_temporary_folder() -> Path:
-    """Sockets have paths of at most some hundred characters: where the usual place is longer, /tmp."""
+    """Return the usual folder for temporary files, or /tmp if the paths of sockets would be too long there."""
     usual = tempfile.gettempdir()
     return Path(usual if len(usual) < 50 else "/tmp")
 
 
 def _remove_if_stale(folder: Path) -> None:
-    """Remove a folder of ours whose owner is gone. Links are not followed, and what has no lock is somebody else's."""
+    """Remove a folder whose owner is gone. Follow no links, and leave a folder without a lock to other programs."""
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         return
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -51,7 +51,7 @@ def _remove_if_stale(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
-        for inner in folder.iterdir():  # the lock goes last: if we are killed before, the next run still finds it
-            if inner.name != LOCK:
-                shutil.rmtree(inner, ignore_errors=True)
+        for path in folder.iterdir():  # the lock last, so that the next run recognizes a half-removed folder
+            if path.name != LOCK:
+                shutil.rmtree(path, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

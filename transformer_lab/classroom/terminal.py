@@ -1,4 +1,4 @@
-"""What grading shows in a terminal. Names of students and of files are data: nothing in them is obeyed."""
+"""What grading prints in a terminal. Names of students and files are data, so the terminal obeys nothing in them."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
 from transformer_lab.plural import plural
 
-MOST_LINES = 20  # of one kind: the rest is in the reports
+MOST_LINES = 20  # of one kind; the reports have the rest
 
 
 class Bar:
-    """A bar of progress on stderr with the time that is left; nothing where stderr is no terminal."""
+    """A progress bar with the remaining time on stderr. It shows nothing if stderr isn't a terminal."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -23,24 +23,24 @@ class Bar:
 
         console = Console(stderr=True)
         columns = TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        period = {"speed_estimate_period": 300.0}  # seconds: single submissions differ much
+        period = {"speed_estimate_period": 300.0}  # seconds, because submissions differ a lot
         self.progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True, **period)
         self.task = self.progress.add_task("grading", total=None)
 
     def advance_to(self, done: int, total: int) -> None:
-        """Show that so many are done."""
+        """Show that `done` of `total` submissions are graded."""
         if not self.progress.live.is_started and total:
             self.progress.start()
         self.progress.update(self.task, completed=done, total=total)
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self.progress.stop()
 
 
 @contextmanager
 def progress_bar() -> Iterator[Bar]:
-    """A bar that is taken away in the end, however it ends."""
+    """Yield a bar that is removed in the end, even after an error."""
     bar = Bar()
     try:
         yield bar
@@ -62,25 +62,24 @@ def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
 
 
 def as_lines(outcome: BatchResult) -> list[str]:
-    """What a run came to, in words."""
+    """Return the summary of a run, line by line."""
     students = by_student(outcome.entries)
     problems = [entry for entry in outcome.entries if entry.result.problem]
-    lines = [f"{_counted(outcome)}; {plural(len(students), 'student')} in the gradebook"]
-    lines += _first([f"not graded: {on_screen(entry.path)}: {on_screen(entry.result.problem)}" for entry in problems])
-    return [*lines, *(f"  {on_screen(str(path))}" for path in outcome.written)]
-
-
-def _counted(outcome: BatchResult) -> str:
     refused = f", {outcome.refused} could not be graded" if outcome.refused else ""
     kept = f", {outcome.kept} kept" if outcome.kept else ""
-    return f"{plural(outcome.graded - outcome.refused, 'submission')} graded{refused}{kept}"
+    graded = f"{plural(outcome.graded - outcome.refused, 'submission')} graded{refused}{kept}"
+    return [
+        f"{graded}; {plural(len(students), 'student')} in the gradebook",
+        *_first([f"not graded: {on_screen(entry.path)}: {on_screen(entry.result.problem)}" for entry in problems]),
+        *(f"  {on_screen(str(path))}" for path in outcome.written),
+    ]
 
 
 def ask_about(changes: Sequence[Change], yes: bool) -> bool:
-    """Show what grading an exercise anew has changed, and ask whether to keep it."""
+    """Show which results have changed now that an exercise was graded again, and ask whether to keep them."""
     differing = [change for change in changes if change.differs]
     exercise = changes[0].before.exercise
-    print(f"{exercise}: {plural(len(changes), 'answer')} graded anew, {len(differing)} with another result")
+    print(f"{exercise}: {plural(len(changes), 'answer')} graded again, {len(differing)} with a different result")
     for line in _first([f"  {on_screen(c.student)}: {_mark(c.before)} -> {_mark(c.after)}" for c in differing], 200):
         print(line)
     if not differing:
@@ -88,12 +87,12 @@ def ask_about(changes: Sequence[Change], yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        print("nothing was written: with --yes these results are kept")
+        print("nothing was written; use --yes to keep these results")
         return False
-    kept = input("Keep these results? [y/N] ").strip().lower() in ("y", "yes")
-    if not kept:
-        print("nothing was written")
-    return kept
+    if input("Keep these results? [y/N] ").strip().lower() in ("y", "yes"):
+        return True
+    print("nothing was written")
+    return False
 
 
 def _mark(result: ExerciseResult) -> str:

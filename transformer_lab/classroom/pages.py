@@ -1,6 +1,7 @@
-"""Renders the pages for students and instructors from the Jinja2 templates in `templates/`.
+"""Pages for students and instructors, rendered from the Jinja2 templates in `templates/`.
 
-An HTML page is one file without scripts or anything from the network, light and dark. Every value in it is escaped.
+An HTML page is a single file that has a light and a dark style, runs no scripts, and loads nothing from the network.
+Every value in it is escaped.
 """
 
 import base64
@@ -17,7 +18,7 @@ from transformer_lab.files import clean
 
 TEMPLATES = Path(__file__).with_name("templates")
 STYLE = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()  # browsers apply no other style
+STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()  # the only style that browsers apply
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(TEMPLATES),
@@ -32,5 +33,5 @@ ENVIRONMENT.filters |= {"clean": clean, "number": number, "prose": lambda text: 
 
 
 def render(template: str, **data: Any) -> str:
-    """Return a whole page. Characters that no UTF-8 file may hold are replaced."""
+    """Return a whole page, in which characters that a UTF-8 file can't hold are replaced."""
     return clean(ENVIRONMENT.get_template(template).render(data))
