@@ -251,5 +251,5 @@ def test_no_scheduler_at_the_address(course, hand_in, tmp_path, monkeypatch):
 
 def test_without_dask_it_says_what_to_install(course, hand_in, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"transformer-lab\[cluster\]"):
+    with pytest.raises(InputError, match=r"requirements/teacher.txt"):
         grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", batch.grader_for(None, False, "tcp://x:1"), course)
