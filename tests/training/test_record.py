@@ -76,7 +76,9 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         assert new["preset"] | {"seed": 0} == old["preset"] | {"seed": 0}
         assert new["seeds"][0]["scores"] == old["seeds"][0]["scores"]
         log = (again / "seed_1" / "log.txt").read_text().splitlines()
-        assert [line.partition(": loss")[0] for line in log[:-1]] == ["epoch 1", "epoch 2"]  # and no progress bars
+        *epochs, result, next_step = log  # and no progress bars
+        assert [line.partition(": loss")[0] for line in epochs] == ["epoch 1", "epoch 2"]
+        assert "validation BLEU" in result and "transformer-lab" in next_step
         assert new["seeds"][0]["command_seconds"] >= new["seeds"][0]["training_seconds"]
         assert "finished already" not in capsys.readouterr().out
         with pytest.raises(SystemExit, match="is there already: give another --name"):
