@@ -144,7 +144,8 @@ def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, course):
     )
     reports = {one.exercise: (one.state, one.report) for one in result.exercises}
     assert reports["causal_mask"][0] == "failed"
-    assert "`causal_mask` is imported from the package, which has no answers while you are graded" in reports["causal_mask"][1]
+    says = reports["causal_mask"][1]
+    assert "`causal_mask` is imported from the package, which has no answers while you are graded" in says
     assert reports["target_mask"] == (
         "failed", "After the notebook has run, there is no `target_mask`. Its cell defines `targetmask`."
     )  # fmt: skip

@@ -78,7 +78,8 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         log = (again / "seed_1" / "log.txt").read_text().splitlines()
         *epochs, result, next_step = log  # and no progress bars
         assert [line.partition(": loss")[0] for line in epochs] == ["epoch 1", "epoch 2"]
-        assert "validation BLEU" in result and "transformer-lab" in next_step
+        assert "validation BLEU" in result
+        assert "transformer-lab" in next_step
         assert new["seeds"][0]["command_seconds"] >= new["seeds"][0]["training_seconds"]
         assert "finished already" not in capsys.readouterr().out
         with pytest.raises(SystemExit, match="is there already: give another --name"):
