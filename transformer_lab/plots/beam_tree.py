@@ -1,4 +1,4 @@
-"""The tree of a beam search: what was kept, what was dropped, and where greedy decoding went."""
+"""The tree of a beam search: what was kept, what was dropped, and what greedy decoding chose."""
 
 import functools
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float =
 
     Args:
         translator: A `Translator`.
-        sentence: In the source language.
-        beam_size: How many hypotheses are kept.
+        sentence: A sentence of the source language.
+        beam_size: Number of hypotheses to keep.
         alpha: Exponent of the length penalty.
 
     Raises:
@@ -42,7 +42,7 @@ def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float =
 
 
 def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
-    """The tree of a sentence; with a beam of one, that of greedy decoding, it has a single branch."""
+    """Return the tree for a sentence. With a beam of one, which is greedy decoding, it has a single branch."""
     if beam_size < 1:
         raise InputError(f"beam_size is {beam_size}, but must be at least 1")
     device = next(translator.model.parameters()).device
@@ -52,7 +52,7 @@ def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
 
 
 def token_names(translator: Any, tree: SearchTree) -> list[str]:
-    """What stands at each node."""
+    """Return the label of each node."""
     return translator.tokenizer.target_tokens([node.token for node in tree.nodes])
 
 
@@ -63,15 +63,15 @@ def draw_tree(
     step: int | None = None,
     greedy: tuple[SearchTree, Sequence[str]] | None = None,
 ) -> "Figure":
-    """Draw a search, column by column: each column is a step, each box a token with the log-probability up to it.
+    """Draw a search. Each column is a step; each box is a token with its hypothesis's log-probability so far.
 
     Args:
         tree: The search.
-        names: What to write at each of its nodes.
+        names: The labels of its nodes.
         alpha: Exponent of the length penalty, which decides among the hypotheses at the end.
-        step: Stop after so many steps and show what was tried in the last one and not kept. Without it the whole
-            search is shown, but only what was kept.
-        greedy: A search with a beam of one and its names, drawn above.
+        step: Stop after this many steps, and also show what was tried in the last one but not kept. The default shows
+            the whole search, but only what was kept.
+        greedy: A search with a beam of one, and its labels, to be drawn above.
     """
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
@@ -121,9 +121,9 @@ class _Drawing:
 
     Args:
         axes: One unit is one inch.
-        left: Where each column begins.
-        widths: How wide each column is.
-        alpha: With it, hypotheses of the last step get their normalized score.
+        left: Left edge of each column.
+        widths: Width of each column.
+        alpha: If given, the hypotheses of the last step show their normalized score.
     """
 
     def __init__(self, axes: "Axes", left: list[float], widths: list[float], alpha: float | None) -> None:
@@ -173,7 +173,7 @@ class _Drawing:
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write the tokens as shapes, and those that need another font, such as Chinese ones, as texts."""
+    """Write the tokens as shapes. Those that need another font, such as Chinese ones, are written as texts."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, colour in tokens:
@@ -182,7 +182,7 @@ def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) ->
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:
-    """Where each column begins and how wide it is, in inches: as wide as its longest token needs."""
+    """Return each column's left edge and width in inches. The width depends on the column's longest token."""
     widths: dict[int, float] = {}
     for tree, names, places in branches:
         for place in places:
@@ -193,7 +193,7 @@ def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) ->
 
 
 def _rows(tree: SearchTree, shown: set[int]) -> dict[int, int]:
-    """A line for each node, so that no two branches cross: the better child above, a parent beside its best."""
+    """Return a row for each node so that no branches cross: better children go higher, level with their parent."""
     children: dict[int, list[int]] = {place: [] for place in shown}
     for place in shown - {0}:
         children[tree.nodes[place].parent].append(place)
@@ -232,17 +232,17 @@ def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, a
 
 
 def explore_beam(translator: Any, sentence: str) -> Any:
-    """The tree of a beam search, with a field for the sentence, and sliders for the width, alpha and the step.
+    """Show the tree of a beam search, with a text field for the sentence and sliders for beam size, alpha, and step.
 
     Args:
         translator: A `Translator`.
-        sentence: The first sentence to show, in the source language.
+        sentence: The initial sentence, in the source language.
 
     Returns:
-        The widget. A cell that ends in it shows it.
+        The widget. A cell that ends with it shows it.
 
     Raises:
-        InputError: The first sentence cannot be translated. A later one that cannot is answered in the widget.
+        InputError: The initial sentence cannot be translated. For later ones, the widget shows the message.
     """
     import html
 
@@ -261,7 +261,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=4)
     def find(sentence: str) -> list[tuple[SearchTree, list[str]]]:
-        """The searches of all widths at once: who waits for a new sentence need not wait when the slider moves."""
+        """Run the searches of all beam sizes at once, so that moving the slider afterwards takes no time."""
         trees = [search(translator, sentence, size) for size in range(1, WIDEST + 1)]
         return [(tree, token_names(translator, tree)) for tree in trees]
 

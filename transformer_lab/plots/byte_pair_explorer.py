@@ -1,4 +1,4 @@
-"""Byte-pair encoding as it goes on: a text cut into symbols, merge by merge, and how many symbols a word takes."""
+"""Byte-pair encoding step by step: a text split into symbols, merge by merge, and the number of symbols per word."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ MOST_CHARACTERS = 300
 
 
 def cut_into_words(text: str) -> list[str]:
-    """Words, and every other sign by itself."""
+    """Split a text into words. Every other character except spaces is a token of its own."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
 def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
-    """The symbols of a word at the start, as `(0, symbols)`, and after each merge that changes it.
+    """Return the initial symbols of a word as `(0, symbols)`, and its symbols after each merge that changes it.
 
-    The last of them is what `apply_bpe` gives.
+    The last stage equals the result of `apply_bpe`.
     """
     return _stages(word, merges, {pair: step for step, pair in enumerate(merges, start=1)})
 
@@ -55,7 +55,7 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
 
 
 def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[float]:
-    """How many symbols a word takes, on average over all occurrences, after 0, 1, 2 ... of the merges.
+    """Return the average number of symbols per word after 0, 1, 2, … merges, weighted by how often each word occurs.
 
     Raises:
         InputError: There are no words.
@@ -83,16 +83,16 @@ def draw_byte_pairs(
     word_counts: Mapping[str, Mapping[str, int]],
     steps: Sequence[int],
 ) -> "Figure":
-    """The sentences cut into symbols after some numbers of merges, and symbols per word against the merges.
+    """Draw the sentences split into symbols after some numbers of merges, and the symbols per word against the merges.
 
     Args:
-        merges: In the order they were learnt.
-        sentences: One for each language, by its name.
-        word_counts: How often each word occurs, by the same names of languages.
-        steps: Numbers of merges, from 0 to all of them. What the last of so many merges has made is framed.
+        merges: In the order in which they were learned.
+        sentences: One sentence for each language, by the language's name.
+        word_counts: How often each word occurs, by the same names.
+        steps: Numbers of merges, from 0 to all of them. The symbols made by the last of these merges have a frame.
 
     Raises:
-        InputError: A step that is not there, a blank or very long sentence, or a language without words.
+        InputError: A step is out of range, a sentence is empty or very long, or a language has no words.
     """
     return _draw(merges, sentences, _curves(merges, sentences, word_counts), steps)
 
@@ -162,7 +162,7 @@ def _width(symbol: str) -> float:
 
 
 def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]]]:
-    """Rows of `(column, number of the word, symbol)`, a new row where the next symbol would not fit."""
+    """Return rows of `(column, word index, symbol)`. A symbol that would not fit starts a new row."""
     rows: list[list[tuple[float, int, str]]] = [[]]
     column = 0.0
     for index, symbols in enumerate(words):
@@ -230,21 +230,21 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
 def explore_byte_pairs(
     merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
 ) -> Any:
-    """`draw_byte_pairs` for a text of the reader's, merge by merge.
+    """Show `draw_byte_pairs` for a text of your own, merge by merge.
 
-    There is a field for the text of each language, a slider for the number of merges, and three buttons: one merge
-    back, one on, and on to the next merge that changes the texts.
+    There is a text field for each language, a slider for the number of merges, and three buttons: back by one merge,
+    forward by one, and forward to the next merge that changes the texts.
 
     Args:
-        merges: In the order they were learnt.
-        sentences: The first text of each language, by its name.
-        word_counts: How often each word occurs, by the same names of languages.
+        merges: In the order in which they were learned.
+        sentences: The initial text for each language, by the language's name.
+        word_counts: How often each word occurs, by the same names.
 
     Returns:
-        The widget. A cell that ends in it shows it.
+        The widget. A cell that ends with it shows it.
 
     Raises:
-        InputError: As in `draw_byte_pairs`, for the first texts. A later one is answered in the widget.
+        InputError: As in `draw_byte_pairs`, for the initial texts. For later ones, the widget shows the message.
     """
     from ipywidgets import Button, HBox, IntSlider, Layout, Text
 

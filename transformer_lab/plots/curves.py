@@ -1,4 +1,4 @@
-"""How a training went: from its `metrics.jsonl`, or live while it runs."""
+"""Curves of a training run, from its `metrics.jsonl` or live while it runs."""
 
 import sys
 import time
@@ -16,13 +16,13 @@ LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, "
 
 
 def plot_training(metrics_path: str | Path) -> "Figure":
-    """Loss, learning rate and validation BLEU of a run.
+    """Plot the loss, learning rate, and validation BLEU of a run.
 
     Args:
-        metrics_path: The run's `metrics.jsonl`, or the folder that holds it.
+        metrics_path: The run's `metrics.jsonl`, or the folder that contains it.
 
     Raises:
-        InputError: There is no such file, or no record in it.
+        InputError: The file does not exist or contains no record.
     """
     from transformer_lab.training.records import read_metrics
 
@@ -35,7 +35,7 @@ def plot_training(metrics_path: str | Path) -> "Figure":
 
 
 def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
-    """The figure of `plot_training`, from records as `transformer_lab.training.records` describes them."""
+    """Return the figure of `plot_training`, from records as described in `transformer_lab.training.records`."""
     from matplotlib.ticker import MaxNLocator
 
     steps = [record for record in records if record["kind"] == "step"]
@@ -79,10 +79,10 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
 
 
 def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figure":
-    """Several runs in the same axes: loss and BLEU on their validation pairs, by epoch and by minutes.
+    """Plot several runs in the same axes: validation loss and BLEU, by epoch and by minutes.
 
     Args:
-        runs: Name of a run to its records, as `transformer_lab.training.read_metrics` gives them.
+        runs: Each run's records, as returned by `transformer_lab.training.read_metrics`, by the name of the run.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -148,14 +148,13 @@ def _in_words(steps: Sequence[Mapping], epochs: Sequence[Mapping], scored: Seque
 
 
 class LiveCurve:
-    """A picture of a training that redraws itself in the notebook: `train(..., on_log=LiveCurve())`.
+    """A plot of a training run that updates itself in the notebook: `train(..., on_log=LiveCurve())`.
 
-    The last picture stays as the output of the cell. Outside of a notebook nothing is shown, and `figure()` has it all.
+    The last plot remains as the cell's output. Outside a notebook, nothing is shown; call `figure()` instead.
 
     Args:
-        seconds: The least time between two drawings. Drawing takes the time of some training steps.
-        before: The records of a run that is continued, as `read_metrics` gives them. Those of steps that are done again
-            are dropped.
+        seconds: Minimum time between two updates. Drawing takes as long as several training steps.
+        before: Records of the resumed run, as returned by `read_metrics`. Steps that run again lose their old records.
     """
 
     def __init__(self, seconds: float = 2.0, before: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -165,7 +164,7 @@ class LiveCurve:
         self._shown = None
 
     def __call__(self, record: Mapping[str, Any]) -> None:
-        """Take one record of the training."""
+        """Add one record of the run."""
         if record["kind"] == "step":
             while self.records and self.records[-1].get("step", record["step"]) >= record["step"]:
                 self.records.pop()
@@ -175,7 +174,7 @@ class LiveCurve:
             self._drawn = time.perf_counter()
 
     def figure(self) -> "Figure":
-        """The curves so far."""
+        """Return the curves so far."""
         return draw_curves(self.records)
 
     def _show(self) -> None:

@@ -1,4 +1,4 @@
-"""Figures that leave nothing open, carry an alternative text, and are saved as PNG or SVG."""
+"""Figures that need no closing, have an alternative text, and can be saved as PNG or SVG."""
 
 import base64
 import html
@@ -25,13 +25,14 @@ INK_LIGHTNESS = 0x75 / 255
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
-    """An empty figure that a notebook shows with `alternative_text`, for those who do not see it.
+    """Return an empty figure that a notebook shows with `alternative_text`, for readers who cannot see it.
 
-    pyplot does not know the figure: there is nothing to close, and a cell that ends in it shows it once.
+    pyplot does not know the figure, so there is nothing to close, and a cell that ends with it shows it once.
 
     Args:
-        alternative_text: What the picture shows, in a sentence.
-        width: In inches, as `height`.
+        alternative_text: What the picture shows, in one sentence.
+        width: In inches.
+        height: In inches.
     """
     from matplotlib.figure import Figure
 
@@ -42,9 +43,9 @@ def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
 
 
 def page_axes(figure: "Figure") -> "Axes":
-    """Return axes that fill the figure. One unit is one inch, y points down, and nothing is drawn but what you add.
+    """Return axes that fill the figure. One unit is one inch, y points down, and there are no ticks and no frame.
 
-    An explorer redraws such a figure in half the time, because no margins are searched for and no ticks are made.
+    Without margins and ticks to lay out, an explorer redraws such a figure in half the time.
     """
     figure.set_layout_engine("none")
     width, height = figure.get_size_inches()
@@ -55,9 +56,9 @@ def page_axes(figure: "Figure") -> "Axes":
 
 
 def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
-    """Leave out the top and the right of the frame, and draw the grid of the axis `grid` ("x" or "y") behind the data.
+    """Remove the top and right edges of the frame, and draw the grid of the axis `grid` ("x" or "y") behind the data.
 
-    This is `seaborn.despine`, for explorers that cannot wait for seaborn to be imported.
+    This is `seaborn.despine` for explorers, which cannot wait for seaborn to be imported.
     """
     for axes in many_axes:
         axes.spines[["top", "right"]].set_visible(False)
@@ -67,11 +68,11 @@ def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
 
 
 def as_html(figure: "Figure", sharpness: float = 2) -> str:
-    """The figure as an HTML image that holds its own data and its alternative text.
+    """Return the figure as an HTML image that contains its own data and its alternative text.
 
     Args:
-        figure: A figure of `new_picture`.
-        sharpness: Dots of the image for each dot of a plain screen.
+        figure: A figure from `new_picture`.
+        sharpness: Pixels of the image per pixel of an ordinary screen.
     """
     data = as_png(figure, round(sharpness * DOTS_PER_INCH))
     text = html.escape(figure.get_label(), quote=True)
@@ -80,9 +81,9 @@ def as_html(figure: "Figure", sharpness: float = 2) -> str:
 
 
 def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
-    """The figure as a PNG in base64. A sign that no font here has is drawn as a box, without a warning.
+    """Return the figure as a PNG in base64. A character that no font has becomes a box, without a warning.
 
-    A slider waits for this: `savefig` draws twice, and presses the image for as long again.
+    A slider waits for this. `savefig` would draw twice and take as long again to compress the image.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -106,15 +107,15 @@ def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
 
 
 def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
-    """Give ink on a transparent background a medium lightness, so that it's legible on a white page and a black one.
+    """Give lines and text on a transparent background a medium lightness that is legible on white and on black pages.
 
-    Black becomes #757575, whose contrast is 4.6 to white and 4.6 to black; no color has more to both. Grays that are
-    lighter become transparent instead: they look the same on a white page and don't glare on a black one. Areas keep
-    their colors, and so does what is written on them.
+    Black becomes #757575, which has a contrast of 4.6 to both white and black; no color has more to both. Lighter grays
+    become transparent instead: they look the same on a white page and do not glare on a black one. Filled areas keep
+    their colors, and so does the text on them.
 
     Args:
-        drawn: `(rows, columns, 4)`, red, green, blue and alpha from 0 to 255; changed in place.
-        dots_per_inch: What is opaque for a sixteenth of an inch in both directions is an area, the rest is ink.
+        drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255; changed in place.
+        dots_per_inch: Whatever is opaque for a sixteenth of an inch in both directions is an area; the rest is ink.
     """
     from PIL import Image, ImageFilter
 
@@ -133,10 +134,10 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
 
 
 def save_figure(figure: "Figure", path: str | Path) -> None:
-    """Save a figure as what the suffix of `path` says, `.png` or `.svg`. The text of an SVG stays text.
+    """Save a figure in the format given by the suffix of `path`, `.png` or `.svg`. Text in an SVG remains text.
 
     Raises:
-        InputError: Another suffix, or a file that cannot be written.
+        InputError: The suffix is a different one, or the file cannot be written.
     """
     import matplotlib
 

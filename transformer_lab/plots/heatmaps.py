@@ -42,16 +42,16 @@ def attention_heatmap(
 
     Args:
         weights: `(query, key)`, a tensor or an array.
-        query_tokens: One for each row, from top to bottom.
-        key_tokens: One for each column, from left to right.
-        title: Names the stack, the layer and the head.
-        axes: Where to draw, without a colour bar; a new figure with one, if it is not given.
+        query_tokens: One token per row, from top to bottom.
+        key_tokens: One token per column, from left to right.
+        title: Names the stack, layer, and head.
+        axes: The axes to draw on, without a color bar. By default, a new figure with a color bar.
 
     Returns:
-        The axes drawn on. The figure is its `figure`.
+        The axes that were drawn on. Their `figure` is the whole picture.
 
     Raises:
-        InputError: The tokens do not fit the weights.
+        InputError: The number of tokens doesn't match the shape of the weights.
     """
     if isinstance(weights, Tensor):
         weights = weights.detach().float().cpu().numpy()
@@ -81,10 +81,10 @@ def attention_heatmap(
 def draw_map(
     axes: "Axes", weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
 ) -> None:
-    """The cells of `attention_heatmap`, their tokens and the title; a side without tokens stays bare.
+    """Draw the cells of `attention_heatmap`, with tokens and title. A side without tokens stays empty.
 
-    This is what `seaborn.heatmap` draws. But that draws the whole figure to see whether labels overlap, and an explorer
-    has no time for it.
+    `seaborn.heatmap` would draw the same, but it renders the whole figure to see whether labels overlap, which takes
+    too long for an explorer.
     """
     queries, keys = weights.shape
     axes.pcolormesh(weights, vmin=0.0, vmax=1.0, cmap=COLOURS, linewidth=0.4, edgecolors="0.88")
@@ -102,7 +102,7 @@ def _label_colour_bar(bar: Any) -> None:
 
 
 def _cell_size(queries: int, keys: int) -> float:
-    """Inches: smaller for a long sentence, larger for one of a word or two."""
+    """Return the width of a cell in inches: smaller for long sentences, larger for one or two tokens."""
     return max(min(CELL, LONGEST_SIDE / max(queries, keys, 1)), 1.2 / max(queries, 1))
 
 
@@ -111,21 +111,21 @@ def _font_size(cell: float) -> float:
 
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
-    """How many inches the longest label takes."""
+    """Return the length of the longest label in inches."""
     return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
 def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
-    """A token beside every row or below every column of a map. Dollar signs are text here, not formulas.
+    """Write a token next to every row, or below every column. Dollar signs are text here, not formulas.
 
-    They are plain texts with the side as their `gid`: a tick of matplotlib takes ten times as long to make.
+    The labels are plain texts with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
 
     Args:
-        axes: Have the map, with one unit of data for a token.
-        side: "query" (on the left), "next" (on the right) or "key" (below).
-        tokens: From top to bottom, or from left to right; none leaves the side bare.
-        cell: Inches a token.
-        look: For each text, as `color`.
+        axes: They contain the map, one unit of data per token.
+        side: "query" (on the left), "next" (on the right), or "key" (below).
+        tokens: From top to bottom or from left to right. An empty list leaves the side empty.
+        cell: Inches per token.
+        look: Properties of the texts, such as `color`.
     """
     rows, columns, gap = axes.get_ylim()[0], axes.get_xlim()[1], 0.05 / cell
     aligned = {
@@ -143,13 +143,13 @@ def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: floa
 def name_axes(
     axes: "Axes", query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
 ) -> None:
-    """What rows and columns are, beside and below the tokens that `label_with_tokens` has drawn."""
+    """Label the rows and columns, outside the tokens that `label_with_tokens` has drawn."""
     axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
     axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
 
 
 def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
-    """The three strongest links in words: the gist of a heat map for those who do not see it."""
+    """Describe the three strongest links in words, for readers who cannot see the heat map."""
     if not weights.size:
         return "It is empty."
     order = weights.ravel().argsort()[::-1][:3]
@@ -165,13 +165,13 @@ def draw_attention(
 
     Args:
         translator: A `Translator`.
-        sentence: In the source language.
-        stack: "encoder", "decoder" (its self-attention) or "cross" (the decoder's attention to the encoder).
-        layer: Counted from 0; negative numbers count from the last.
-        head: Counted from 0, or from the last if negative; all heads side by side if it is not given.
+        sentence: A sentence of the source language.
+        stack: "encoder", "decoder" (its self-attention), or "cross" (the decoder's attention to the encoder).
+        layer: Index of the layer, from 0. Negative numbers count from the last layer.
+        head: Index of the head, from 0 or, if negative, from the last. By default, all heads are drawn side by side.
 
     Raises:
-        InputError: There is no such stack, layer or head, or the sentence cannot be translated.
+        InputError: The stack, layer, or head does not exist, or the sentence cannot be translated.
     """
     check_stack(stack)
     return draw_recorded_attention(attention_of(translator, sentence), stack, layer, head)
@@ -179,7 +179,7 @@ def draw_attention(
 
 @dataclass(frozen=True)
 class RecordedAttention:
-    """What `Translator.attention` returned for one sentence, and the names of the two languages, by side."""
+    """The result of `Translator.attention` for one sentence, and the names of the two languages, by side."""
 
     weights: Mapping[str, Tensor]  # (batch 1, heads, query, key), by the name of the module
     source_tokens: Sequence[str]
@@ -191,7 +191,7 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
     """Return the attention while the model translates a sentence.
 
     Raises:
-        InputError: As `Translator.attention`, or the model has no attention hook.
+        InputError: As in `Translator.attention`, or the model has no attention hook.
     """
     try:
         return RecordedAttention(*translator.attention(sentence), languages_of(translator))
@@ -200,13 +200,13 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """The names of the two languages, by side."""
+    """Return the names of the two languages, by side."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
 def first_words(text: str) -> tuple[str, str]:
-    """The first `MOST_WORDS` words of a text, and what to say if that is not all of it."""
+    """Return the first `MOST_WORDS` words of a text, and a note if there are more."""
     words = text.split()
     if len(words) <= MOST_WORDS:
         return text, ""
@@ -214,13 +214,13 @@ def first_words(text: str) -> tuple[str, str]:
 
 
 def check_stack(stack: str) -> None:
-    """Raises InputError if `stack` is none of `STACKS`."""
+    """Raise InputError if `stack` is not one of `STACKS`."""
     if stack not in STACKS:
         raise InputError(f"there is no stack {stack!r}: choose one of {', '.join(STACKS)}")
 
 
 def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> "Figure":
-    """Draw what `draw_attention` draws, from attention that has been recorded."""
+    """Draw the same as `draw_attention`, from recorded attention."""
     weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
         return _draw_all_heads(weights, queries, keys, names, title)
@@ -237,14 +237,14 @@ def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int,
 def chosen_weights(
     recorded: RecordedAttention, stack: str, layer: int
 ) -> tuple[Tensor, list[str], list[str], list[str], str]:
-    """Return what one layer looked at.
+    """Return the weights of one layer, with everything needed to label them.
 
     Returns:
-        The weights, `(heads, query, key)`; the tokens of the rows, in the language of the query, and those of the
-        columns, in that of the key; the names of these two languages; and the title, with stack and layer.
+        The weights, `(heads, query, key)`; the tokens of the rows and of the columns; the languages of the two; and
+        the title, which names the stack and the layer.
 
     Raises:
-        InputError: There is no such stack or layer.
+        InputError: The stack or layer does not exist.
     """
     check_stack(stack)
     name, module, *sides = STACKS[stack]
@@ -257,17 +257,17 @@ def chosen_weights(
 
 
 def follows_itself(stack: str) -> bool:
-    """Whether each row of the stack predicts the token of the next one."""
+    """Return whether each row of the stack predicts the next row's token."""
     return STACKS[stack][2] == "target"
 
 
 def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> None:
-    """On the right of each row, the token that the decoder predicts there: it reads `A` and writes `dog`.
+    """Write the token that the decoder predicts to the right of each row: it reads `A` and writes `dog`.
 
     Args:
-        axes: A heat map whose queries are all of `tokens` but the last one.
+        axes: A heat map whose queries are all `tokens` except the last.
         tokens: One more than there are rows.
-        cell: Inches a token.
+        cell: Inches per token.
     """
     label_with_tokens(axes, "next", tokens[1:], cell, color="0.4")
     columns, rows = axes.get_xlim()[1], axes.get_ylim()[0]
@@ -276,7 +276,7 @@ def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> 
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Which of `count` layers or heads is meant: a negative number counts from the last."""
+    """Turn the index of a layer or head into one from 0 to `count` - 1. Negative indices count from the last."""
     if not count:
         raise InputError(f"this model shows no {what}s of that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:

@@ -1,4 +1,4 @@
-"""A picture that follows its controls, in a notebook. Imports ipywidgets: import this module where it is used."""
+"""A figure that follows its controls in a notebook. It imports ipywidgets, so import it only where you use it."""
 
 import asyncio
 import gc
@@ -20,11 +20,11 @@ REST = 0.1  # seconds of quiet before slow work begins
 
 
 class WithPicture(VBox):
-    """Controls and a picture. A page that cannot run them (a code host, an export) shows the picture alone.
+    """Controls and a picture. A page that cannot run widgets (a code host, an export) shows only the picture.
 
     Args:
-        children: What is shown, from top to bottom.
-        picture: The one of them that stands for all, unless `still` is set to other HTML.
+        children: The widgets, from top to bottom.
+        picture: The child that such a page shows, unless `still` is set to other HTML.
     """
 
     def __init__(self, children: Sequence[Widget], picture: HTML) -> None:
@@ -39,18 +39,18 @@ class WithPicture(VBox):
 
 
 class Explorer(WithPicture):
-    """Controls above a picture. However fast a slider is dragged, only where it has come to is drawn.
+    """Controls above a picture. While a slider is dragged, only its latest position is drawn.
 
-    The first picture is drawn at once, and what `draw` raises is raised. What it raises later is written in the
-    picture's place.
+    The first picture is drawn at once, and exceptions from `draw` propagate. Later ones are shown in place of the
+    picture.
 
     Args:
-        controls: Widgets with a `value`, by the name under which `draw` gets it.
-        draw: Takes the values by name and returns a figure. It may move controls: that draws no other picture. It may
-            also return a figure and a function: what takes longer than a reader waits. That is called when the figure
-            has been shown, unless a control has moved by then, and afterwards the picture is drawn once more.
-        rows: What stands above the picture, if it is not just the controls one below the other.
-        scrolls: A picture wider than the page keeps its size, and can be scrolled.
+        controls: Widgets with a `value`, by the parameter of `draw` that receives it.
+        draw: Takes the values by name and returns a figure. It may move controls without drawing another picture. It
+            may also return a figure and a function for slower work. The function is called after the figure is shown,
+            unless a control has moved by then, and the picture is drawn once more afterwards.
+        rows: What to put above the picture, if not simply the controls one below the other.
+        scrolls: Whether a picture that is wider than the page keeps its size and can be scrolled.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Explorer(WithPicture):
             control.observe(self._changed, "value")
 
     def show(self) -> None:
-        """Draw what the controls say now, to the end."""
+        """Draw the picture for the current values, including slower work."""
         while rest := self._show():
             rest()
 
     def _show(self) -> Callable[[], Any] | None:
-        """Draw, and return what is left to do."""
+        """Draw, and return the work that is left."""
         self._drawing = True
         try:
             with _undisturbed():
@@ -85,13 +85,13 @@ class Explorer(WithPicture):
         return rest
 
     def _picture(self) -> tuple[str, Callable[[], Any] | None]:
-        """The figure leaves this function as text: its thousands of parts are garbage when collecting is on again."""
+        """Return the figure as HTML. Its thousands of objects are garbage when collection is switched on again."""
         drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
         figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
         return scrolling_image(figure, "none" if self._scrolls else None), rest
 
     def _changed(self, _: Any) -> None:
-        """Wait a moment, so that of a slider that is dragged fast only the last position is drawn."""
+        """Wait a moment, so that only the latest position of a dragged slider is drawn."""
         if self._drawing or self._waiting:
             return
         if self._rest:
@@ -105,7 +105,7 @@ class Explorer(WithPicture):
         loop.call_later(PAUSE, self._answer, self._show_in_parts)
 
     def _show_in_parts(self, work: Callable[[], Any] | None = None) -> None:
-        """Draw after some work, and come back for the rest when the reader has had time to move something else."""
+        """Draw after part of the work, and continue once the reader has had time to move another control."""
         if work:
             work()
         if rest := self._show():
@@ -139,11 +139,11 @@ def _legible_width(figure: Any) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Draw without three things that a reader would wait for.
+    """Draw without three things that take time.
 
-    Collecting garbage in the middle of a picture keeps the half-finished figure, as if it were to last; after some
-    pictures everything there is would be searched for it. And a title need not look for the ticks that it might meet:
-    here no ticks are above. And letters need not be fitted to the grid of dots, which is fine enough here.
+    A garbage collection in the middle of a drawing treats the half-finished figure as long-lived, and after a few
+    pictures, it has to search everything. A title doesn't need to look for ticks above it, because there are none. And
+    text doesn't need to be fitted to the pixel grid, which is fine enough here.
     """
     import matplotlib
 

@@ -1,4 +1,4 @@
-"""Letters in pictures: which fonts they come from, how wide they are, and how to write hundreds of them in no time."""
+"""Text as shapes: which fonts it needs, how wide it is, and how to write hundreds of labels quickly."""
 
 import functools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ WIDE_FONTS = (
 
 @functools.cache
 def token_fonts() -> list[str]:
-    """matplotlib's own font, then those of this machine that have Chinese characters or signs that it lacks."""
+    """Return matplotlib's font, then this machine's fonts that have Chinese or other characters it lacks."""
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
@@ -25,7 +25,7 @@ def token_fonts() -> list[str]:
 
 @functools.cache
 def has_shape(text: str) -> bool:
-    """Whether the first font has all characters of a text."""
+    """Return whether the first font has every character of a text."""
     from matplotlib import font_manager
 
     known = font_manager.get_font(font_manager.findfont(token_fonts()[0])).get_charmap()
@@ -34,7 +34,7 @@ def has_shape(text: str) -> bool:
 
 @functools.cache
 def advance(character: str) -> float:
-    """The width of a character, as a part of the font's size; 1 for what stands in another font, a Chinese one."""
+    """Return the width of a character relative to the font size: 1 if it needs another font, such as a Chinese one."""
     from matplotlib import font_manager
 
     if not has_shape(character):
@@ -45,16 +45,16 @@ def advance(character: str) -> float:
 
 
 def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], size: float, **look: Any) -> None:
-    """Write short texts, each centred on a point, as shapes that are drawn as one thing.
+    """Write short texts as shapes that are drawn together, each centered on a point.
 
-    A tree of a beam search has hundreds, and as texts they would be half of what a reader waits for. Characters that
-    need another font than the first have no shape here: see `has_shape`.
+    The tree of a beam search has hundreds of labels. As ordinary texts, they would take up half of the drawing time.
+    Characters that the first font lacks have no shape here: see `has_shape`.
 
     Args:
-        axes: Where to write.
-        texts: For each the point, in the units of `axes`; what to write; and its colour.
-        size: In points.
-        look: For all of them, as `zorder`.
+        axes: The axes to write on.
+        texts: For each text, its point in the units of `axes`, the text itself, and its color.
+        size: Font size in points.
+        look: Properties of all texts, such as `zorder`.
     """
     from matplotlib.collections import PathCollection
     from matplotlib.transforms import Affine2D
@@ -76,7 +76,7 @@ def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], s
 
 @functools.lru_cache(maxsize=4096)
 def _outline(text: str, size: float) -> Any:
-    """The shape of a text around its middle, in points."""
+    """Return the shape of a text around its center, in points."""
     from matplotlib.path import Path
 
     x, parts = -size * sum(map(advance, text)) / 2, []

@@ -1,4 +1,4 @@
-"""Explorers of section 5: the learning rate, the softened labels, and a training run while it goes on."""
+"""Explorers for section 5 of the paper: the learning rate, label smoothing, and a training run in progress."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -29,16 +29,16 @@ def draw_warmup(
     factor: float = 1.0,
     rate: Callable[[int, int, int], float] = warmup_rate,
 ) -> "Figure":
-    """The schedule of section 5.3 with its peak, before that of the paper's base model.
+    """Draw the learning-rate schedule of section 5.3 with its peak, in front of the schedule of the paper's base model.
 
     Args:
-        d_model: The width of the model.
-        warmup_steps: After so many steps the rate is at its peak.
-        factor: The whole schedule is multiplied by it.
-        rate: Gives the rate of `(step, d_model, warmup_steps)`: yours, to see what it does.
+        d_model: Width of the model.
+        warmup_steps: The step at which the learning rate peaks.
+        factor: Multiplies the whole schedule.
+        rate: Returns the learning rate for `(step, d_model, warmup_steps)`. Pass your own function to see what it does.
 
     Raises:
-        InputError: One of the numbers is not above 0.
+        InputError: A number is not above 0.
     """
     for name, value in (("d_model", d_model), ("warmup_steps", warmup_steps), ("factor", factor)):
         if not value > 0:
@@ -77,7 +77,7 @@ def draw_warmup(
 
 
 def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
-    """`draw_warmup` with sliders for the width, the warm-up and the factor. A cell that ends in it shows it."""
+    """Show `draw_warmup` with sliders for the width, warm-up, and factor. A cell that ends with it shows it."""
     from ipywidgets import FloatSlider, Layout, SelectionSlider
 
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
@@ -96,17 +96,17 @@ def draw_label_smoothing(
     vocab: int = 10,
     loss: "Loss" = label_smoothing_loss,
 ) -> "Figure":
-    """The softened labels of section 5.4, and the loss and gradient of a model that grows more and more sure.
+    """Draw the smoothed labels of section 5.4, and the loss and gradient of a model that becomes more and more certain.
 
-    The model gives the right token a greater logit than the others, which all have the same.
+    The model gives the correct token a higher logit than all the others, whose logits are equal.
 
     Args:
         smoothing: From 0, which is plain cross-entropy, to below 1.
-        vocab: How many tokens there are.
-        loss: As `label_smoothing_loss`: yours, to see what it does.
+        vocab: Number of tokens.
+        loss: Called like `label_smoothing_loss`. Pass your own function to see what it does.
 
     Raises:
-        InputError: `smoothing` is not in its range, or `vocab` is below 2.
+        InputError: `smoothing` is out of range, or `vocab` is below 2.
     """
     return _draw_label_smoothing(smoothing, vocab, functools.partial(_losses_and_gradients, loss))
 
@@ -161,7 +161,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
 
 
 def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
-    """`draw_label_smoothing` with sliders for smoothing and vocabulary. A cell that ends in it shows it."""
+    """Show `draw_label_smoothing` with sliders for smoothing and vocabulary. A cell that ends with it shows it."""
     from ipywidgets import FloatSlider, Layout, SelectionSlider
 
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
@@ -174,7 +174,7 @@ def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
 
 
 def _losses_and_gradients(loss: "Loss", smoothing: float, vocab: int) -> tuple[list[float], list[float]]:
-    """For each lead of the right token, which is the last: the loss, and its derivative by that token's logit."""
+    """Return the loss and its derivative by the correct token's logit for each lead. The correct token is the last."""
     labels = torch.tensor([[vocab - 1]])
     with torch.enable_grad():
         logits = [torch.zeros(1, 1, vocab) for _ in LEADS]
@@ -187,7 +187,7 @@ def _losses_and_gradients(loss: "Loss", smoothing: float, vocab: int) -> tuple[l
 
 
 def _explorer(draw: Callable[..., "Figure"], **controls: Any) -> "Explorer":
-    """Sliders side by side above the picture that `draw` makes of their values."""
+    """Return sliders side by side, above the picture that `draw` makes from their values."""
     from ipywidgets import HBox
 
     from transformer_lab.plots.interactive_figure import Explorer
@@ -200,18 +200,18 @@ def explore_training(
     sample: Callable[[], str] | None = None,
     seconds: float = 2.0,
 ) -> Any:
-    """Watch a training run that goes on while you use the notebook; pause it or stop it.
+    """Watch a training run that continues while you use the notebook. You can pause or stop it.
 
     Args:
-        run: Trains. It gets the function to call with every record, as `train(..., on_log=...)` calls it:
+        run: Runs the training. It receives a function to call with every record, as `train(..., on_log=...)` does:
             `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
-        sample: Called after each epoch; what it returns is shown, a translation for example.
-        seconds: The least time between two drawings.
+        sample: Called after each epoch. Its result, such as a translation, is shown.
+        seconds: Minimum time between two updates.
 
     Returns:
-        The widget. A cell that ends in it shows it, and you can run the next cells while the model trains. `result`
+        The widget. A cell that ends with it shows it, and you can run the next cells while the model trains. `result`
         is what `run` returned, once `state` is "finished". Stopping raises KeyboardInterrupt in `run`, as Ctrl-C does.
-        `figure()` gives the curves so far, so that you can keep them as a cell's output; `wait()` waits for the end.
+        `figure()` returns the curves so far, so that you can keep them as a cell's output; `wait()` waits for the end.
     """
     from transformer_lab.plots.training_watch import TrainingWatch
 

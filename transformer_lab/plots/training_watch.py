@@ -1,4 +1,4 @@
-"""A training that goes on beside the notebook: its curves, a sample after each epoch, and buttons to pause and stop."""
+"""A training run next to the notebook: its curves, a sample after each epoch, and buttons to pause and stop it."""
 
 import html
 import threading
@@ -16,11 +16,11 @@ Record = Mapping[str, Any]
 
 
 class TrainingWatch(WithPicture):
-    """See `explore_training`.
+    """The widget of `explore_training`.
 
     Attributes:
-        result: What `run` has returned, once it has ended.
-        state: "running", "paused", "stopped", "finished" or "failed".
+        result: What `run` returned, after it has ended.
+        state: "running", "paused", "stopped", "finished", or "failed".
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class TrainingWatch(WithPicture):
         self.thread.start()
 
     def wait(self) -> "TrainingWatch":
-        """Wait until the training has ended, or is paused, and go on with its `figure`, for example.
+        """Wait until the run has ended or is paused. Afterwards, you can use its `figure`, for example.
 
         Raises:
-            Exception: What the training has raised, if it failed.
+            Exception: The run failed with it.
         """
         while self.thread.is_alive() and self._may_go_on.is_set():
             self.thread.join(0.05)
@@ -57,7 +57,7 @@ class TrainingWatch(WithPicture):
         return self
 
     def figure(self) -> Any:
-        """The curves so far."""
+        """Return the curves so far."""
         return draw_curves(self.records)
 
     def _work(self) -> None:
@@ -74,7 +74,7 @@ class TrainingWatch(WithPicture):
         self.pause.disabled = self.stop.disabled = True
 
     def _take(self, record: Record) -> None:
-        """Called by the training, in its thread, with every record."""
+        """Handle one record. The training run calls this in its own thread."""
         self.records.append(record)
         if record["kind"] == "epoch" and self._sample is not None:
             line = f"epoch {record['epoch']}: {self._sample()}"
