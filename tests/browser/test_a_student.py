@@ -48,11 +48,11 @@ def test_a_report_can_be_read_in_dark_and_small(opened, screenshot):
     report = notebook.run("check-softmax")
     assert report.get_by_role("heading").count() >= 2  # what a screen reader jumps to
     lightness = """element => {
-        const shine = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(Number); return (r + g + b) / 765; };
-        let behind = element, colour;
-        do { colour = getComputedStyle(behind).backgroundColor; behind = behind.parentElement; }
-        while (behind && /, 0\\)|transparent/.test(colour));
-        return [shine(getComputedStyle(element).color), shine(colour)];
+        const shine = color => { const [r, g, b] = color.match(/[0-9.]+/g).map(Number); return (r + g + b) / 765; };
+        let behind = element, color;
+        do { color = getComputedStyle(behind).backgroundColor; behind = behind.parentElement; }
+        while (behind && /, 0\\)|transparent/.test(color));
+        return [shine(getComputedStyle(element).color), shine(color)];
     }"""
     for theme, width, zoom in (("JupyterLab Dark", 1280, 1.0), ("JupyterLab Light", 800, 1.25)):
         page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)

@@ -142,8 +142,8 @@ def test_the_browser_is_told_to_run_nothing(entry, read):
 def contrast(one: str, other: str) -> float:
     """Return the contrast ratio of WCAG 2.1."""
 
-    def luminance(colour):
-        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    def luminance(color):
+        parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
@@ -154,11 +154,11 @@ def contrast(one: str, other: str) -> float:
 def test_text_can_be_read_in_light_and_in_dark():
     """WCAG requires at least 4.5 to 1."""
     for theme in STYLE.split("@media (prefers-color-scheme: dark)")[:2]:
-        colours = dict(re.findall(r"--(\w+): (#\w{6})", theme))
+        colors = dict(re.findall(r"--(\w+): (#\w{6})", theme))
         for ink in ("ink", "soft", "link", "good", "bad", "warn", "none"):
             for ground in ("paper", "panel"):
-                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
-        assert contrast(colours["ink"], colours["warning"]) >= 4.5
+                assert contrast(colors[ink], colors[ground]) >= 4.5, (ink, ground)
+        assert contrast(colors["ink"], colors["warning"]) >= 4.5
 
 
 def test_flags_and_other_students_are_not_on_the_page(entry):

@@ -267,7 +267,7 @@ def test_dropout_of_almost_nothing_spells_as_the_library_does(multi30k, bpe):
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
 
-# In the order in which they were learnt.
+# In the order in which they were learned.
 TOY_MERGES = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "ab")]
 
 
@@ -341,7 +341,7 @@ def test_spacy_leaves_rare_words_out():
 
 
 def test_spacy_puts_real_sentences_together_again(multi30k):
-    """Spaces around signs are learnt: a wrong rule would cost BLEU on every sentence."""
+    """Spaces around signs are learned: a wrong rule would cost BLEU on every sentence."""
     tokenizer = SpacyTokenizer.train(multi30k.train[:5000])
     english = [english for _, english in multi30k.validation]
     encoded = tokenizer.encode_targets(english)

@@ -127,7 +127,7 @@ def test_length_penalty_of_wu_et_al():
     assert length_penalty(30, 0.0) == 1.0
 
 
-def test_alpha_favours_long_translations(table_model, random_sources):
+def test_alpha_favors_long_translations(table_model, random_sources):
     """An inverted penalty would make them shorter."""
     total = dict.fromkeys((0.0, 1.0, 3.0), 0)
     for seed in range(8):

@@ -308,7 +308,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_leaves_its_neighbours_alone(tmp_path):
+def test_an_export_leaves_its_neighbors_alone(tmp_path):
     """An existing folder whose name looks unfinished belongs to the user and must not be touched."""
     for name in ("service.part", ".service", "service.tmp"):
         (tmp_path / name).mkdir()

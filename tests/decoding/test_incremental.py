@@ -237,8 +237,8 @@ def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
             self.gain, self.bias, self.tiny = norm.gain, norm.bias, norm.eps
 
         def forward(self, x):
-            centred = x - x.mean(-1, keepdim=True)
-            return centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.tiny) * self.gain + self.bias
+            centered = x - x.mean(-1, keepdim=True)
+            return centered * torch.rsqrt(centered.square().mean(-1, keepdim=True) + self.tiny) * self.gain + self.bias
 
     class OwnAttention(nn.Module):
         def __init__(self, attention):

@@ -152,7 +152,7 @@ def test_single_head_projects_and_attends(dtype, tolerance):
 # split_heads, combine_heads
 
 
-def test_heads_are_neighbouring_features():
+def test_heads_are_neighboring_features():
     """Splitting along the wrong axis keeps every shape right but mixes positions into heads."""
     x = torch.tensor([[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]])  # three positions, d_model 4
     heads = split_heads(x, 2)

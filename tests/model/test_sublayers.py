@@ -85,7 +85,7 @@ def residual_with_random_norm(norm_first: bool, dropout: float = 0.0) -> Residua
     return residual
 
 
-def test_post_norm_normalises_the_sum():
+def test_post_norm_normalizes_the_sum():
     """The paper's LayerNorm(x + Sublayer(x)), section 3.1, and the default."""
     residual = residual_with_random_norm(norm_first=False)
     x = torch.randn(2, 3, 4)
@@ -93,7 +93,7 @@ def test_post_norm_normalises_the_sum():
     assert not ResidualConnection(4).norm_first
 
 
-def test_pre_norm_normalises_the_input_of_the_sublayer():
+def test_pre_norm_normalizes_the_input_of_the_sublayer():
     """The residual connection stays free of any norm: x itself is added, not the norm of x."""
     residual = residual_with_random_norm(norm_first=True)
     x = torch.randn(2, 3, 4)

@@ -46,7 +46,7 @@ def speaker():
 
 
 def boxes(figure) -> dict[str, list]:
-    """The colours of the boxes, and how many there are of each."""
+    """The colors of the boxes, and how many there are of each."""
     from matplotlib.colors import to_hex
     from matplotlib.patches import FancyBboxPatch
 
@@ -80,7 +80,7 @@ def scores(figure) -> list[str]:
     return shapes(figure)[0]
 
 
-def colour(name) -> str:
+def color(name) -> str:
     from matplotlib.colors import to_hex
 
     return to_hex(name)
@@ -89,13 +89,13 @@ def colour(name) -> str:
 def test_the_tree_shows_what_was_kept_and_marks_the_answer(speaker, cut_off):
     figure = draw_beam(speaker, "Zwei Männer schlafen.", beam_size=2, alpha=0.0)
     found = boxes(figure)
-    assert len(found[colour(ANSWER)]) == 5  # bos, two, men, sleeps, eos
-    assert colour(NEVER_KEPT) not in found
-    assert len(found[colour(GREEDY)]) == 4  # a, dog, sleeps, eos
+    assert len(found[color(ANSWER)]) == 5  # bos, two, men, sleeps, eos
+    assert color(NEVER_KEPT) not in found
+    assert len(found[color(GREEDY)]) == 4  # a, dog, sleeps, eos
     assert cut_off(figure) == []
     assert "-1.53 / 1.00 = -1.53" in texts(figure)  # ln .216
     assert scores(figure)[:4] == ["-0.51", "-1.43", "-1.94", "-1.94"]  # greedy: ln .6, .6 * .4, .6 * .4 * .6; then eos
-    assert len(scores(figure)) == 4 + sum(len(some) for face, some in found.items() if face != colour(GREEDY)) - 1
+    assert len(scores(figure)) == 4 + sum(len(some) for face, some in found.items() if face != color(GREEDY)) - 1
     assert "the best is two men sleeps <eos> with log-probability -1.53" in figure.get_label()
     assert "Greedy decoding gives a dog" in figure.get_label()
 
@@ -126,9 +126,9 @@ def test_a_step_shows_what_was_tried_and_not_kept(speaker, cut_off):
     names = [NAMES[node.token] for node in tree.nodes]
     figure = draw_tree(tree, names, 0.0, step=2)
     found = boxes(figure)
-    assert len(found[colour(NEVER_KEPT)]) == 2  # of four candidates two are in the beam
-    assert colour(ANSWER) not in found
-    assert len(found[colour(ALIVE)]) == 5
+    assert len(found[color(NEVER_KEPT)]) == 2  # of four candidates two are in the beam
+    assert color(ANSWER) not in found
+    assert len(found[color(ALIVE)]) == 5
     assert "beam of 2, alpha 0, step 2 of 4" in texts(figure)
     assert "two men (-1.02); a dog (-1.43)" in figure.get_label()
     assert cut_off(figure) == []
@@ -143,7 +143,7 @@ def test_alpha_decides_at_the_end_alone(speaker):
 
 
 def test_what_died_is_paler(speaker):
-    assert colour(LEFT_BEHIND) in boxes(draw_beam(speaker, "x", beam_size=3, alpha=0.0))
+    assert color(LEFT_BEHIND) in boxes(draw_beam(speaker, "x", beam_size=3, alpha=0.0))
 
 
 def test_no_beam_is_refused(speaker):

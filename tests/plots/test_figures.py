@@ -130,7 +130,7 @@ def test_the_highlighted_parts_and_no_others_are_dark():
     assert len(dark) == sum(5 in notebooks for _, _, notebooks, _, _ in BOXES) == 7
 
 
-def _rgb(colour: str) -> tuple:
+def _rgb(color: str) -> tuple:
     from matplotlib.colors import to_rgb
 
-    return to_rgb(colour)
+    return to_rgb(color)

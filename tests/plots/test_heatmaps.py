@@ -7,7 +7,7 @@ from matplotlib import colormaps
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots import attention_heatmap, draw_attention
-from transformer_lab.plots.heatmaps import COLOURS
+from transformer_lab.plots.heatmaps import COLORS
 
 SOURCE = ["▁Ein", "▁Hund", "▁rennt", "<eos>"]
 TARGET = ["<bos>", "▁A", "▁dog", "▁runs", "."]
@@ -39,14 +39,14 @@ def test_rows_are_queries_from_the_top_and_columns_are_keys():
 
 
 def test_the_scale_is_from_0_to_1_whatever_the_weights_are():
-    """Two maps can only be compared if the same colour is the same weight in both."""
+    """Two maps can only be compared if the same color is the same weight in both."""
     axes = attention_heatmap(torch.full((2, 2), 0.5), ["a", "b"], ["c", "d"], "t")
     assert axes.collections[0].get_clim() == (0.0, 1.0)
 
 
-def test_the_colours_only_get_darker():
-    """What differs in lightness survives grey print and every kind of colour blindness."""
-    red, green, blue, _ = colormaps[COLOURS](np.linspace(0, 1, 64)).T
+def test_the_colors_only_get_darker():
+    """What differs in lightness survives gray print and every kind of color blindness."""
+    red, green, blue, _ = colormaps[COLORS](np.linspace(0, 1, 64)).T
     lightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     assert (np.diff(lightness) < 0).all()
 
@@ -109,7 +109,7 @@ def test_negative_numbers_count_from_the_last(translator):
 
 def test_all_heads_stand_side_by_side_on_one_scale(translator, cut_off):
     figure = draw_attention(translator, "Ein Hund rennt", "cross", layer=0)
-    *panels, colour_bar = figure.axes
+    *panels, color_bar = figure.axes
     assert [axes.get_title() for axes in panels if axes.axison] == ["head 0", "head 1", "head 2"]
     assert figure.get_suptitle() == "Cross-attention, layer 0"
     weights = translator.attention("")[0]["decoder.layers.0.cross_attention"][0]
@@ -117,7 +117,7 @@ def test_all_heads_stand_side_by_side_on_one_scale(translator, cut_off):
         np.testing.assert_array_equal(drawn(axes), weights[head])
         assert axes.collections[0].get_clim() == (0.0, 1.0)
         assert rows_and_columns(axes) == ([] if head else TARGET, SOURCE)  # the rows are named once, on the left
-    assert colour_bar.get_ylabel() == "attention weight"
+    assert color_bar.get_ylabel() == "attention weight"
     assert cut_off(figure) == []
 
 

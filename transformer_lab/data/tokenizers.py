@@ -148,9 +148,9 @@ class BpeTokenizer(PairTokenizer):
             show_progress=False,
         )
         learner.train_from_iterator(sentences, trainer, length=len(sentences))
-        learnt = json.loads(learner.to_str())["model"]
-        tokens = sorted(learnt["vocab"], key=learnt["vocab"].get)
-        return cls(source, target, tokens, learnt["merges"], chinese)
+        learned = json.loads(learner.to_str())["model"]
+        tokens = sorted(learned["vocab"], key=learned["vocab"].get)
+        return cls(source, target, tokens, learned["merges"], chinese)
 
     @staticmethod
     def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:

@@ -67,8 +67,8 @@ class TextTokenizer:
             show_progress=False,
         )
         learner.train_from_iterator(text.splitlines(keepends=True), trainer)
-        learnt = json.loads(learner.to_str())["model"]
-        return cls(sorted(learnt["vocab"], key=learnt["vocab"].get), learnt["merges"])
+        learned = json.loads(learner.to_str())["model"]
+        return cls(sorted(learned["vocab"], key=learned["vocab"].get), learned["merges"])
 
     def __len__(self) -> int:
         return len(self.tokens)

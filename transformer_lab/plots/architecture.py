@@ -97,8 +97,8 @@ def _box(
     fill = LIT if lit else "0.95" if highlight else fill
     shape = FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=style, facecolor=fill, edgecolor="0.4", linewidth=0.8)
     axes.add_patch(shape)
-    colour = "white" if lit else "0.45" if highlight else "black"
-    axes.text(x - WIDTH / 2 + 0.12, y, label, ha="left", va="center", fontsize=9.5, color=colour)
+    color = "white" if lit else "0.45" if highlight else "black"
+    axes.text(x - WIDTH / 2 + 0.12, y, label, ha="left", va="center", fontsize=9.5, color=color)
     _number(axes, x + WIDTH / 2 - 0.1, y, notebooks, lit)
 
 

@@ -176,9 +176,9 @@ def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) ->
     """Write the tokens as shapes. Those that need another font, such as Chinese ones, are written as texts."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
-    for x, y, token, colour in tokens:
+    for x, y, token, color in tokens:
         if not has_shape(token):
-            axes.text(x, y, token, fontsize=TOKEN, color=colour, **look)
+            axes.text(x, y, token, fontsize=TOKEN, color=color, **look)
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = (PALE, LIGHT)  # of neighbouring words
+SHADES = (PALE, LIGHT)  # of neighboring words
 SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
 
 COLUMNS = 96  # characters in a row, beside its label
@@ -214,9 +214,9 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
 
 
 def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Sequence[int]) -> None:
-    for (language, curve), colour, style in zip(curves.items(), (DARK, ORANGE, "0.3"), ("-", "--", ":"), strict=False):
-        axes.plot(range(len(curve)), curve, style, color=colour, linewidth=2, label=language)
-        axes.plot(steps, [curve[step] for step in steps], "o", color=colour)
+    for (language, curve), color, style in zip(curves.items(), (DARK, ORANGE, "0.3"), ("-", "--", ":"), strict=False):
+        axes.plot(range(len(curve)), curve, style, color=color, linewidth=2, label=language)
+        axes.plot(steps, [curve[step] for step in steps], "o", color=color)
     for step in steps:
         axes.axvline(step, color="0.8", linewidth=1, zorder=0)
     length = max(map(len, curves.values())) - 1

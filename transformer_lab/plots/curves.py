@@ -90,8 +90,8 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figur
     loss, bleu, minutes = figure.subplots(1, 3)
     words = []
     for index, (name, records) in enumerate(runs.items()):
-        colour, line, mark = LOOKS[index % len(LOOKS)]
-        look = {"color": colour, "linestyle": line, "marker": mark, "markersize": 4, "linewidth": 1.5, "label": name}
+        color, line, mark = LOOKS[index % len(LOOKS)]
+        look = {"color": color, "linestyle": line, "marker": mark, "markersize": 4, "linewidth": 1.5, "label": name}
         epochs = [record for record in records if record["kind"] == "epoch"]
         for axes, x, y in (
             (loss, "epoch", "validation_loss"),

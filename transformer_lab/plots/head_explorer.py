@@ -196,8 +196,8 @@ def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], le
     layers, heads = len(is_on), len(is_on[0])
     columns = [left + wide * head / heads for head in range(heads + 1)]
     rows = [TOP + ROW * layer for layer in range(layers + 1)]
-    colours = ListedColormap(["white", DARK])
-    axes.pcolormesh(columns, rows, is_on, cmap=colours, vmin=0, vmax=1, edgecolors="0.6", linewidth=1)
+    colors = ListedColormap(["white", DARK])
+    axes.pcolormesh(columns, rows, is_on, cmap=colors, vmin=0, vmax=1, edgecolors="0.6", linewidth=1)
     signs = [
         (columns[head] + wide / heads / 2, rows[layer] + ROW / 2, *((str(head), "white") if on else ("×", ORANGE)))
         for layer, row in enumerate(is_on)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# One hue from white to dark: nothing is lost in grey print, or to a reader who does not see some colours.
-COLOURS = "Blues"
+# One hue from white to dark: nothing is lost in gray print, or to a reader who does not see some colors.
+COLORS = "Blues"
 
 # What a stack is called, the name of its module, and whose tokens are its queries and its keys (section 3.2.3).
 STACKS = {
@@ -74,7 +74,7 @@ def attention_heatmap(
     if alone:
         aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # as wide as a token
         place = {"ax": [axes], "shrink": 0.8, "aspect": aspect, "pad": 0.02, "panchor": "C"}
-        _label_colour_bar(axes.figure.colorbar(axes.collections[0], **place))
+        _label_color_bar(axes.figure.colorbar(axes.collections[0], **place))
     return axes
 
 
@@ -87,7 +87,7 @@ def draw_map(
     too long for an explorer.
     """
     queries, keys = weights.shape
-    axes.pcolormesh(weights, vmin=0.0, vmax=1.0, cmap=COLOURS, linewidth=0.4, edgecolors="0.88")
+    axes.pcolormesh(weights, vmin=0.0, vmax=1.0, cmap=COLORS, linewidth=0.4, edgecolors="0.88")
     axes.set(xlim=(0, keys), ylim=(queries, 0), aspect="equal")
     axes.spines[:].set_visible(False)
     axes.set(xticks=[], yticks=[])
@@ -96,7 +96,7 @@ def draw_map(
     axes.set_title(title, fontsize=11, parse_math=False)
 
 
-def _label_colour_bar(bar: Any) -> None:
+def _label_color_bar(bar: Any) -> None:
     bar.set_label("attention weight")
     bar.outline.set_visible(False)
 
@@ -312,5 +312,5 @@ def _draw_all_heads(
     figure.supylabel(f"query ({languages[0]})", fontsize=10, x=0.08 / width, y=middle[1] / height, ha="left")
     long = min(max(0.8 * (rows * step_y - 0.35), 1.2), height - 0.9)
     place = figure.add_axes(((width - 0.9) / width, (middle[1] - long / 2) / height, 0.2 / width, long / height))
-    _label_colour_bar(figure.colorbar(figure.axes[0].collections[0], cax=place))
+    _label_color_bar(figure.colorbar(figure.axes[0].collections[0], cax=place))
     return figure

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
-from transformer_lab.plots.heatmaps import COLOURS, STACKS, languages_of, strongest_links
+from transformer_lab.plots.heatmaps import COLORS, STACKS, languages_of, strongest_links
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -106,7 +106,7 @@ def _picture(table: Tensor, text: str) -> str:
     import matplotlib
     from PIL import Image
 
-    pixels = (matplotlib.colormaps[COLOURS](table.numpy())[..., :3] * 255).round().astype("uint8")
+    pixels = (matplotlib.colormaps[COLORS](table.numpy())[..., :3] * 255).round().astype("uint8")
     image = io.BytesIO()
     Image.fromarray(pixels).save(image, "PNG")
     data = base64.b64encode(image.getvalue()).decode("ascii")

@@ -82,8 +82,8 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     return figure
 
 
-def _box(axes: Any, place: tuple[float, float], text: str, colour: str, ink: str = "black") -> None:
-    box = {"boxstyle": "round,pad=0.35", "facecolor": colour, "edgecolor": "0.4" if ink == "black" else ink}
+def _box(axes: Any, place: tuple[float, float], text: str, color: str, ink: str = "black") -> None:
+    box = {"boxstyle": "round,pad=0.35", "facecolor": color, "edgecolor": "0.4" if ink == "black" else ink}
     axes.text(*place, text, ha="center", va="center", bbox=box, zorder=5, fontsize=11, color=ink)
 
 
@@ -104,8 +104,8 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
     figure = new_picture(f"With the query {query:g}, the weights are {shares}.", 8.5, 2.9)
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])
     for number, key in enumerate(keys):
-        colour, line, _ = LOOKS[number % len(LOOKS)]
-        left.plot(queries, curves[:, number], line, color=colour, label=f"key {key:g}")
+        color, line, _ = LOOKS[number % len(LOOKS)]
+        left.plot(queries, curves[:, number], line, color=color, label=f"key {key:g}")
     left.axvline(query, color="0.7", linewidth=1)
     left.set(xlabel="query", ylabel="weight", ylim=(0, 1), title="weight of each key by query")
     left.legend(frameon=False, fontsize=9)
@@ -172,10 +172,10 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
     axes = figure.subplots()
     others = iter(LOOKS)
     for name, result in results.items():
-        colour, line, mark = LOOK_OF.get(name) or next(others)
+        color, line, mark = LOOK_OF.get(name) or next(others)
         groups = result["bleu_by_length"]
         labels = [f"{group['words']}\n({group['sentences']})" for group in groups]
-        axes.plot(labels, [group["bleu"] for group in groups], line, marker=mark, color=colour,
+        axes.plot(labels, [group["bleu"] for group in groups], line, marker=mark, color=color,
                   label=f"{name}: {result['bleu']:.1f} on all")  # fmt: skip
     axes.set(xlabel="words in the German sentence (number of sentences)", ylabel="BLEU", ylim=(0, None))
     tidy(axes, grid="y")
@@ -196,8 +196,8 @@ def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
     )
     figure = new_picture(f"Size of the gradient by distance, relative to that at the word itself. {shares}.", 7.5, 3.0)
     axes = figure.subplots()
-    for (name, sizes), (colour, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
-        axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=colour, markersize=4, label=name)
+    for (name, sizes), (color, line, mark) in zip(reaches.items(), (LOOKS[0], LOOKS[3], LOOKS[1]), strict=False):
+        axes.semilogy([size / sizes[0] for size in sizes], line, marker=mark, color=color, markersize=4, label=name)
     axes.set(xlabel="positions earlier", ylabel="relative gradient")
     tidy(axes)
     axes.legend(frameon=False)

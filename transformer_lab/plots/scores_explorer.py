@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEYS = ((20.0, 1.6), (110.0, 1.4), (250.0, 1.8))  # degrees and length
-COLOURS = (DARK, ORANGE, "#1b9e77")  # told apart without red and green, and each arrow has a number
+COLORS = (DARK, ORANGE, "#1b9e77")  # told apart without red and green, and each arrow has a number
 REACH = 3.2
 
 
@@ -43,8 +43,8 @@ def draw_scores(
     margins = {"left": 0.04, "right": 0.985, "bottom": 0.1, "top": 0.9, "wspace": 0.18}
     plane, score_axes, weight_axes = figure.subplots(1, 3, width_ratios=(1.35, 1, 1), gridspec_kw=margins)
     _arrow(plane, query_vector[0, 0].tolist(), "black", "query", width=2.4)
-    for number, (vector, colour) in enumerate(zip(vectors[0].tolist(), COLOURS, strict=True), 1):
-        _arrow(plane, vector, colour, f"key {number}")
+    for number, (vector, color) in enumerate(zip(vectors[0].tolist(), COLORS, strict=True), 1):
+        _arrow(plane, vector, color, f"key {number}")
     plane.plot(*output, "D", color="black", markersize=8, markerfacecolor="white", label="output")
     plane.legend(frameon=False, loc="lower right")
     plane.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), xticks=(-2, 0, 2), yticks=(-2, 0, 2))
@@ -52,7 +52,7 @@ def draw_scores(
     plane.grid(color="0.92")
     names = [f"key {number}" for number in range(1, len(scores) + 1)]
     for axes, numbers, title in ((score_axes, scores, "scores"), (weight_axes, weights, "weights")):
-        bars = axes.bar(names, numbers, color=COLOURS)
+        bars = axes.bar(names, numbers, color=COLORS)
         axes.bar_label(bars, [f"{number:.2f}" for number in numbers], padding=2, fontsize=9)
         axes.set_title(title)
         axes.axhline(0, color="0.4", linewidth=0.8)
@@ -107,8 +107,8 @@ def _vector(degrees: float, length: float) -> torch.Tensor:
     return length * torch.tensor([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
 
 
-def _arrow(axes: Any, vector: Sequence[float], colour: str, name: str, width: float = 1.6) -> None:
-    arrow = {"arrowstyle": "-|>", "color": colour, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
+def _arrow(axes: Any, vector: Sequence[float], color: str, name: str, width: float = 1.6) -> None:
+    arrow = {"arrowstyle": "-|>", "color": color, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", vector, xytext=(0, 0), arrowprops=arrow)
     beyond = [1.14 * coordinate for coordinate in vector]
-    axes.text(*beyond, name, color=colour, fontsize=9, ha="center", va="center")
+    axes.text(*beyond, name, color=color, fontsize=9, ha="center", va="center")

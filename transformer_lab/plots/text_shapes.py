@@ -65,7 +65,7 @@ def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], s
         [_outline(text, size) for _, _, text, _ in texts],
         offsets=[(x, y) for x, y, _, _ in texts],
         offset_transform=axes.transData,
-        facecolors=[colour for *_, colour in texts],
+        facecolors=[color for *_, color in texts],
         linewidths=0,
         **look,
     )
@@ -83,8 +83,8 @@ def _outline(text: str, size: float) -> Any:
     for character in text:
         if not character.isspace():
             shape = _outline_of_character(character, size)
-            centred = np.add(shape.vertices, (x, -0.36 * size))  # half of a digit's height
-            parts.append(Path(centred, shape.codes))
+            centered = np.add(shape.vertices, (x, -0.36 * size))  # half of a digit's height
+            parts.append(Path(centered, shape.codes))
         x += size * advance(character)
     return Path.make_compound_path(*parts)
 

@@ -2,7 +2,7 @@
 
 On a CPU about half of a plain training step is matrix products. The rest is random numbers for dropout, the softmax
 over the vocabulary, and moving float32 numbers through memory. The copy computes in bfloat16, draws one random byte a
-number, normalises with torch's kernel, and never holds the logits of a whole batch.
+number, normalizes with torch's kernel, and never holds the logits of a whole batch.
 
 Where a sum in bfloat16 would be too coarse, over the tokens of a batch, it is in float32.
 

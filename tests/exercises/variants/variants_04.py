@@ -9,7 +9,7 @@ from torch import nn
 
 
 class EmbeddingByOneHot(nn.Module):
-    """Another initialisation, a lookup by matrix product, and padding that is masked in each call."""
+    """Another initialization, a lookup by matrix product, and padding that is masked in each call."""
 
     def __init__(self, vocab_size, d_model, pad_id):
         super().__init__()

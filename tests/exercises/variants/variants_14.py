@@ -16,10 +16,10 @@ def rollout_by_halves(weights):
 
 def rollout_by_chain(weights):
     added = weights.mean(dim=1) + torch.eye(weights.size(-1)).to(weights)
-    normalised = torch.nn.functional.normalize(added, p=1, dim=-1)
-    if len(normalised) == 1:
-        return normalised[0]
-    return torch.linalg.multi_dot(list(normalised.flip(0)))
+    normalized = torch.nn.functional.normalize(added, p=1, dim=-1)
+    if len(normalized) == 1:
+        return normalized[0]
+    return torch.linalg.multi_dot(list(normalized.flip(0)))
 
 
 def rollout_by_loops(weights):
