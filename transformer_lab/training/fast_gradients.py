@@ -1,14 +1,13 @@
-"""The same gradients, sooner: a copy of the model made for speed computes them, the model itself stays the paper's.
+"""The same gradients in less time: a copy of the model computes them, and the model itself stays as in the paper.
 
-On a CPU about half of a plain training step is matrix products. The rest is random numbers for dropout, the softmax
-over the vocabulary, and moving float32 numbers through memory. The copy computes in bfloat16, draws one random byte a
-number, normalizes with torch's kernel, and never holds the logits of a whole batch.
+On a CPU, matrix products are only about half of a plain training step. The rest is random numbers for dropout, the
+softmax over the vocabulary, and moving float32 numbers through memory. The copy computes in bfloat16, uses one random
+byte per number, normalizes with torch's kernel, and never holds the logits of a whole batch. Sums over the tokens of a
+batch, for which bfloat16 would be too coarse, are in float32.
 
-Where a sum in bfloat16 would be too coarse, over the tokens of a batch, it is in float32.
-
-A GPU has done its work on a small model before the next piece of work is handed to it: there, what counts is how many
-pieces there are. The copy has little more than half as many (`benchmarks/launches.py`): a norm is one kernel, and
-weights in bfloat16 need not be converted in each step.
+A GPU finishes each operation on a small model before the next one is launched, so what counts there is the number of
+launches. The copy has little more than half as many (`benchmarks/launches.py`), because a norm is a single kernel and
+bfloat16 weights need no conversion in each step.
 """
 
 import copy
@@ -27,7 +26,7 @@ from transformer_lab.training.loss import shift_target
 
 
 class ByteDropout(nn.Dropout):
-    """Dropout that decides by one random byte for each number: `p` is rounded to a multiple of 1/256 below 1."""
+    """Dropout that uses one random byte per number, so `p` is rounded to a multiple of 1/256 below 1."""
 
     def forward(self, x: Tensor) -> Tensor:
         dropped_of_256 = min(255, round(self.p * 256))
@@ -41,7 +40,7 @@ class ByteDropout(nn.Dropout):
 
 
 class SummingEmbedding(nn.Embedding):
-    """Sums its gradient in float32: in bfloat16 that of a frequent token stops growing at 256 times a summand."""
+    """Sums its gradient in float32, since a frequent token's sum in bfloat16 would stop at 256 times one term."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         options = self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
@@ -49,7 +48,7 @@ class SummingEmbedding(nn.Embedding):
 
 
 class FusedLayerNorm(nn.Module):
-    """torch's kernel with the parameters of a `LayerNorm` of the model."""
+    """torch's layer-norm kernel with the parameters of one of the model's `LayerNorm`s."""
 
     def __init__(self, norm: LayerNorm) -> None:
         super().__init__()
@@ -64,9 +63,9 @@ class FusedLayerNorm(nn.Module):
 def unfused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
 ) -> tuple[Tensor, None]:
-    """Attention without a tensor more than it needs. For sentences of some tens of tokens this beats the flash kernel.
+    """Attention with few intermediate tensors, which beats flash attention for sentences of a few dozen tokens.
 
-    Every query must have a key to attend to: it does in training, where each sentence ends in eos.
+    Every query needs at least one visible key. In training it has one, because each sentence ends in eos.
     """
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)  # (batch, heads, query, key)
     if mask is not None:
@@ -76,12 +75,12 @@ def unfused_attention(
 
 
 class OutputLayerLoss(torch.autograd.Function):
-    """The output layer and `label_smoothing_loss` in one pass, some hundred tokens at a time.
+    """The output layer and `label_smoothing_loss` in one pass, a few hundred tokens at a time.
 
-    For a token with logits z, label y and smoothing e over V words, the gradient of the loss by z is
-    softmax(z) - e / V - (1 - e) [y]: it is at hand as soon as the softmax is, so that logits need not be kept.
+    For a token with logits z and label y, smoothing e, and V words, the gradient of the loss with respect to z is
+    softmax(z) - e / V - (1 - e) [y]. It is available as soon as the softmax is, so the logits don't have to be kept.
 
-    With `consistency`, `hidden` and `labels` hold every token twice, once for each pass, and it is `consistency_loss`.
+    With `consistency`, `hidden` and `labels` contain every token twice, once per pass, for `consistency_loss`.
     """
 
     tokens_at_a_time = 512  # their logits fit into the cache of a processor; even, for the two passes of a token
@@ -99,9 +98,9 @@ class OutputLayerLoss(torch.autograd.Function):
         smoothing: float,
         consistency: float = 0.0,
     ) -> Tensor:
-        """The mean over real tokens: those of `labels` `(tokens)` at the places `real`.
+        """Return the mean loss over real tokens: those of `labels`, `(tokens)`, at the positions `real`.
 
-        `hidden` is `(tokens, d_model)`, `weight` `(vocab, d_model)`.
+        `hidden` is `(tokens, d_model)`, and `weight` is `(vocab, d_model)`.
         """
         if consistency:  # the two passes of a token side by side, so that no piece parts them
             real = real.view(2, -1).t().flatten()
@@ -142,16 +141,16 @@ class OutputLayerLoss(torch.autograd.Function):
 
 
 def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """KL(P ‖ Q) + KL(Q ‖ P), summed over tokens, and its gradient by the logits of both passes.
+    """Return KL(P ‖ Q) + KL(Q ‖ P), summed over tokens, and its gradient with respect to the logits of both passes.
 
-    With d = log P - log Q, the sum is that of (P - Q) d over all words; by the logits of P, its gradient is
-    P (d - KL(P ‖ Q)) + P - Q, and by those of Q the same with P and Q exchanged.
+    With d = log P - log Q, the sum is that of (P - Q) d over all words. Its gradient with respect to the logits of P is
+    P (d - KL(P ‖ Q)) + P - Q; for the logits of Q, exchange P and Q.
 
     Args:
-        log_probabilities: `(tokens * 2, vocab)`: in turn a token's in the first pass and in the second.
+        log_probabilities: `(tokens * 2, vocab)`. Each token's row of the first pass is followed by that of the second.
 
     Returns:
-        `(disagreement, gradient)`: a scalar, and the shape of `log_probabilities`.
+        `(disagreement, gradient)`: a scalar, and a tensor of the same shape as `log_probabilities`.
     """
     log_p = log_probabilities.view(-1, 2, log_probabilities.size(-1))  # (tokens, 2, vocab)
     log_q = log_p.flip(1)  # of each pass the other one
@@ -162,20 +161,21 @@ def symmetric_kl(log_probabilities: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class FastGradients:
-    """A copy of `model` that computes gradients in `precision` and hands them to the model's float32 parameters.
+    """A copy of `model` that computes gradients in `precision` and adds them to the model's float32 parameters.
 
-    Parts that are not the package's own, such as a reader's, are copied as they are, and computed under autocast. What
-    is exchanged, in them too, is torch's dropout, on a CPU, and `fused_attention`, if that is what `attend` is: any
-    other function there is called as it is.
+    Parts from outside the package, such as the reader's own, are copied as they are and run under autocast. Even
+    in them, torch's dropout is replaced on a CPU, and so is `attend` if it is `fused_attention`. Any other attention
+    function is called unchanged.
 
     Args:
-        model: stays where it is and as it is; only the gradients of its parameters are set.
-        precision: of the copy.
-        compiled: the copy goes through `torch.compile`.
-        device_type: for which the copy is made, `"cpu"` or any other, which is a GPU; without, that of the model.
+        model: Stays where and as it is; only the gradients of its parameters are set.
+        precision: The dtype of the copy.
+        compiled: Whether to run the copy through `torch.compile`.
+        device_type: The device that the copy is made for, `"cpu"` or any other, which means a GPU. The default is the
+            model's device.
 
     Raises:
-        ValueError: the model has no `output` that is an `nn.Linear` with a bias, whose place the loss takes.
+        ValueError: The model has no `output` that is an `nn.Linear` with a bias, which the loss replaces.
     """
 
     def __init__(
@@ -209,10 +209,10 @@ class FastGradients:
 
     @reimplements("train_step")
     def backward(self, batch: Batch, smoothing: float, part: float, consistency: float = 0.0) -> Tensor:
-        """Add the gradients of `part` times the loss on `batch` to the parameters' gradients, and return that loss.
+        """Add `part` times the gradients of the loss on `batch` to the parameters' gradients, and return that loss.
 
-        A batch on the CPU is copied to the model's device after its real tokens have been found: how many there are
-        decides the shapes of what follows, and asking a GPU would mean waiting for it.
+        The real tokens of a batch are found on the CPU, before it is copied to the model's device. Their number
+        determines later shapes, and asking a GPU for it would mean waiting.
         """
         batch = batch.repeated(2) if consistency else batch
         _, labels = shift_target(batch.target)
@@ -238,7 +238,7 @@ class FastGradients:
 
     @torch.no_grad()
     def accumulate_gradients(self) -> None:
-        """Add the copy's gradients to the model's, all with one call, and leave the copy without any."""
+        """Add the copy's gradients to the model's in a single call, and clear the copy's."""
         pairs = zip(self.parameters, self.copied_parameters, strict=True)
         pairs = [(parameter, copied) for parameter, copied in pairs if copied.grad is not None]
         gradients = [torch.empty_like(parameter) for parameter, _ in pairs]
@@ -249,12 +249,12 @@ class FastGradients:
 
     @torch.no_grad()
     def sync_weights(self) -> None:
-        """Take over the model's weights: to be called after each change of them."""
+        """Copy the model's weights. Call this after every change of them."""
         torch._foreach_copy_(self.copied_parameters, self.parameters)
 
 
 def replace_modules(module: nn.Module, slow: type[nn.Module], fast: Callable[[Any], nn.Module]) -> None:
-    """Put `fast(child)` in the place of every child of the class `slow`, but of no class derived from it."""
+    """Replace every child whose class is exactly `slow` by `fast(child)`. Children of derived classes stay."""
     for name, child in module.named_children():
         if type(child) is slow:
             setattr(module, name, fast(child))

@@ -1,7 +1,7 @@
-"""Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"): younger than the paper.
+"""Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), which is newer than the paper.
 
-The gradient of a matrix is often nearly of low rank: a few directions are large, and all others hardly move. Muon takes
-a step of the same size in every direction. Adam looks at each number alone, and cannot see this.
+The gradient of a matrix often has nearly low rank: a few directions are large, and the others hardly change. Muon takes
+a step of the same size in every direction. Adam looks at each number separately and cannot see directions.
 """
 
 import torch
@@ -13,24 +13,24 @@ POLYNOMIAL, ROUNDS = (3.4445, -4.7750, 2.0315), 5
 
 
 class Muon(torch.optim.AdamW):
-    """Muon for matrices, Adam for everything else, with one learning rate.
+    """Muon for matrices and Adam for everything else, with one learning rate.
 
-    A step of Adam changes a number by about 0.2 times the rate, and so does a step of Muon that is multiplied by
-    0.2 √(the longer side): the rule of Liu et al. (2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon` takes
-    the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix after the other; here those of a shape go together,
-    which for many small ones is quicker.
+    A step of Adam changes a number by about 0.2 times the learning rate. So does a step of Muon if it is multiplied by
+    0.2 √(the longer side), the rule of Liu et al. (2025, "Muon is Scalable for LLM Training"). `torch.optim.Muon` takes
+    the same steps with `adjust_lr_fn="match_rms_adamw"`, one matrix at a time. Here, matrices of the same shape are
+    processed together, which is faster when there are many small ones.
 
-    The matrices have no gradient after a step. As in torch's fused optimizers, a step changes no weight if the
-    attribute `found_inf`, a tensor, is 1.
+    A step clears the gradients of the matrices. As in torch's fused optimizers, it changes no weight if the attribute
+    `found_inf`, a tensor, is 1.
 
     Args:
-        matrices: parameters of two dimensions. Embeddings and the output layer, where a row is a token, are no matrices
-            for Muon.
-        others: parameters for Adam.
-        momentum: of Muon; Nesterov's.
-        weight_decay: of both.
-        precision: in which matrices are orthogonalised: `torch.bfloat16` is enough where the hardware has it.
-        adam: further arguments for `torch.optim.AdamW`, such as `betas`.
+        matrices: Parameters with two dimensions. Embeddings and the output layer, in which each row is a token, don't
+            belong here.
+        others: Parameters for Adam.
+        momentum: Nesterov momentum of Muon.
+        weight_decay: Weight decay of both.
+        precision: The dtype for orthogonalization. `torch.bfloat16` suffices if the hardware supports it.
+        adam: Further arguments of `torch.optim.AdamW`, such as `betas`.
     """
 
     def __init__(
@@ -76,16 +76,19 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
-    """Matrices with the same singular vectors, whose singular values are about 1 (0.68 to 1.14), but for the smallest.
+    """Return matrices with the same singular vectors, whose singular values are about 1 (0.68 to 1.14).
 
-    If M = U S Vᵀ, then M Mᵀ M = U S³ Vᵀ: an odd polynomial of a matrix is one of its singular values, and no
-    decomposition is needed. The one used here draws those above 0.01 towards 1 (Newton and Schulz; Jordan et al.).
+    The smallest singular values stay smaller.
+
+    If M = U S Vᵀ, then M Mᵀ M = U S³ Vᵀ: an odd polynomial of a matrix applies to its singular values, and no
+    decomposition is needed. The polynomial used here moves those above 0.01 toward 1 (Newton and Schulz; Jordan et
+    al.).
 
     Args:
         matrices: `(count, rows, columns)`, of any size.
 
     Returns:
-        The same shape and dtype.
+        A tensor of the same shape and dtype.
     """
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT).mT

@@ -1,4 +1,4 @@
-"""A training run in a process of its own, so that a notebook can go on meanwhile."""
+"""A training run in a process of its own, so that you can use the notebook in the meantime."""
 
 import json
 import os
@@ -42,21 +42,21 @@ print(json.dumps({"kind": "result", "result": result}), file=channel, flush=True
 def train_in_own_process(
     preset: Preset, output: str | Path, on_log: Callable[[dict[str, Any]], None], resume: bool = False
 ) -> dict[str, Any]:
-    """Train with the parts you have built, as `train` does, in a process of its own.
+    """Train with the parts you have built, as `train` does, but in a process of its own.
 
-    The process waits after each record until `on_log` has returned, so a watch can pause it.
+    After each record, the process waits until `on_log` has returned, so a watch can pause it.
 
     Args:
-        preset: What to train.
+        preset: The preset to train.
         output: As in `train`.
-        on_log: Called with every record. With `resume`, those of the earlier part of the run come first.
+        on_log: Called with every record. With `resume`, the records of the earlier part of the run come first.
         resume: As in `train`.
 
     Returns:
-        What `train` returns.
+        The result of `train`.
 
     Raises:
-        InputError: As in `train`, or the process failed: its last lines are in the message.
+        InputError: As in `train`, or the process failed; the message contains its last lines.
     """
     if resume:
         records = read_metrics(Path(output) / "metrics.jsonl")
