@@ -1,4 +1,4 @@
-"""Weights and training states on disk: safetensors with JSON in the header, replaced in one step, never pickled."""
+"""Weights and training states on disk: safetensors with JSON in the header, replaced atomically, never pickled."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,10 +46,10 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors, and `facts` as JSON in the header of the same file, so that the two can never disagree.
+    """Write tensors, with `facts` as JSON in the header of the same file, so that the two always belong together.
 
     Raises:
-        InputError: as `replacing`.
+        InputError: As in `replacing`.
     """
     with replacing(path) as unfinished:
         save_file(
@@ -60,10 +60,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote, on the CPU: `(tensors, facts)`.
+    """Return what `save_tensors` wrote, on the CPU: `(tensors, facts)`.
 
     Raises:
-        InputError: there is no such file, or it is not whole.
+        InputError: The file is missing or incomplete.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -77,10 +77,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def save_training_state(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]
 ) -> None:
-    """Write everything that a run needs to go on: weights, the optimizer's moments, and `facts` such as the step.
+    """Write everything needed to resume a run: weights, optimizer moments, and `facts` such as the step.
 
     Raises:
-        InputError: as `replacing`.
+        InputError: As in `replacing`.
     """
     tensors = {f"model.{name}": tensor for name, tensor in model_weights(model).items()}
     for name, parameter in model.named_parameters():
@@ -90,10 +90,10 @@ def save_training_state(
 
 
 def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put what `save_training_state` wrote into `model` and `optimizer`, and give back the facts.
+    """Load what `save_training_state` wrote into `model` and `optimizer`, and return the facts.
 
     Raises:
-        InputError: the file is missing, damaged or of another model.
+        InputError: The file is missing, damaged, or from a different model.
     """
     tensors, facts = load_tensors(path)
     weights: dict[str, Tensor] = {}

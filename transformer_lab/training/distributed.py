@@ -17,7 +17,7 @@ from transformer_lab.errors import InputError
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """This process among those that train together. Only the first, rank 0, writes files and prints."""
+    """This process as one of those that train together. Only the first, rank 0, writes files and prints."""
 
     rank: int = 0
     world_size: int = 1
@@ -38,7 +38,7 @@ class WorkerGroup:
     def sum_gradients(self, parameters: Iterable[nn.Parameter], losses: Tensor) -> Tensor:
         """Sum the gradients of all processes in place, and return the sum of their losses.
 
-        Everything goes into one message: a collective call costs about the same for one number as for thousands.
+        Everything goes into one message, because a collective call costs as much for one number as for thousands.
         """
         if self.world_size == 1:
             return losses
@@ -59,10 +59,10 @@ class WorkerGroup:
 
 
 def join_workers(device: torch.device) -> WorkerGroup:
-    """Join the other processes that torchrun started, if it did: over nccl between GPUs, otherwise over gloo.
+    """Join the other processes if torchrun has started any: over NCCL between GPUs, otherwise over Gloo.
 
     Raises:
-        InputError: WORLD_SIZE says that there are others, but the variables that lead to them are not set.
+        InputError: WORLD_SIZE says that there are others, but variables needed to reach them are not set.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
@@ -75,12 +75,12 @@ def join_workers(device: torch.device) -> WorkerGroup:
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """Return the device of that name. The default is a GPU if there is one, otherwise the CPU.
+    """Return the device with that name. The default is a GPU if there is one, otherwise the CPU.
 
-    Of several GPUs it is this process's own, unless the name has a number: `cuda:1`.
+    If there are several GPUs, it is this process's own, unless the name has a number: `cuda:1`.
 
     Raises:
-        InputError: there is no such device here, or torch calls it neither cpu nor cuda.
+        InputError: The device does not exist, or is neither `cpu` nor `cuda`.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -1,36 +1,37 @@
-"""What the model is asked to get right: the next token, with softened labels (sections 3.1 and 5.4 of the paper).
+"""The training objective: predict the next token, with label smoothing (sections 3.1 and 5.4 of the paper).
 
-And, if it is asked for, to say the same twice: consistency training, which is younger than the paper.
+`consistency_loss` is newer than the paper.
 """
 
 from torch import Tensor
 
 
 def shift_target(target: Tensor) -> tuple[Tensor, Tensor]:
-    """What the decoder reads and what it must answer: at each position, the token that comes next (section 3.1).
+    """Split targets into the decoder's input and the labels: each position's label is the next token (section 3.1).
 
     Args:
-        target: `(batch, length)`, each row bos, tokens, eos, padding.
+        target: `(batch, length)`. Each row has bos, tokens, eos, and padding.
 
     Returns:
-        `(decoder_input, labels)`: all columns but the last, all but the first, both `(batch, length - 1)`.
+        `(decoder_input, labels)`, both `(batch, length - 1)`: all columns but the last, and all columns but the first.
     """
     return target[:, :-1], target[:, 1:]
 
 
 def label_smoothing_loss(logits: Tensor, labels: Tensor, smoothing: float, pad_id: int) -> Tensor:
-    """Cross-entropy against softened labels (section 5.4, where `smoothing` is 0.1), the mean over real tokens.
+    """Return the cross-entropy against smoothed labels, averaged over real tokens (section 5.4, `smoothing` 0.1).
 
-    The right token keeps `1 - smoothing`; the rest is spread evenly over the whole vocabulary, the right token too.
+    The correct token keeps `1 - smoothing`. The rest is spread evenly over the whole vocabulary, including the correct
+    token.
 
     Args:
         logits: `(batch, length, vocab)`.
-        labels: `(batch, length)`; where it is `pad_id`, nothing is asked.
-        smoothing: 0 gives plain cross-entropy.
-        pad_id: the id of padding.
+        labels: `(batch, length)`. Positions with `pad_id` do not count.
+        smoothing: 0 is plain cross-entropy.
+        pad_id: The ID of padding.
 
     Returns:
-        A scalar, in nats a token.
+        A scalar, in nats per token.
     """
     real = labels != pad_id  # (batch, length)
     log_probabilities = logits[real].log_softmax(dim=-1)  # (real tokens, vocab)
@@ -42,22 +43,24 @@ def label_smoothing_loss(logits: Tensor, labels: Tensor, smoothing: float, pad_i
 def consistency_loss(
     first: Tensor, second: Tensor, labels: Tensor, smoothing: float, pad_id: int, consistency: float
 ) -> Tensor:
-    """R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks"): two passes over the same sentences
-    drop different numbers; both must be right, and they must not contradict each other.
+    """R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks").
 
-    This is half of the paper's loss, L1 + L2 + α (KL(P1 ‖ P2) + KL(P2 ‖ P1)) / 2, so that `consistency` is its α, and a
-    run in which both passes agree has the loss of a plain one.
+    The same sentences pass through the model twice with different dropout. Both passes must predict the labels, and
+    their predictions must agree.
+
+    This is half of the loss in that paper, L1 + L2 + α (KL(P1 ‖ P2) + KL(P2 ‖ P1)) / 2. Its α is `consistency`, and if
+    both passes agree, the loss equals that of a plain run.
 
     Args:
-        first: `(batch, length, vocab)`, the logits of one pass.
-        second: those of the other.
-        labels: `(batch, length)`; where it is `pad_id`, nothing is asked, neither right answers nor agreement.
-        smoothing: of the labels.
-        pad_id: the id of padding.
-        consistency: the weight of the disagreement; the paper takes 5 for translation.
+        first: `(batch, length, vocab)`, the logits of the first pass.
+        second: The logits of the second pass.
+        labels: `(batch, length)`. Positions with `pad_id` do not count, for neither predictions nor agreement.
+        smoothing: Label smoothing.
+        pad_id: The ID of padding.
+        consistency: Weight of the disagreement; 5 in that paper for translation.
 
     Returns:
-        A scalar, in nats a token.
+        A scalar, in nats per token.
     """
     real = labels != pad_id  # (batch, length)
     log_p, log_q = first[real].log_softmax(dim=-1), second[real].log_softmax(dim=-1)  # (real tokens, vocab)

@@ -1,13 +1,13 @@
-"""What a run leaves to be read: `training.json`, its whole configuration, and `metrics.jsonl`, its course.
+"""The records of a run: `training.json`, its whole configuration and result, and `metrics.jsonl`, its history.
 
 Every line of `metrics.jsonl` is a JSON object with a `kind`:
 
-- `step`, one for each update: `step` and `epoch` (from 1), `loss` (against the smoothed labels, in nats a token; with
-  consistency training the disagreement of the passes is in it), `rate`, `gradient_norm` (before clipping),
-  `tokens_per_second` (target tokens, since the epoch's start), `seconds` (since the run's start).
-- `epoch`: `epoch`, `step`, `train_loss` (the mean over its tokens), `validation_loss` (labels not smoothed),
+- `step`, one per update: `step` and `epoch` (from 1), `loss` (against the smoothed labels, in nats per token; with
+  consistency training, it includes the disagreement of the two passes), `rate`, `gradient_norm` (before clipping),
+  `tokens_per_second` (target tokens, since the start of the epoch), `seconds` (since the start of the run).
+- `epoch`: `epoch`, `step`, `train_loss` (the mean over its tokens), `validation_loss` (without label smoothing),
   `validation_perplexity`, `validation_bleu` (greedy; null in an epoch that is not scored), `seconds`,
-  `tokens_per_second` (validation not counted), `peak_memory_mib`.
+  `tokens_per_second` (excluding validation), `peak_memory_mib`.
 - `end`: `chosen` (which weights were saved), `validation_bleu` (with the preset's beam), `seconds`.
 """
 
@@ -32,20 +32,20 @@ from transformer_lab.presets import PRESETS, Preset
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file in one step.
+    """Write a JSON file atomically.
 
     Raises:
-        InputError: as `replacing`.
+        InputError: As in `replacing`.
     """
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What `write_json` wrote.
+    """Return what `write_json` wrote.
 
     Raises:
-        InputError: the file is not what it was.
+        InputError: The file is damaged.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -64,8 +64,9 @@ def configuration(
     train_pairs: Sequence[tuple[str, str]],
     validation_pairs: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
-    """Everything that decides what a run computes and which of its weights it chooses: two runs may continue each other
-    if this is the same.
+    """Return everything that determines what a run computes and which of its weights it chooses.
+
+    A run can be resumed only with the same configuration.
     """
     return {
         "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON gives it back
@@ -85,7 +86,7 @@ def sha256_of(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def environment(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
-    """Describe where and how a run was started, to help repeat it. It may be resumed elsewhere, with other rounding."""
+    """Describe where and how a run was started, to help repeat it. Resumed elsewhere, it may round differently."""
     standard = PRESETS.get(preset.name)
     return {
         "overridden": {
@@ -99,7 +100,7 @@ def environment(preset: Preset, device: torch.device, precision: torch.dtype, pr
 
 
 def software(*packages: str) -> dict[str, Any]:
-    """Describe the command that runs, with the versions of Python, torch, this package and `packages`."""
+    """Describe the command being run, with the versions of Python, torch, this package, and `packages`."""
     return {
         "command": command_line(),
         "commit": commit(),
@@ -110,14 +111,14 @@ def software(*packages: str) -> dict[str, Any]:
 
 
 def differing_values(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return which values differ, in words: "epochs was 3, now 5; seed was 1, now 2"."""
+    """Return the differences in words: "epochs was 3, now 5; seed was 1, now 2"."""
     return "; ".join(
         f"{name} was {earlier.get(name)}, now {value}" for name, value in now.items() if earlier.get(name) != value
     )
 
 
 def command_line() -> str:
-    """How this process was started, as a reader would type it."""
+    """Return the command that started this process, as a user would type it."""
     program = Path(sys.argv[0]).name
     return shlex.join(["transformer-lab" if program in ("__main__.py", "cli.py") else program, *sys.argv[1:]])
 
@@ -130,7 +131,7 @@ def installed(name: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit of the source tree that runs, with `-dirty` if it was changed since; None outside of a repository."""
+    """Return the commit of the running source tree, plus `-dirty` if it has changes, or None outside a repository."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():  # installed, perhaps inside of somebody else's repository
         return None
@@ -142,7 +143,7 @@ def commit() -> str | None:
 
 
 def peak_memory_mib(device: torch.device) -> float:
-    """The most memory that this process has held: of the GPU if it trains there, else of the machine."""
+    """Return the peak memory of this process: GPU memory if it trains there, otherwise main memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     if sys.platform == "win32":
@@ -156,12 +157,12 @@ def peak_memory_mib(device: torch.device) -> float:
 
 
 class Metrics:
-    """The file `metrics.jsonl`, one record a line, each also handed to `on_log`.
+    """The file `metrics.jsonl`, with one record per line. Each record is also passed to `on_log`.
 
-    A run that is continued writes the records after `last_step` again, so these are dropped first.
+    A resumed run writes the records after `last_step` again, so the old ones are dropped first.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: The file cannot be written.
     """
 
     def __init__(self, path: Path, last_step: int, on_log: Callable[[dict[str, Any]], None] | None = None) -> None:
@@ -172,7 +173,7 @@ class Metrics:
             unfinished.write_text("".join(json.dumps(record) + "\n" for record in earlier_records), encoding="utf-8")
 
     def write(self, **record: Any) -> None:
-        """Append a record. What JSON has no number for, such as an infinite perplexity, becomes null."""
+        """Append a record. Numbers that JSON cannot represent, such as an infinite perplexity, become null."""
         for name, value in record.items():
             if isinstance(value, float):
                 record[name] = float(f"{value:.7g}") if math.isfinite(value) else None
@@ -183,8 +184,9 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """The records of a `metrics.jsonl`, up to a line that is none, such as one that was cut off; none where there is no
-    file.
+    """Return the records of a `metrics.jsonl`, up to the first line that is incomplete.
+
+    If the file does not exist, there are none.
     """
     records = []
     if Path(path).exists():

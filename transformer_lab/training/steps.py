@@ -1,4 +1,4 @@
-"""One step: from a batch to better weights (sections 5.3 and 5.4 of the paper)."""
+"""One training step: from a batch to updated weights (sections 5.3 and 5.4 of the paper)."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -19,18 +19,18 @@ from transformer_lab.training.schedule import linear_rate, warmup_rate
 def train_step(
     model: nn.Module, batch: Batch, optimizer: torch.optim.Optimizer, smoothing: float = 0.1, clip_norm: float = 1.0
 ) -> float:
-    """Let the model learn from one batch: predict every next token, measure the loss, follow its gradient one step.
+    """Train the model on one batch: predict every next token, compute the loss, and take one optimizer step.
 
     Args:
-        model: has `config.pad_id`, and gives logits for `(source, decoder_input)`. It is put into training mode, and
-            stays in it.
-        batch: `source` and `target`, padded, `target` with bos and eos.
-        optimizer: its learning rate is set by the caller.
-        smoothing: of the labels (section 5.4).
-        clip_norm: a gradient that is longer is shortened to this norm.
+        model: It has `config.pad_id` and returns logits for `(source, decoder_input)`. It is switched to training mode
+            and stays in it.
+        batch: Padded `source` and `target`; `target` includes bos and eos.
+        optimizer: The caller sets its learning rate.
+        smoothing: Label smoothing (section 5.4).
+        clip_norm: A gradient with a larger norm is scaled down to this norm.
 
     Returns:
-        The loss before the step, in nats a token.
+        The loss before the step, in nats per token.
     """
     model.train()
     decoder_input, labels = shift_target(batch.target)  # (batch, length - 1)
@@ -44,19 +44,19 @@ def train_step(
 
 
 def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
-    """How well the model predicts: every real token of all batches counts the same, whatever batch it is in.
+    """Measure how well the model predicts. Every real token counts the same, whichever batch it is in.
 
-    Predicts in evaluation mode, without gradients, and leaves the model in the mode it was in.
+    Runs in evaluation mode without gradients, and restores the mode the model was in.
 
     Args:
-        model: as in `train_step`.
-        batches: are gone through once.
+        model: As in `train_step`.
+        batches: An iterable, which is consumed once.
 
     Returns:
-        `(loss, perplexity)`: the cross-entropy against the plain labels, in nats a token, and e to that power.
+        `(loss, perplexity)`: the cross-entropy against the plain labels, in nats per token, and e to that power.
 
     Raises:
-        ValueError: there is no token to predict.
+        ValueError: There is no token to predict.
     """
     was_training = model.training
     model.eval()
@@ -85,9 +85,7 @@ class UpdateResult:
             self.copied.record()
 
     def read(self) -> tuple[list[float], float]:
-        """Return `(losses, norm)`: each batch's part of the loss, which is their sum, and the norm of the gradient
-        before clipping.
-        """
+        """Return `(losses, norm)`: the loss of each batch's part, and the norm of the gradient before clipping."""
         if self.copied:
             self.copied.synchronize()
         *losses, norm = self.numbers.tolist()
@@ -104,19 +102,19 @@ def update_weights(
     workers: WorkerGroup,
     fast: FastGradients | None = None,
 ) -> UpdateResult:
-    """`train_step` at full size: one update from several batches, in several processes, with products in bfloat16.
+    """`train_step` for large runs: one update from several batches, in several processes, in bfloat16 if desired.
 
-    Each batch counts by its real tokens, so that the update is the one that a single batch of all sentences would give.
-    If the loss or the norm of the gradient is not finite, the weights do not change.
+    Each batch is weighted by its real tokens, so the update equals that of a single batch with all sentences. If the
+    loss or the norm of the gradient is not finite, the weights do not change.
 
     Args:
-        model: the model that is trained.
-        batches: the same in every process, on the CPU; each process takes its share of every batch.
-        optimizer: one that `build_optimizer` made; the caller sets its learning rate.
-        preset: says how labels are smoothed, gradients clipped and two passes compared.
-        precision: of the matrix products.
-        workers: this process among the others.
-        fast: computes the gradients in place of `model`, in its own precision.
+        model: The model to train.
+        batches: The same in every process, on the CPU. Each process takes its share of every batch.
+        optimizer: Made by `build_optimizer`. The caller sets its learning rate.
+        preset: Determines label smoothing, gradient clipping, and the comparison of two passes.
+        precision: The dtype of matrix products.
+        workers: This process and the others.
+        fast: Computes the gradients in place of `model`, in its own precision.
     """
     device = next(model.parameters()).device
     all_tokens = sum(batch.target_tokens for batch in batches)
@@ -161,7 +159,7 @@ def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) 
     """Return the `fast` of `update_weights`. With `compiled`, the module that computes gradients is compiled.
 
     Raises:
-        ValueError: as `FastGradients`.
+        ValueError: As in `FastGradients`.
     """
     if preset.fast:
         return FastGradients(model, precision, preset.compiled)

@@ -83,22 +83,22 @@ def train(
     `preset.seed` in every epoch.
 
     Args:
-        preset: what to train, or the name of one of `PRESETS`.
-        output: a new folder, or with `resume` the folder of the run to continue.
-        data_dir: the folder of the corpus, so that it is not downloaded; as in `load_corpus`.
-        resume: continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
+        preset: What to train, or the name of one of `PRESETS`.
+        output: A new folder, or with `resume` the folder of the run to continue.
+        data_dir: The folder of the corpus, so that it is not downloaded; as in `load_corpus`.
+        resume: Continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
             run is finished and its checkpoints were removed, return its record.
-        source: the language to translate from.
-        target: the language to translate into.
-        build_model: makes the model from its configuration. It may use parts of your own.
-        on_log: called with every record of `metrics.jsonl` when it is written.
-        device: such as `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
+        source: The language to translate from.
+        target: The language to translate into.
+        build_model: Makes the model from its configuration. It may use parts of your own.
+        on_log: Called with every record of `metrics.jsonl` when it is written.
+        device: Such as `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
 
     Returns:
         The content of `training.json`; nothing in any process but the first.
 
     Raises:
-        InputError: an argument cannot work, or the folder cannot be written.
+        InputError: An argument cannot work, or the folder cannot be written.
         DivergedError: (an InputError) the loss or the gradient is not finite.
         DoesNotFitError: (an InputError) the model does not fit into memory.
     """
@@ -129,7 +129,7 @@ def check_output_folder(output: Path, resume: bool) -> None:
     """Make sure that a run can be resumed in the folder, or without `resume` started there.
 
     Raises:
-        InputError: the folder holds a run and `resume` is False, or holds none and `resume` is True; the run is
+        InputError: The folder holds a run and `resume` is False, or holds none and `resume` is True; the run is
             finished, but its weights and checkpoints were removed; the folder cannot be written.
     """
     if resume:
@@ -183,7 +183,7 @@ class Progress:
         """Return the progress that was saved with the weights in `path`.
 
         Raises:
-            InputError: the facts do not describe a progress.
+            InputError: The file does not contain the progress of a run.
         """
         kinds = {"epoch": int, "step": int, "seconds": float, "best_epoch": int, "best_bleu": (int, float)}
         try:
@@ -208,7 +208,7 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: 
     """Encode both sides, leaving out the pairs that are longer than the model's `max_length`.
 
     Raises:
-        InputError: none is left, or the longest does not fit into a batch.
+        InputError: No pair is left, or the longest does not fit into a batch.
     """
     sources = tokenizer.encode_sources([source for source, _ in pairs])
     targets = tokenizer.encode_targets([target for _, target in pairs])
@@ -311,7 +311,7 @@ class TrainingRun:
         """Train the tokenizer of this run and save it.
 
         Raises:
-            InputError: the folder cannot be written.
+            InputError: The folder cannot be written.
         """
         preset = self.preset
         train_tokenizer(
@@ -328,7 +328,7 @@ class TrainingRun:
         """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored.
 
         Raises:
-            InputError: as `encode_pairs`.
+            InputError: As in `encode_pairs`.
         """
         preset, tokenizer = self.preset, self.tokenizer
         train_pairs = corpus.train[: preset.train_limit]
@@ -351,8 +351,8 @@ class TrainingRun:
         """Make the model with its initial weights, what computes its gradients, and the optimizer.
 
         Raises:
-            InputError: the sizes do not go together, or `fast` cannot copy the model.
-            DoesNotFitError: the model is larger than the memory.
+            InputError: The sizes do not fit together, or `fast` cannot copy the model.
+            DoesNotFitError: The model is larger than the memory.
         """
         torch.manual_seed(self.preset.seed)  # every process starts from the same weights
         try:
@@ -371,7 +371,7 @@ class TrainingRun:
         """Continue from the last finished epoch.
 
         Raises:
-            InputError: the checkpoint is damaged or of another model.
+            InputError: The checkpoint is damaged or belongs to another model.
         """
         facts = load_training_state(self.checkpoint, self.model, self.optimizer)
         self.progress = Progress.of(facts, self.checkpoint)
@@ -383,8 +383,8 @@ class TrainingRun:
         """Train on every pair once, in an order that belongs to this epoch, then validate and save.
 
         Raises:
-            InputError: a file cannot be written.
-            DivergedError: a loss or a gradient is not finite.
+            InputError: A file cannot be written.
+            DivergedError: A loss or a gradient is not finite.
         """
         groups = self.batches_of_epoch(epoch)
         total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
@@ -428,7 +428,7 @@ class TrainingRun:
         """Update the weights from some batches.
 
         Raises:
-            InputError: the model was to be compiled, and cannot be.
+            InputError: The model was to be compiled, and cannot be.
         """
         number = self.progress.step + 1
         rate = learning_rate(self.preset, number, total_steps)
@@ -450,8 +450,8 @@ class TrainingRun:
         """Read what an update has measured, waiting for it if need be, and log it.
 
         Raises:
-            InputError: the metrics cannot be written.
-            DivergedError: the loss or the gradient is not finite.
+            InputError: The metrics cannot be written.
+            DivergedError: The loss or the gradient is not finite.
         """
         losses, norm = step.result.read()
         loss = sum(losses)
@@ -479,7 +479,7 @@ class TrainingRun:
     def encode_epoch(self, epoch: int) -> tuple[list[list[int]], list[list[int]]]:
         """Return the token ids of both sides.
 
-        With BPE-dropout (Provilkov et al. 2020), every epoch tokenizes the pairs in another way. A pair whose new
+        With BPE-dropout (Provilkov et al. 2020), every epoch tokenizes the pairs differently. A pair whose new
         tokens would not fit into the model or a batch keeps the usual ones.
         """
         preset, usual = self.preset, self.train_pairs
@@ -500,7 +500,7 @@ class TrainingRun:
         return sources, targets
 
     def bar(self, epoch: int, total_steps: int) -> tqdm:
-        """Return the progress bar of the whole run. In a log file it prints a line now and then."""
+        """Return the progress bar of the whole run. In a log file, it prints a line from time to time."""
         return tqdm(
             desc=f"epoch {epoch}/{self.preset.epochs}",
             total=total_steps,
@@ -619,7 +619,7 @@ def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[Trans
     """Build a model of the preset's sizes for the tokenizer's vocabularies.
 
     Raises:
-        ValueError: the sizes do not fit together.
+        ValueError: The sizes do not fit together.
     """
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
@@ -651,10 +651,10 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
 
 
 def compare_configurations(earlier: Any, now: dict[str, Any], output: Path) -> None:
-    """Make sure that a run can be resumed with the configuration of now.
+    """Make sure that a run can be resumed with the current configuration.
 
     Raises:
-        InputError: the run was started with another one, and the message names what differs; or `earlier` is damaged.
+        InputError: It was started with a different one, and the message names the differences; or `earlier` is damaged.
     """
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
