@@ -45,5 +45,5 @@ def test_a_run_into_chinese(tiny_preset, tmp_path, shared, chinese):
 
 
 def test_two_vocabularies_cannot_be_tied(tiny_preset):
-    with pytest.raises(InputError, match="tie needs one vocabulary for both languages"):
+    with pytest.raises(InputError, match="`tie` needs one vocabulary for both languages"):
         replace(tiny_preset, shared_vocabulary=False)
