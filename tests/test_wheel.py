@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("transformer_lab", "notebooks", "results", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
+ADDRESS = "--LabApp.default_url=/lab/tree/00_tour.ipynb"
 OPEN = """
 import sys, jupyterlab.labapp
 from transformer_lab.cli import main
@@ -67,7 +68,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 
 def run(code: str, unpacked: Path, here: Path) -> str:
-    """Run Python code with the package of the wheel, in a folder that is no checkout."""
+    """Run Python code with the package of the wheel, in a folder that is not a checkout."""
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment)
@@ -89,13 +90,13 @@ def test_the_wheel_has_all_that_the_package_has_and_the_notebooks(wheel):
 
 def test_open_copies_the_notebooks_of_the_wheel_into_the_current_folder(unpacked, tmp_path):
     tour = tmp_path / "my_course" / "00_tour.ipynb"
-    assert run(OPEN, unpacked, tmp_path).split() == [str(tour), "--no-browser"]
+    assert run(OPEN, unpacked, tmp_path).split() == [str(tour), ADDRESS, "--no-browser"]
     originals = sorted((ROOT / "notebooks").glob("*.ipynb"))
     assert [path.name for path in sorted(tour.parent.glob("*.ipynb"))] == [path.name for path in originals]
     assert all((tour.parent / path.name).read_bytes() == path.read_bytes() for path in originals)
 
     tour.write_text("my work", encoding="utf-8")
-    assert run(OPEN, unpacked, tour.parent).split() == [str(tour), "--no-browser"]  # not my_course/my_course
+    assert run(OPEN, unpacked, tour.parent).split() == [str(tour), ADDRESS, "--no-browser"]  # not my_course/my_course
     assert tour.read_text(encoding="utf-8") == "my work"
 
 

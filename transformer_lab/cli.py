@@ -161,7 +161,8 @@ def open_course(
         from jupyterlab.labapp import main as start_jupyterlab
     except ImportError as error:
         raise InputError(f"JupyterLab does not load ({error}): {INSTALL}") from None
-    start_jupyterlab([str(folder / TOUR_NOTEBOOK.name), *context.args])
+    address = f"/lab/tree/{TOUR_NOTEBOOK.name}"  # printed with --no-browser; /lab alone shows only the launcher
+    start_jupyterlab([str(folder / TOUR_NOTEBOOK.name), f"--LabApp.default_url={address}", *context.args])
 
 
 @command(rich_help_panel=LEARN)
@@ -700,6 +701,8 @@ def grade(
       transformer-lab grade --resume
       transformer-lab grade --only causal_mask
     """
+    from transformer_lab.classroom.results import require_gradebook
+
     if roster and only:
         raise InputError("--roster cannot be combined with --only: to grade everything, leave out --only")
     if yes and not only:
@@ -708,8 +711,8 @@ def grade(
         raise InputError('nothing to grade: give files, folders, or zips, such as "transformer-lab grade submissions/"')
     if missing := [path for path in paths or [] if not os.path.lexists(path)]:
         raise InputError(f"{missing[0]}: No such file or directory: give files, folders, or zips")
-    if (resume or only) and not (out / "gradebook.sqlite").exists():
-        raise InputError(f"there is no gradebook in {out}: grade without {'--resume' if resume else '--only'} first")
+    if resume or only:
+        require_gradebook(out, "--resume" if resume else "--only")
 
     from transformer_lab.doctor import GRADING_PACKAGES, require
 

@@ -152,7 +152,7 @@ LAYOUTS = {  # files, and what is found in a folder and in a zip of them
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_whose_files_they_are(tmp_path, layout):
-    """Layouts used by people and by course systems. An extra row would count a student twice in the mean."""
+    """Layouts used by people and by course systems. An extra row would count a student twice in the class average."""
     files, expected = LAYOUTS[layout]
     for path in both(tmp_path, files):
         assert found(path) == expected

@@ -264,7 +264,8 @@ def test_open_hands_the_copy_and_all_further_arguments_to_jupyterlab(lab, tmp_pa
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "elsewhere")
     assert lab("open", "--no-browser", "--port", "8890", "--help-all").status == 0
     copied = tmp_path / "my_course" / "00_tour.ipynb"
-    assert started == [[str(copied), "--no-browser", "--port", "8890", "--help-all"]]
+    address = "--LabApp.default_url=/lab/tree/00_tour.ipynb"  # what --no-browser prints leads to the tour
+    assert started == [[str(copied), address, "--no-browser", "--port", "8890", "--help-all"]]
     assert copied.is_file()
 
 

@@ -29,7 +29,7 @@ from transformer_lab.classroom.gradebook import (
 )
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
-from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
+from transformer_lab.classroom.results import GRADEBOOK, ExerciseResult, SubmissionResult, require_gradebook
 from transformer_lab.classroom.roster import Attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
@@ -125,7 +125,7 @@ def grade_batch(
     course = course or Course.find()
     people = read_roster(roster) if roster else None
     if resume:
-        _require_gradebook(out, "--resume")
+        require_gradebook(out, "--resume")
     submissions = _collect(paths) if paths or not resume else []
     with _opened(out, paths) as (out, book):
         last = _last_run(book, out)
@@ -186,7 +186,7 @@ def regrade_exercise(
     """
     find_exercise(exercise)
     course = course or Course.find()
-    _require_gradebook(out, "--only")
+    require_gradebook(out, "--only")
     with _opened(out, paths) as (out, book):
         _last_run(book, out)
         # Each run is collected by itself, because the names of namesakes depend on who else is in it.
@@ -265,7 +265,7 @@ def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]
     for path in paths:
         if path.is_dir() and out.is_relative_to(path.resolve()):
             raise InputError(f"{out} is inside the submissions: choose another folder for the grades")
-    if out.is_dir() and not (out / "gradebook.sqlite").exists():
+    if out.is_dir() and not (out / GRADEBOOK).exists():
         strangers = sorted(entry.name for entry in out.iterdir() if not entry.name.startswith("."))
         if strangers:
             raise InputError(f"{out} contains other files ({strangers[0]}) but no gradebook: choose a new folder")
@@ -277,7 +277,7 @@ def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a forked worker does not inherit this kind of lock
         except OSError:
             raise InputError(f"another run is writing to {out}: wait for it, or choose another folder") from None
-        yield out, Gradebook(out / "gradebook.sqlite")
+        yield out, Gradebook(out / GRADEBOOK)
     finally:
         os.close(lock)
 
@@ -290,11 +290,6 @@ def _last_run(book: Gradebook, out: Path) -> GradingRun | None:
             "choose another folder, so that everyone is graded by the same version"
         )
     return last
-
-
-def _require_gradebook(out: Path, option: str) -> None:
-    if not (out / "gradebook.sqlite").exists():
-        raise InputError(f"there is no gradebook in {out}: grade without {option} first")
 
 
 def _collect(paths: Sequence[Path]) -> list[Submission]:

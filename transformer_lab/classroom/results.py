@@ -2,7 +2,12 @@
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from transformer_lab.errors import InputError
+
+GRADEBOOK = "gradebook.sqlite"
 
 STATES = (
     "passed",
@@ -70,3 +75,13 @@ def from_json(text: str) -> SubmissionResult:
 def with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a dataclass with tuples again, which JSON stores as lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def require_gradebook(folder: Path, option: str) -> None:
+    """Check that a folder has a gradebook. This file is light, so the command line can check it at once.
+
+    Raises:
+        InputError: It has none, so there is nothing for `option` to continue.
+    """
+    if not (folder / GRADEBOOK).exists():
+        raise InputError(f"there is no gradebook in {folder}: grade without {option} first")
