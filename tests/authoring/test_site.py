@@ -19,7 +19,7 @@ from transformer_lab import model
 from transformer_lab.authoring.site import build_site
 from transformer_lab.authoring.site_pages import PLOTTING, Sources, notebook_page, relinked
 from transformer_lab.decoding import load_pretrained
-from transformer_lab.exercises.catalogue import mistakes_of
+from transformer_lab.exercises.catalogue import hints_of, mistakes_of
 from transformer_lab.exercises.registry import exercises, notebooks
 
 pytestmark = pytest.mark.costly_setup
@@ -134,7 +134,7 @@ def test_exercises_are_stubs_with_folded_hints_and_a_folded_answer(pages):
         for exercise, box in zip(found, boxes, strict=True):
             folded = [fold.extract() for fold in box.select("details")]
             assert all(not fold.has_attr("open") for fold in folded)
-            assert len(folded) == len(exercise.hints) + 1
+            assert len(folded) == len(hints_of(exercise)) + 1
             assert "raise NotImplementedError()" in box.get_text()
             answer = folded[-1].get_text()
             assert "raise NotImplementedError()" not in answer

@@ -7,12 +7,13 @@ import pytest
 from transformer_lab import hint, progress, solution
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import exercises, hints
+from transformer_lab.exercises.catalogue import hints_of
 from transformer_lab.model import softmax
 
 
 def test_each_call_gives_the_next_hint(monkeypatch):
     monkeypatch.setattr(hints, "_given", {})
-    wanted = exercises()["softmax"].hints
+    wanted = hints_of(exercises()["softmax"])
     given = [hint("softmax"), hint(softmax), hint("softmax"), hint("softmax")]
     assert [one.text for one in given] == [*wanted, wanted[-1]]
     assert "hint 1 of 3" in str(given[0])

@@ -17,7 +17,7 @@ import torch
 
 from transformer_lab.classroom.integrity import review
 from transformer_lab.exercises import check, exercises, notebooks, run_check
-from transformer_lab.exercises.catalogue import mistakes_of
+from transformer_lab.exercises.catalogue import hints_of, mistakes_of
 from transformer_lab.exercises.comparison import compare
 from transformer_lab.exercises.exercise import PUBLIC_SEED
 from transformer_lab.exercises.harnesses import harness_from_source, harness_source
@@ -64,7 +64,7 @@ def test_exercise_is_complete(exercise):
     names = [check.name for check in exercise.checks]
     assert len(exercise.probes) >= 3
     assert len(exercise.properties) >= 2
-    assert len(exercise.hints) == 3
+    assert len(hints_of(exercise)) == 3
     assert len(names) == len(set(names)), "two checks have one name"
     assert sum(one is exercise for one, _ in VARIANTS) >= 3, "tests/exercises/variants/ needs three right answers"
     assert bool(exercise.blank) == isinstance(exercise.answer, type), "`blank` names the methods of a class"
@@ -244,7 +244,7 @@ def test_inputs_are_small_and_repeatable(exercise):
 @every_exercise
 def test_report_can_be_read(exercise):
     """The texts that a student reads must not look like a draft."""
-    for text in exercise.hints:
+    for text in hints_of(exercise):
         assert text.strip() == text
         assert "  " not in text.replace("\n", "")
     for part in exercise.checks:

@@ -15,6 +15,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from transformer_lab.authoring.stubs import BEGIN, END
+from transformer_lab.exercises.catalogue import hints_of
 from transformer_lab.plural import plural
 
 STATIC = Path("static")  # in the sources; `_static/` in the finished site
@@ -120,8 +121,9 @@ def _exercise(exercise: Any, task: str, stub: str, answer: str) -> str:
     effort = f"{plural(exercise.points, 'point')} · about {plural(exercise.minutes, 'minute')}"
     lines = [f"::::::{{admonition}} `{exercise.name}`", ":class: lab-exercise", ""]
     lines += [f'<p class="lab-meta">{effort}</p>', "", task, "", _python(stub), ""]
-    for number, hint in enumerate(exercise.hints, 1):
-        lines += [f":::::{{dropdown}} Hint {number} of {len(exercise.hints)}", _prose(hint), ":::::", ""]
+    hints = hints_of(exercise)
+    for number, hint in enumerate(hints, 1):
+        lines += [f":::::{{dropdown}} Hint {number} of {len(hints)}", _prose(hint), ":::::", ""]
     lines += [":::::{dropdown} Answer", ":class-container: lab-answer", _python(answer), ":::::", "::::::"]
     return "\n".join(lines)
 

@@ -14,7 +14,6 @@ notebook, and nothing else has to be registered. `notebook_01_attention.py` show
         banned=("torch.nn.functional.softmax",), # library answers: right, but with a remark; ".softmax" is a method
         probes=[Probe(name, inputs, call)],      # earn points: the same result as the answer's
         properties=[Property(name, inputs, rule, call)],   # cost points if they don't hold
-        hints=["...", "...", "..."],             # from a nudge to nearly the line
     )
 
 Inputs
@@ -50,8 +49,12 @@ Dependencies
     `needs=("name of an earlier check",)` makes a check "not checked" if that one fails. So does a crash in the same
     line as in an earlier check, without being asked.
 
+Hints
+    are three numbered paragraphs in the Markdown files of `mistakes/`, below the exercise's heading. They go from a
+    nudge to nearly the line.
+
 Mistakes
-    are edits of the answer, in the Markdown files of `mistakes/`, at least five per exercise. `catalogue.py` has the
+    are edits of the answer, in the same files, at least five per exercise. `catalogue.py` has the
     format. Everything that the student's object does in all checks (values, NaN, exceptions, changed inputs, broken
     properties) is compared with what the edited answer does. So each mistake has to fail, and no two may do the same
     everywhere. If two do, a probe is missing, or they are one mistake. The text says what the code does, why it

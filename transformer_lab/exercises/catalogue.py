@@ -1,14 +1,17 @@
-"""The catalogue of mistakes: `mistakes/NN_*.md`, one file per notebook.
+"""The hints and the catalogue of mistakes: `mistakes/NN_*.md`, one file per notebook.
 
     ## MultiHeadAttention
+
+    1. Call `split_heads` after the projections, …
 
     ### one_projection
     `self.w_k(key)` → `self.w_q(key)`
 
     Queries and keys go through the same projection `w_q`, so …
 
-A `##` heading names the exercise. A `###` heading names the mistake with the slug that gradebooks show. Below it come
-the edits that turn the answer into the mistake, and then the text that the student reads.
+A `##` heading names the exercise, and the numbered paragraphs below it are its hints. A `###` heading names the mistake
+with the slug that gradebooks show. Below it come the edits that turn the answer into the mistake, and then the text
+that the student reads.
 
 - `` `fragment` → `replacement` `` replaces a piece of the answer's source, without its docstrings and comments. White
   space between tokens doesn't matter. The fragment has to occur exactly once, or as often as `` ×3 `` at the end says.
@@ -88,6 +91,14 @@ def mistakes_of(exercise: Exercise) -> list[Mistake]:
 
 
 @functools.cache
+def hints_of(exercise: Exercise) -> list[str]:
+    """Return the hints for an exercise, from a nudge to nearly the line."""
+    heading = re.compile(rf"^## {exercise.name}$(.*?)^##", re.MULTILINE | re.DOTALL)
+    [section] = [match[1] for path in FOLDER.glob("*.md") if (match := heading.search(path.read_text("utf-8")))]
+    return [" ".join(hint.split()) for hint in re.split(r"^\d\. ", section, flags=re.MULTILINE)[1:]]
+
+
+@functools.cache
 def _all_entries() -> list[Entry]:
     return [entry for path in sorted(FOLDER.glob("*.md")) for entry in read(path)]
 
@@ -99,12 +110,13 @@ def read(path: Path) -> list[Entry]:
         CatalogueError: The file doesn't have the format in this module's docstring.
     """
     entries: list[Entry] = []
-    exercise = ""
+    exercise, in_hints = "", True
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
     for number, line in lines:
         if line.startswith("## "):
-            exercise = line[3:].strip().strip("`")
+            exercise, in_hints = line[3:].strip(), True
         elif line.startswith("### "):
+            in_hints = False
             entry = Entry(exercise, line[4:].strip(), path.name, number)
             if not exercise:
                 raise entry.error("this entry comes before the first `##` heading, which names an exercise")
@@ -113,7 +125,7 @@ def read(path: Path) -> list[Entry]:
             if (exercise, entry.slug) in [(earlier.exercise, earlier.slug) for earlier in entries]:
                 raise entry.error("slug used twice")
             entries.append(entry)
-        elif entries and line.strip():
+        elif line.strip() and not in_hints:
             _add(entries[-1], number, line.strip(), lines)
     return entries
 

@@ -70,7 +70,6 @@ class Exercise:
     minutes: int
     probes: list[Probe]
     properties: list[Property]
-    hints: list[str]  # from a nudge to nearly the line
     blank: tuple[str, ...] = ()  # for a class: the methods that the student writes
     returns: tuple[str, ...] = ("output",)  # names of the results, for the report
     axes: dict[str, str] = field(default_factory=dict)  # of inputs and results: {"query": "batch query d_k"}

@@ -4,6 +4,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+from transformer_lab.exercises.catalogue import hints_of
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.registry import find_exercise
 
@@ -56,13 +57,14 @@ def hint(exercise: Any) -> Hint:
         InputError: There is no such exercise.
     """
     exercise = _exercise(exercise)
+    hints = hints_of(exercise)
     given = _given.get(exercise.name, 0)
-    index = min(given, len(exercise.hints) - 1)
+    index = min(given, len(hints) - 1)
     _given[exercise.name] = given + 1
-    title = f"{exercise.name}, hint {index + 1} of {len(exercise.hints)}"
-    if index + 1 == len(exercise.hints):
+    title = f"{exercise.name}, hint {index + 1} of {len(hints)}"
+    if index + 1 == len(hints):
         title += f' (the last one; `solution("{exercise.name}")` shows an answer)'
-    return Hint(title, exercise.hints[index])
+    return Hint(title, hints[index])
 
 
 def solution(exercise: Any) -> Solution:

@@ -69,14 +69,6 @@ SOFTMAX = Exercise(
             softmax_of_shifted_scores,
         ),
     ],
-    hints=[
-        "Which function turns any real number into a positive one? What do you divide by so that the numbers along the "
-        "last axis add up to 1?",
-        "`exp` of a large score overflows. You may subtract the same number from all scores of a row, because that "
-        "doesn't change the weights. Which number makes every exponent 0 or less?",
-        "Start with `exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))`. Then divide them by their "
-        "sum along the same axis, with `keepdims=True` again.",
-    ],
 )
 
 # --- numpy_attention -------------------------------------------------------------------------------------------------
@@ -143,14 +135,6 @@ NUMPY_ATTENTION = Exercise(
             same_results(OTHER_ORDER, np.allclose),
             attention_with_reordered_keys,
         ),
-    ],
-    hints=[
-        "Read equation 1 from the inside out: a score for each pair of a query and a key, a scale, a softmax over the "
-        "keys, and a weighted sum of the values.",
-        "`query @ key.swapaxes(-2, -1)` multiplies along the last two axes and leaves the batch alone. What shape does "
-        "it have? Divide it by the square root of the size of the last axis.",
-        "`weights = softmax(query @ key.swapaxes(-2, -1) / np.sqrt(query.shape[-1]))`, and the output is `weights @ "
-        "value`.",
     ],
 )
 
@@ -333,15 +317,6 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
             masked_attention_with_gradients,
         ),
     ],
-    hints=[
-        "The four steps of the NumPy version are still there: scores, scale, softmax, weighted sum. The mask comes "
-        "between scale and softmax, and dropout between softmax and sum.",
-        "`scores.masked_fill(~mask, …)` hides scores. The fill has to be lower than any score, and a row that is "
-        "hidden completely must not become NaN. `torch.finfo(scores.dtype).min` is the smallest number there is. Which "
-        "weights does such a row get?",
-        "After `weights = scores.softmax(dim=-1)`, set the hidden weights to 0 with `weights.masked_fill(~mask, 0.0)`. "
-        "If there is a dropout, the output is `dropout(weights) @ value`. Return it with the weights from before.",
-    ],
 )
 
 # --- SingleHeadAttention ---------------------------------------------------------------------------------------------
@@ -517,13 +492,6 @@ SINGLE_HEAD_ATTENTION = Exercise(
             no_nan_where_nothing_is_allowed(SingleHeadAttention),
             masked_module_with_gradients,
         ),
-    ],
-    hints=[
-        "In `__init__`, create three layers that turn d_model features into d_k: `w_q`, `w_k`, and `w_v`. In "
-        "`forward`, each of the three inputs goes through one of them.",
-        "The first layer is `self.w_q = nn.Linear(d_model, d_k)`. `scaled_dot_product_attention` returns two things, "
-        "and it takes the mask just as you get it.",
-        "`output, _ = scaled_dot_product_attention(self.w_q(query), self.w_k(key), self.w_v(value), mask)`",
     ],
 )
 

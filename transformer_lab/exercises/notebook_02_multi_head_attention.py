@@ -92,14 +92,6 @@ SPLIT_HEADS = Exercise(
             exception_of_call,
         ),
     ],
-    hints=[
-        "There are two steps: split the last axis into heads and features, then move the heads in front of the words. "
-        "Which of the two can `view` do?",
-        "`view(batch, length, n_heads, d_k)` splits the last axis without moving a number. Which two axes do you have "
-        "to swap then? Before you do any of this, check that `n_heads` divides `d_model`.",
-        "`return x.view(batch, length, n_heads, d_model // n_heads).transpose(1, 2)`, after a `raise ValueError(…)` "
-        "for the case that `d_model % n_heads` isn't 0.",
-    ],
 )
 
 # --- combine_heads ---------------------------------------------------------------------------------------------------
@@ -142,12 +134,6 @@ COMBINE_HEADS = Exercise(
             gradient_passes,
             result_and_gradient,
         ),
-    ],
-    hints=[
-        "Undo the steps of `split_heads` in reverse order.",
-        "After `x.transpose(1, 2)` the axes are `(batch, length, heads, d_k)`, and the last two become one. Why does "
-        "`view` refuse to do that, and what does it instead?",
-        "`return x.transpose(1, 2).reshape(batch, length, heads * d_k)`",
     ],
 )
 
@@ -380,15 +366,6 @@ MULTI_HEAD_ATTENTION = Exercise(
             sizes_that_fit,
             constructions,
         ),
-    ],
-    hints=[
-        "There are five steps: project, split into heads, attend, combine, project again. Four layers of the same size "
-        "do the projections, and you already have the functions for the three steps in between.",
-        "`__init__` needs the error for sizes that don't fit, `self.n_heads`, `w_q`, `w_k`, `w_v`, `w_o`, "
-        "`self.dropout = nn.Dropout(dropout)`, and `self.attend = scaled_dot_product_attention`. Which of them does "
-        "each step of `forward` use?",
-        "`q = split_heads(self.w_q(query), self.n_heads)`, and the same for `k` and `v`. Then `output, _ = "
-        "self.attend(q, k, v, mask, self.dropout)`, and finally `self.w_o(combine_heads(output))`.",
     ],
 )
 

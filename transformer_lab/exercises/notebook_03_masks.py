@@ -92,12 +92,6 @@ PADDING_MASK = Exercise(
             scores_under_mask,
         ),
     ],
-    hints=[
-        "Which tokens may be seen? A single comparison answers that for all of them at once.",
-        "The comparison gives you `(batch, length)`. The scores are `(batch, heads, query, key)`. Where do axes of "
-        "size 1 have to go, so that the words become the keys?",
-        "Compare `tokens != pad_id`, and insert the two axes with `[:, None, None, :]`.",
-    ],
 )
 
 # --- causal_mask -----------------------------------------------------------------------------------------------------
@@ -202,13 +196,6 @@ CAUSAL_MASK = Exercise(
         ),
         Property("a single word sees itself", lambda sampler: {"length": 1}, sees_itself),
     ],
-    hints=[
-        "Write down the mask for three words by hand. Rows are queries and columns are keys. What may the first word "
-        "see, and what may the last one see?",
-        "torch has functions that keep one triangle of a matrix and clear the other. Which one keeps the diagonal and "
-        "everything below it?",
-        "`torch.ones(length, length, dtype=torch.bool, device=device).tril()`, with two axes in front: `[None, None]`.",
-    ],
 )
 
 # --- target_mask -----------------------------------------------------------------------------------------------------
@@ -285,12 +272,6 @@ TARGET_MASK = Exercise(
             mask_is_where_its_tokens_are,
             made_on_the_cpu,
         ),
-    ],
-    hints=[
-        "A key may be seen if it isn't padding and isn't in the future. You have a function for each of the two.",
-        "One mask is `(batch, 1, 1, length)`, the other `(1, 1, length, length)`. Which operator combines booleans, "
-        "and what shape comes out?",
-        "`padding_mask(tokens, pad_id) & causal_mask(tokens.size(1), tokens.device)`",
     ],
 )
 

@@ -128,14 +128,6 @@ TOKEN_EMBEDDING = Exercise(
             exception_of_construction,
         ),
     ],
-    hints=[
-        "You need a table with one row per token. Which module of `torch.nn` looks up rows by number? The last "
-        "sentence of section 3.4 says what happens to the rows after that.",
-        "`nn.Embedding(vocab_size, d_model, padding_idx=…)` starts the row of padding at zero and gives it no "
-        "gradient. The factor is `math.sqrt(d_model)`. Where do you multiply so that it happens in every call?",
-        "In `__init__`, `self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)`. In `forward`, "
-        "`return self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)`.",
-    ],
 )
 
 # --- sinusoidal_encoding ---------------------------------------------------------------------------------------------
@@ -267,15 +259,6 @@ SINUSOIDAL_ENCODING = Exercise(
             odd_width_is_refused,
             exception_of_call,
         ),
-    ],
-    hints=[
-        "Think of the formula in section 3.5 as a table. The rows are positions, and each *pair* of columns shares one "
-        "frequency, `1 / 10000^(2i / d_model)`. How many frequencies are there?",
-        "`torch.arange(length)[:, None]` is a column of positions, and `torch.arange(0, d_model, 2)` holds every 2i. "
-        "Multiply the column by the frequencies: what shape do you get? The sines go into the columns `0::2` and the "
-        "cosines into `1::2`. Don't forget the odd `d_model`.",
-        "`angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)`. Then start "
-        "from a table of zeros, and set `encoding[:, 0::2] = angles.sin()` and `encoding[:, 1::2] = angles.cos()`.",
     ],
 )
 
@@ -480,15 +463,6 @@ POSITIONAL_ENCODING = Exercise(
             gradient_reaches_x,
             position_gradients,
         ),
-    ],
-    hints=[
-        "Compute the table once, in `__init__`, for `max_length` positions. It has to move with the model but must not "
-        "be trained. What does `nn.Module` call a tensor that isn't a parameter?",
-        '`self.register_buffer("encoding", sinusoidal_encoding(max_length, d_model), persistent=False)`. In `forward`, '
-        "x has shape `(batch, length, d_model)`. How many rows of the table do you need, and what if there aren't that "
-        "many?",
-        "Start with `if x.size(1) > self.encoding.size(0): raise ValueError(…)` and name both numbers. Then "
-        "`return self.dropout(x + self.encoding[: x.size(1)])`.",
     ],
 )
 

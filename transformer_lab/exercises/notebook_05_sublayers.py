@@ -135,14 +135,6 @@ LAYER_NORM = Exercise(
             positions_apart,
         ),
     ],
-    hints=[
-        "Each position has d_model features. Take their mean and variance along the last axis, and keep that axis so "
-        "that they still line up with x.",
-        "The variance is `x.var(dim=-1, keepdim=True, unbiased=False)`, and you add `eps` to it before you take the "
-        "square root. What has to start at 1, and what at 0, so that a new layer only normalizes?",
-        "`self.gain = nn.Parameter(torch.ones(d_model))`, and the same for the bias, with zeros. Then "
-        "`return self.gain * (x - mean) / torch.sqrt(variance + self.eps) + self.bias`.",
-    ],
 )
 
 # --- FeedForward -----------------------------------------------------------------------------------------------------
@@ -217,13 +209,6 @@ FEED_FORWARD = Exercise(
             positions_do_not_affect_each_other,
             positions_apart,
         ),
-    ],
-    hints=[
-        "Read equation 2 from the inside out: a linear layer that widens, a ReLU, and a linear layer that goes back. "
-        "`nn.Linear` works on the last axis and leaves the others alone.",
-        "`self.w_1 = nn.Linear(d_model, d_ff)`, and `self.w_2` goes the other way. Dropout comes between the ReLU and "
-        "`w_2`.",
-        "`return self.w_2(self.dropout(torch.relu(self.w_1(x))))`",
     ],
 )
 
@@ -368,14 +353,6 @@ RESIDUAL_CONNECTION = Exercise(
             parts_after_a_call,
             needs=("the sublayer is called exactly once",),
         ),
-    ],
-    hints=[
-        "Two paths lead from x to the sum: one through the sublayer and one around it. `norm_first` only decides where "
-        "the norm goes. `sublayer` is a function, so call it.",
-        "Section 3.1 has LayerNorm(x + Sublayer(x)). With `norm_first`, that becomes x + Sublayer(LayerNorm(x)). Where "
-        "does section 5.4 put dropout?",
-        "`if self.norm_first: return x + self.dropout(sublayer(self.norm(x)))`, and otherwise "
-        "`return self.norm(x + self.dropout(sublayer(x)))`.",
     ],
 )
 

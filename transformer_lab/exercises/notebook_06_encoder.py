@@ -174,15 +174,6 @@ ENCODER_LAYER = Exercise(
             other_hidden_words,
         ),
     ],
-    hints=[
-        "There are two sublayers, each in its own residual connection, one after the other. You've written all the "
-        "parts; here you only create them and connect them. What does a residual connection expect as its second "
-        "argument?",
-        "In `__init__`, create `self.self_attention`, `self.feed_forward`, and `self.residuals`, an `nn.ModuleList` of "
-        "two. The feed-forward is already a function of one tensor. Wrap attention in a `lambda` to make it one too.",
-        "`x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, source_mask))`, then "
-        "`return self.residuals[1](x, self.feed_forward)`.",
-    ],
 )
 
 # --- Encoder ---------------------------------------------------------------------------------------------------------
@@ -256,13 +247,6 @@ ENCODER = Exercise(
             hidden_words_do_not_matter,
             other_hidden_words,
         ),
-    ],
-    hints=[
-        "You need a list of layers that torch knows about, and a loop over it. What should the second layer's input "
-        "be? And when no layer ends in a norm, where is one missing?",
-        "`nn.ModuleList(EncoderLayer(…) for _ in range(n_layers))` builds a new layer in every iteration. With "
-        "`norm_first`, set `self.norm = LayerNorm(d_model)`; without it, `nn.Identity()` does nothing.",
-        "`for layer in self.layers: x = layer(x, source_mask)`, and then `return self.norm(x)`.",
     ],
 )
 

@@ -166,16 +166,6 @@ DECODER_LAYER = Exercise(
             other_hidden_memory,
         ),
     ],
-    hints=[
-        "It's the encoder's layer with one more sublayer in the middle. For each of the two attentions, ask yourself: "
-        "who asks, who is looked at, and what has to be hidden?",
-        "Self-attention takes query, key and value from x, and the target mask. Cross-attention takes its queries from "
-        "x, its keys and values from `memory`, and the source mask. There are three residual connections, and each "
-        "attention is wrapped in a `lambda`.",
-        "`x = self.residuals[0](x, lambda x: self.self_attention(x, x, x, target_mask))`, then `x = "
-        "self.residuals[1](x, lambda x: self.cross_attention(x, memory, memory, source_mask))`, then the feed-forward "
-        "in `self.residuals[2]`.",
-    ],
 )
 
 # --- Decoder ---------------------------------------------------------------------------------------------------------
@@ -234,13 +224,6 @@ DECODER = Exercise(
             no_look_ahead,
             reach_of_positions,
         ),
-    ],
-    hints=[
-        "It's your `Encoder` with a different kind of layer. Besides the output of the layer below, what does each "
-        "layer need?",
-        "Every layer gets the same `memory` and the same two masks; only x changes on the way up. There's a final norm "
-        "only with `norm_first`.",
-        "`for layer in self.layers: x = layer(x, memory, source_mask, target_mask)`, and then `return self.norm(x)`.",
     ],
 )
 

@@ -196,15 +196,6 @@ INITIALIZE_PARAMETERS = Exercise(
             parameters_before_and_after,
         ),
     ],
-    hints=[
-        "Loop over `model.modules()` and check what each module is: `isinstance(module, nn.Linear)`. What does torch's "
-        "`nn.init` offer for it?",
-        "Use `nn.init.xavier_uniform_` and `nn.init.zeros_` for linear layers (a bias may be None), and "
-        "`nn.init.normal_` with `std=module.embedding_dim**-0.5` for embeddings. What happens to a weight that belongs "
-        "to both?",
-        "Write two loops, the second one for embeddings, so that a shared weight ends up as an embedding. After "
-        "`normal_`, call `nn.init.zeros_(module.weight[module.padding_idx])` if `padding_idx` is not None.",
-    ],
 )
 
 # --- tie_embeddings --------------------------------------------------------------------------------------------------
@@ -356,14 +347,6 @@ TIE_EMBEDDINGS = Exercise(
             two_vocabularies_are_refused,
             exceptions_by_vocabularies,
         ),
-    ],
-    hints=[
-        "You want one tensor with three names. A module's `weight` can be assigned like any other attribute, as long "
-        "as it's an `nn.Parameter`.",
-        "The tables are `model.source_embedding.embedding` and `model.target_embedding.embedding`, and the third part "
-        "is `model.output`. Do the shapes match? And what if the vocabularies differ in size (`num_embeddings`)?",
-        "First `raise ValueError(…)` if `source.num_embeddings != target.num_embeddings`. Then "
-        "`source.weight = target.weight` and `model.output.weight = target.weight`.",
     ],
 )
 
@@ -695,17 +678,6 @@ TRANSFORMER = Exercise(
             exception_of_two_vocabularies,
         ),
     ],
-    hints=[
-        "`__init__` creates the parts of figure 1. `encode` is its left half, `decode` its right half, and `forward` "
-        "runs both. Where does each mask come from, and where does it go?",
-        "`sizes = (config.n_layers, config.d_model, config.n_heads, config.d_ff, config.dropout, config.norm_first)` "
-        "works for the encoder and the decoder. Tie the weights before you initialize them. One positional encoding is "
-        "enough for both sides, because it has nothing to learn.",
-        "In `encode`: `source_mask = padding_mask(source, self.config.pad_id)`, `x = "
-        "self.positional_encoding(self.source_embedding(source))`, `return self.encoder(x, source_mask), "
-        "source_mask`. `decode` looks similar, with `target_mask`, and with `self.output` around the decoder. "
-        "`forward` returns `self.decode(target, *self.encode(source))`.",
-    ],
 )
 
 # --- count_parameters ------------------------------------------------------------------------------------------------
@@ -798,16 +770,6 @@ COUNT_PARAMETERS = Exercise(
             counts_of_other_settings,
         ),
         Property("every additional layer adds the same number", size_inputs, layers_count_alike, counts_by_depth),
-    ],
-    hints=[
-        "Go through figure 1 box by box and write down which matrices and vectors each one has. Count one attention, "
-        "one feed-forward, one norm, and then one layer of each kind.",
-        "A linear layer from n to m features has n · m + m parameters, and a norm has 2 · d_model. Attention has four "
-        "linear layers. An encoder layer has one attention and two norms, a decoder layer two attentions and three "
-        "norms. What do `tie` and `norm_first` change?",
-        "`attention = 4 * (d_model * d_model + d_model)`, `feed_forward = 2 * d_model * d_ff + d_ff + d_model`, `norm "
-        "= 2 * d_model`. Outside the layers: the embeddings `(source_vocab + target_vocab) * d_model`, the output "
-        "layer `target_vocab * d_model + target_vocab`, and two norms with `norm_first`.",
     ],
 )
 

@@ -148,13 +148,6 @@ BUILD_VOCABULARY = Exercise(
             tokens_and_back,
         ),
     ],
-    hints=[
-        "`torchtext.vocab.Vocab` assigns the ids. All it needs to know is how often each token occurs. Which class in "
-        "Python's `collections` counts things?",
-        "`Counter(token for sentence in sentences for token in sentence)` counts the tokens. Now look at "
-        "`help(Vocab)`: which arguments take the special tokens and the minimum frequency?",
-        "`Vocab(counts, min_freq=min_frequency, specials=list(SPECIAL_TOKENS))`",
-    ],
 )
 
 # --- learn_bpe -------------------------------------------------------------------------------------------------------
@@ -301,15 +294,6 @@ LEARN_BPE = Exercise(
         ),
         Property("each merge joins two symbols that exist by then", words_of_the_paper, merges_join_what_exists),
     ],
-    hints=[
-        "Keep each word as a list of symbols: its characters, then `</w>`. Then repeat: count the pairs, choose the "
-        "best one, and merge it in all the words. When does the loop end?",
-        "`itertools.pairwise(symbols)` yields the adjacent pairs, and each counts `word_counts[word]` times. The best "
-        "pair is the `min` by `(-count, pair)`, and `merge_pair` joins it within one word.",
-        "`counts = Counter()`, then for each word and each of its pairs `counts[pair] += word_counts[word]`; stop `if "
-        "not counts`; `best = min(counts, key=lambda pair: (-counts[pair], pair))`; `words = {word: "
-        "merge_pair(symbols, best) for word, symbols in words.items()}`.",
-    ],
 )
 
 # --- apply_bpe -------------------------------------------------------------------------------------------------------
@@ -434,11 +418,6 @@ APPLY_BPE = Exercise(
             symbols_spell_the_word,
         ),
     ],
-    hints=[
-        "Start as in learning: the characters, then `</w>`. What do you have to repeat, and in which order?",
-        "For each pair in `merges`, from the first to the last: join it wherever it occurs in the word.",
-        "`symbols = [*word, END_OF_WORD]`, then `for pair in merges: symbols = merge_pair(symbols, pair)`.",
-    ],
 )
 
 # --- pad_batch -------------------------------------------------------------------------------------------------------
@@ -538,13 +517,6 @@ PAD_BATCH = Exercise(
             padding_again_gives_the_same,
             pad_alone_and_together,
         ),
-    ],
-    hints=[
-        "How long does every row have to be? How often do you have to append `pad_id` to a sequence to get there?",
-        "`[*sequence, *[pad_id] * missing]` is a new, longer list. Once all rows have the same length, `torch.tensor` "
-        "does the rest.",
-        "`longest = max(len(sequence) for sequence in sequences)`, then `torch.tensor([[*sequence, *[pad_id] * "
-        "(longest - len(sequence))] for sequence in sequences], dtype=torch.int64)`.",
     ],
 )
 
@@ -727,14 +699,6 @@ TOKEN_BATCHES = Exercise(
             no_batches,
             batches_of_everything,
         ),
-    ],
-    hints=[
-        "Go through the sentences from the shortest to the longest. Which sentence of a batch is the longest then, and "
-        "how many tokens does the padded batch have?",
-        "`sorted(range(len(lengths)), key=lambda index: lengths[index])` gives you the positions in order. A sentence "
-        "joins the last batch if (size + 1) × its own length is at most `max_tokens`; otherwise it starts a new one.",
-        "`if batches and (len(batches[-1]) + 1) * lengths[index] <= max_tokens: batches[-1].append(index)`, `else: "
-        "batches.append([index])`. Before that, `raise ValueError(…)` if the length alone is above the limit.",
     ],
 )
 

@@ -84,13 +84,6 @@ SHIFT_TARGET = Exercise(
             next_input_is_this_label,
         ),
     ],
-    hints=[
-        "Write a target down: bos, the, dog, eos. What should the decoder answer after it has read bos? And after bos, "
-        "the?",
-        "Position i of the labels is position i + 1 of the target. There's nothing to predict after the last token, "
-        "and the first one never has to be predicted.",
-        "All columns but the last, and all columns but the first: `target[:, :-1]` and `target[:, 1:]`.",
-    ],
 )
 
 # --- label_smoothing_loss --------------------------------------------------------------------------------------------
@@ -215,14 +208,6 @@ LABEL_SMOOTHING_LOSS = Exercise(
             loss_of_raised_logits,
         ),
     ],
-    hints=[
-        "The smoothed labels are a mixture: 1 - smoothing of the right token, and smoothing of all tokens evenly. The "
-        "cross-entropy of a mixture is the same mixture of two cross-entropies.",
-        "`log_softmax` over the last axis yields log-probabilities. For the right token, use `gather`; for all tokens "
-        "evenly, the mean over the vocabulary. Which positions are real? `labels != pad_id`.",
-        "For the real positions only: `-((1 - smoothing) * of_right_token + smoothing * log_probabilities.mean(-1))`, "
-        "and then `.mean()` over them.",
-    ],
 )
 
 # --- warmup_rate -----------------------------------------------------------------------------------------------------
@@ -333,13 +318,6 @@ WARMUP_RATE = Exercise(
             four_times_as_late_is_half,
             rates_of_steps,
         ),
-    ],
-    hints=[
-        "Section 5.3, equation 3: there are two terms, one that rises with the step and one that falls. Which of them "
-        "is smaller before the warm-up ends, and which one afterwards?",
-        "`step ** -0.5` falls, `step * warmup_steps ** -1.5` rises, and `min` takes the smaller one. What happens at "
-        "`0 ** -0.5`?",
-        "`step = max(step, 1)`, and then `d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)`.",
     ],
 )
 
@@ -526,15 +504,6 @@ TRAIN_STEP = Exercise(
             learn_after_others,
         ),
     ],
-    hints=[
-        "Shift the target, call the model, and compute the loss. Then come four calls in a fixed order: reset the old "
-        "gradients, compute new ones, clip them, and take the step.",
-        "Call `model.train()` first. The logits are `model(batch.source, decoder_input)`, and the padding id is "
-        "`model.config.pad_id`. After `optimizer.zero_grad()` and `loss.backward()`, what does `nn.utils` offer for "
-        "clipping?",
-        "`nn.utils.clip_grad_norm_(model.parameters(), clip_norm)` goes between `loss.backward()` and "
-        "`optimizer.step()`. Return `loss.item()`.",
-    ],
 )
 
 # --- evaluate --------------------------------------------------------------------------------------------------------
@@ -667,15 +636,6 @@ EVALUATE = Exercise(
             nothing_is_refused,
             evaluate_nothing,
         ),
-    ],
-    hints=[
-        "The loss of a batch is a mean over its tokens. What do you have to multiply it by before you can add it to "
-        "the loss of another batch?",
-        "Remember `model.training`, call `model.eval()`, and restore the mode at the end. Within "
-        "`with torch.no_grad():`, add up loss times tokens, and tokens. `batch.target_tokens` tells you how many there "
-        "are.",
-        "`total += loss.item() * batch.target_tokens` and `tokens += batch.target_tokens`. At the end, "
-        "`mean = total / tokens`, and `return mean, math.exp(mean)`.",
     ],
 )
 

@@ -267,16 +267,6 @@ GREEDY_DECODE = Exercise(
             batch_and_alone,
         ),
     ],
-    hints=[
-        "Encode once. Then repeat: decode everything written so far, look at the logits of the last position, and "
-        "append the token with the highest one. When can you stop, and which part of each row is the translation?",
-        "`target` starts as a column of bos, `(batch, 1)`. `model.decode(target, memory, source_mask)[:, -1]` is "
-        "`(batch, vocab)`, and `argmax(dim=-1, keepdim=True)` turns it into a new column for `torch.cat`. Keep track "
-        "of which rows have had their eos.",
-        "`finished |= token == config.eos_id`, and then `if finished.all(): break`. Do it all inside "
-        "`with evaluation_mode(model):`, and return "
-        "`[translated_tokens(row, config) for row in target[:, 1:].tolist()]`.",
-    ],
 )
 
 # --- length_penalty ---------------------------------------------------------------------------------------------------
@@ -339,13 +329,6 @@ LENGTH_PENALTY = Exercise(
             grows_with_length,
             growing_penalties,
         ),
-    ],
-    hints=[
-        "It's one line: equation 14 of Wu et al. (2016), which the text above repeats. What exactly does the exponent "
-        "apply to?",
-        "The numerator is 5 plus the length, the denominator is 5 plus 1, and alpha is the exponent of the whole "
-        "fraction.",
-        "`((5 + length) / 6)`, and then `** alpha` after the outer parentheses.",
     ],
 )
 
@@ -546,17 +529,6 @@ BEAM_SEARCH = Exercise(
             batch_and_alone,
         ),
     ],
-    hints=[
-        "A hypothesis is a list of tokens with a log-probability. The beam is a list of hypotheses that starts with a "
-        "single one: no tokens, log-probability 0. In each step, what happens to a finished hypothesis, what to an "
-        "unfinished one, and which of them stay?",
-        "It's fine to translate one sentence at a time. Decode all unfinished hypotheses as one batch, `(n, length)`, "
-        "with `memory` and `source_mask` expanded to n rows. Add the `log_softmax` of the last position to each "
-        "score, put the finished hypotheses next to the extended ones, sort by score, and keep `beam_size`.",
-        "`beam = sorted(finished + extended, key=lambda hypothesis: hypothesis[1], reverse=True)[:beam_size]`, and at "
-        "the end `max(beam, key=lambda hypothesis: hypothesis[1] / length_penalty(len(hypothesis[0]), alpha))`. Here "
-        "the tokens of a hypothesis include eos but not bos.",
-    ],
 )
 
 # --- CachedAttention --------------------------------------------------------------------------------------------------
@@ -718,16 +690,6 @@ CACHED_ATTENTION = Exercise(
             ),
             in_both_modes,
         ),
-    ],
-    hints=[
-        "What does the newest token need to know about the earlier ones? Not their queries: those have been answered. "
-        "Keep everything else in the object from one step to the next.",
-        "`__init__` sets up empty storage for keys and for values. `step` projects `x` three times, splits it into "
-        "heads, appends the new keys and values on axis 2, attends with the mask and without dropout, combines the "
-        "heads, and applies `w_o`. `reorder` picks rows of both.",
-        "`keys = split_heads(self.attention.w_k(x), self.n_heads)`, and from the second step on "
-        "`keys = torch.cat([self.keys, keys], dim=2)`, stored in `self.keys` (or use a `Cache` and "
-        "`self.keys.append(keys)`). In `reorder`, `self.keys = self.keys[indices]`. Do the same with the values.",
     ],
 )
 

@@ -182,14 +182,6 @@ NGRAM_PRECISION = Exercise(
             unequal_numbers,
         ),
     ],
-    hints=[
-        "Count the n-grams of a hypothesis and those of its reference. If each one in the reference may be used only "
-        "once, how many in the hypothesis are matched? Add that up over all pairs, and divide once at the end.",
-        "Use a `Counter` of tuples: `tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)`. What does `&` do "
-        "with two Counters?",
-        "For each pair, `matches += (counts & reference_counts).total()` and `total += counts.total()`. After the "
-        "loop, `return matches / total if total else 0.0`.",
-    ],
 )
 
 # --- brevity_penalty --------------------------------------------------------------------------------------------------
@@ -253,13 +245,6 @@ BREVITY_PENALTY = Exercise(
     properties=[
         Property("it is between 0 and 1", ascending_lengths, never_above_one),
         Property("more tokens never lower it", ascending_lengths, longer_is_no_worse),
-    ],
-    hints=[
-        "There are two cases: at least as long as the references, and shorter. In a third one, you would divide by "
-        "zero.",
-        "If the hypotheses are shorter, it's exp(1 - reference / hypothesis). What is the exponent when both are "
-        "equally long? And what is the smaller of the exponent and 0 when the hypotheses are longer?",
-        "Once length 0 is out of the way: `math.exp(min(0.0, 1 - reference_length / hypothesis_length))`.",
     ],
 )
 
@@ -372,15 +357,6 @@ BLEU = Exercise(
         Property(
             "a reference for each hypothesis", two_sentences_inputs, never_silently_wrong, scores_of_unequal_numbers
         ),
-    ],
-    hints=[
-        "You need four precisions, their geometric mean, the brevity penalty of the total lengths, and a factor of "
-        "100. You've already written the precision and the penalty.",
-        "The geometric mean is exp of the mean of the logarithms, and 0 if any of the four precisions is 0. Lengths "
-        "are numbers of tokens: `sum(map(len, hypotheses))`.",
-        "`precisions = [ngram_precision(hypotheses, references, n) for n in range(1, 5)]`. Return 0.0 if "
-        "`min(precisions)` is 0, and otherwise `100 * brevity_penalty(...) * math.exp(sum(math.log(p) for p in "
-        "precisions) / 4)`.",
     ],
 )
 

@@ -185,15 +185,6 @@ AVERAGE_CHECKPOINTS = Exercise(
             averages_of_different_models,
         ),
     ],
-    hints=[
-        "A state dict is a dictionary from names to tensors. Go through the names, and for each name, through the "
-        "checkpoints. Which tensors have a mean in the first place?",
-        "`tensor.is_floating_point()` tells them apart. Add up in float64, divide once, and give the mean the dtype "
-        "that the tensor had. Take all others from `state_dicts[-1]`. But first of all, do the names agree?",
-        "`total = sum(state[name].double() for state in state_dicts)`, then "
-        "`averaged[name] = (total / len(state_dicts)).to(tensor.dtype)`. For all others: "
-        "`averaged[name] = state_dicts[-1][name].clone()`.",
-    ],
 )
 
 EXERCISES = [AVERAGE_CHECKPOINTS]

@@ -86,14 +86,6 @@ ATTENTION_ROLLOUT = Exercise(
             with_heads_in_another_order,
         ),
     ],
-    hints=[
-        "Draw two layers and three tokens, with an arrow for each weight, and one straight up for each residual "
-        "connection. How much of input 0 arrives at output 2? Which product of matrices adds up all these paths?",
-        "Average over the heads, add `torch.eye(length)`, and divide each row by its sum. Start from the identity and "
-        "multiply the layers from the lowest up, each new one from the left.",
-        "In a loop over `weights.mean(dim=1)`: `mixed = attention + identity`, then `mixed = mixed / "
-        "mixed.sum(dim=-1, keepdim=True)`, and `rollout = mixed @ rollout`.",
-    ],
 )
 
 
@@ -226,14 +218,6 @@ ALIGNMENT_ERROR_RATE = Exercise(
             other_shapes_are_refused,
             exceptions_of_other_shapes,
         ),
-    ],
-    hints=[
-        "You need three numbers: how many links are proposed, how many are in `gold`, and how many are in both. The "
-        "first is simply the number of rows. Why?",
-        "`weights.argmax(dim=-1, keepdim=True)` is the column that each row proposes. `gold.gather(-1, …)` looks up "
-        "whether there's a gold link in that column. Add those up to get |A ∩ G|.",
-        "`hits = gold.gather(-1, weights.argmax(dim=-1, keepdim=True)).sum().item()`, then `return 1 - 2 * hits / "
-        "(weights.size(0) + gold.sum().item())`. Before that, `raise ValueError(…)` if the shapes differ.",
     ],
 )
 

@@ -158,15 +158,6 @@ ADDITIVE_ATTENTION = Exercise(
             additive_with_gradients,
         ),
     ],
-    hints=[
-        "Every query is added to every key. Which shapes do the two need, so that broadcasting makes all the pairs, "
-        "`(batch, query, key, d_attention)`?",
-        "`self.w_q(query)[:, :, None]` is `(batch, query, 1, d_attention)`, and `keys[:, None]` has a 1 where the "
-        "queries are. `v` turns the features of the tanh into a single one: remove that axis. Mask, softmax, and "
-        "weighted sum are as in notebook 01.",
-        "`scores = self.v((self.w_q(query)[:, :, None] + keys[:, None]).tanh()).squeeze(-1)`, and at the end "
-        "`return weights @ memory, weights`. In `__init__`, `self.v = nn.Linear(d_attention, 1, bias=False)`.",
-    ],
 )
 
 # --- RecurrentEncoder ------------------------------------------------------------------------------------------------
@@ -388,16 +379,6 @@ RECURRENT_ENCODER = Exercise(
             exception_of_odd_width,
         ),
     ],
-    hints=[
-        "Embedding, GRU, done, if it weren't for the padding. What does the backward direction read first in a short "
-        "sentence of a padded batch? torch has a pair of functions that hide padding from a GRU.",
-        "A sentence's length is the number of its tokens that aren't `pad_id`. On the way in, use "
-        "`nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)`, and on the way "
-        "out `pad_packed_sequence`. The GRU is `nn.GRU(d_model, d_model // 2, n_layers, batch_first=True, "
-        "bidirectional=True)`, plus `dropout` if there are several layers.",
-        "`states, _ = self.gru(packed)`, then `memory, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, "
-        "total_length=source.size(1))` and `return self.dropout(memory)`.",
-    ],
 )
 
 # --- AttentionDecoder ------------------------------------------------------------------------------------------------
@@ -575,16 +556,6 @@ ATTENTION_DECODER = Exercise(
             keys_of_forward_and_step,
         ),
     ],
-    hints=[
-        "A step takes four lines: look up the token, ask the memory, let the cell compute the new state, compute the "
-        "output. Which state asks, and which one goes into `w_o`?",
-        "The attention needs a query axis: pass in `state[:, None]`, and take the axis away again with "
-        "`context.squeeze(1)`. `self.cell(torch.cat([x, context], dim=-1), state)` is the new state. `forward` starts "
-        "with `self.first_state(memory)` and loops over `target.unbind(dim=1)`.",
-        "`output = self.w_o(torch.cat([state, context, x], dim=-1)).tanh()`, and `return self.dropout(output), state`. "
-        "In `forward`: `output, state = self.step(token, state, memory, mask, keys)`, and at the end "
-        "`torch.stack(outputs, dim=1)`.",
-    ],
 )
 
 # --- recurrent_greedy_decode -----------------------------------------------------------------------------------------
@@ -722,16 +693,6 @@ RECURRENT_GREEDY_DECODE = Exercise(
         Property("each sentence is encoded once", four_sentences_inputs, encoded_once, work_done),
         Property("gradients are switched off", one_sentence_inputs, no_gradients, work_done),
         Property("the model stays in the mode it was in", one_sentence_inputs, mode_is_restored, modes_afterwards),
-    ],
-    hints=[
-        "Start from your `greedy_decode` in notebook 11. What do you feed in each step now, and what do you keep "
-        "instead of the prefix?",
-        "Before the loop, you need `model.encode(source)`, `model.decoder.first_state(memory)`, the keys, which are "
-        "`model.decoder.attention.project(memory)`, and one bos per sentence, `(batch,)`. In the loop, "
-        "`model.decoder.step` returns an output and the next state, and `model.output` turns the output into logits.",
-        "`output, state = model.decoder.step(token, state, memory, source_mask[:, 0], keys)`, then "
-        "`token = model.output(output).argmax(dim=-1)`. Collect the tokens; `translated_tokens(row, config)` cleans "
-        "up each row.",
     ],
 )
 

@@ -116,14 +116,6 @@ NEXT_TOKEN_PAIRS = Exercise(
             complaints,
         ),
     ],
-    hints=[
-        "Write down eight tokens in a row and cut them into windows of three. Which token is the label of the last "
-        "position in each window? Does the last window have all its labels?",
-        "Every token but the last has a next token, so n tokens make `(n - 1) // length` windows. Cut the labels the "
-        "same way as the inputs, from the text that starts one token later.",
-        "`used = windows * length`; then return `tokens[:used].view(windows, length)` and "
-        "`tokens[1 : used + 1].view(windows, length)`.",
-    ],
 )
 
 # --- causal_language_model_loss ---------------------------------------------------------------------------------------
@@ -296,15 +288,6 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             modes_around_loss,
         ),
     ],
-    hints=[
-        "Three lines will do: a mask, the logits, and one loss over all positions. What does True mean in a mask for "
-        "`nn.TransformerEncoder`?",
-        "The mask is `(length, length)` and True above the diagonal: the inverse of this course's "
-        "`causal_mask(length)`, without its first two axes. `model(inputs, mask)` returns `(batch, length, vocab)`, "
-        "and every one of these positions has a label.",
-        "`hidden = ~causal_mask(inputs.size(1), inputs.device)[0, 0]`, then `logits = model(inputs, hidden)` and "
-        "`F.cross_entropy(logits.flatten(0, 1), labels.flatten())`.",
-    ],
 )
 
 # --- top_k_filter -----------------------------------------------------------------------------------------------------
@@ -449,15 +432,6 @@ TOP_K_FILTER = Exercise(
             refused_or_remarked("k", "With no token left to choose from, the probabilities would all be NaN."),
             complaints_about,
         ),
-    ],
-    hints=[
-        "Which logit is the last one that may stay? Or, the other way to see it: at which positions are the k largest "
-        "logits?",
-        "`logits.topk(k, dim=-1)` returns values and positions. Either compare the logits with the last of the values "
-        "(keep its axis: `[..., -1:]`), or mark the positions in a mask with `scatter`. Then call `masked_fill` with "
-        "`-math.inf`.",
-        "`smallest = logits.topk(min(k, logits.size(-1)), dim=-1).values[..., -1:]`, then "
-        "`logits.masked_fill(logits < smallest, -math.inf)`.",
     ],
 )
 
@@ -621,15 +595,6 @@ TOP_P_FILTER = Exercise(
             refused_or_remarked("p", "It isn't a probability that some tokens could reach together."),
             complaints_about,
         ),
-    ],
-    hints=[
-        "Sort the probabilities, likeliest first, and write next to each one the sum of all probabilities *before* it. "
-        "At which sum is a token no longer needed?",
-        "`softmax`, `sort(descending=True)`, `cumsum`. A token goes if those before it already have `p` together. At "
-        "that point your mask is in sorted order: `scatter` puts it back into the order of the tokens.",
-        "`before = probabilities.cumsum(dim=-1) - probabilities`; `removed = before >= p`; "
-        "`torch.zeros_like(removed).scatter(-1, order, removed)` is the mask for `logits.masked_fill(..., -math.inf)`. "
-        "Before any of that, handle p = 1 with `return logits.clone()`, because a rounded sum can reach 1 too early.",
     ],
 )
 
@@ -951,16 +916,6 @@ SAMPLE = Exercise(
             "an empty prompt and a negative temperature", table_and_prompt, bad_requests_are_refused, bad_requests
         ),
         Property("temperature 0 is accepted", table_and_prompt, the_coldest_is_accepted, coldest_request),
-    ],
-    hints=[
-        "Repeat `count` times: let the model read the text so far, take the logits of the last position, turn them "
-        "into a distribution, sample a token from it, and append that token. What has to be switched off so that the "
-        "model doesn't run as it does in training?",
-        "`seen = written[-model.max_length:]`, and with the mask of the loss, `model(seen[None], hidden)[0, -1]`. "
-        "Temperature 0 is `argmax`. Otherwise divide, filter with top-k, filter with top-p, `softmax`, and "
-        "`torch.multinomial`. All of it goes into `with evaluation_mode(model):`.",
-        "`token = torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)`, then "
-        "`written = torch.cat([written, token])`, and at the end `return written[len(prompt):]`.",
     ],
 )
 

@@ -238,14 +238,6 @@ RANDOM_SEARCH = Exercise(
             penalty=0,  # the probes see it, too
         ),
     ],
-    hints=[
-        "Start with the loop alone: sample, train, append a tuple with `False`. When that works, add the pruning. At "
-        "which point of the loop do you know a score, and which numbers do you compare it with?",
-        "`for score in train(hyperparameters):` is an epoch per turn, and `break` ends the training. Before that loop, "
-        "collect the curves of earlier trials that weren't pruned. After epoch `e`, their scores are at index `e - 1`.",
-        "`if epoch > warmup and len(finished) >= startup and score < median(other[epoch - 1] for other in finished):`, "
-        "with `epoch = len(curve)` after the score has been appended.",
-    ],
 )
 
 # --- expected_best ----------------------------------------------------------------------------------------------------
@@ -398,14 +390,6 @@ EXPECTED_BEST = Exercise(
             refused_or_remarked("n = 0"),
             result_or_error,
         ),
-    ],
-    hints=[
-        "Sort the values. When is the best of `n` random runs at most the i-th smallest value? When every single one "
-        "of the `n` runs is.",
-        "A random run is among the i smallest of N with probability i / N, and all `n` of them are with probability "
-        "(i / N) ** n. “Exactly the i-th” is “at most the i-th” minus “at most the one before”.",
-        "`shares = [(i / count) ** n - ((i - 1) / count) ** n for i in range(1, count + 1)]`, then add up share times "
-        "value over `zip(shares, sorted(values))`. Before that, refuse an empty list and an `n` below 1.",
     ],
 )
 
@@ -670,16 +654,6 @@ CORRELATION_INTERVAL = Exercise(
             refused_or_remarked("a side whose values are all equal"),
             result_or_error,
         ),
-    ],
-    hints=[
-        "Take three steps. Replace every value by its rank, with equal values sharing the mean of their ranks. "
-        "Correlate the ranks with Pearson's formula. Transform to z, build the interval there, and transform back.",
-        "The rank of a value is the number of smaller values plus half the number of equal ones. Subtract the mean on "
-        "both sides; the correlation is the dot product divided by the square root of the product of the two sums of "
-        "squares. `NormalDist().inv_cdf((1 + confidence) / 2)` is the 1.96 of a 95 % interval.",
-        "`z = math.atanh(correlation)`, `error = math.sqrt((1 + correlation**2 / 2) / (count - 3))`, and the bounds "
-        "are `math.tanh(z - quantile * error)` and `math.tanh(z + quantile * error)`. Before that, refuse what can't "
-        "be correlated, and return 1 or -1 three times where artanh isn't defined.",
     ],
 )
 

@@ -222,16 +222,6 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
         ),
         Property("another seed gives another split", sizes_inputs, several_splits, number_of_splits),
     ],
-    hints=[
-        "It takes two steps. First find the groups, without any randomness. Then shuffle the groups and distribute "
-        "them. If you shuffle pairs, it's already too late.",
-        "For the groups, make a dictionary from each sentence to the indices of the pairs that contain it. Start with "
-        "any pair, add the pairs that share a sentence with it, then those that share a sentence with the new ones, "
-        "and so on until the group stops growing. Keep source and target sentences apart by using keys such as "
-        '`("source", letters_and_digits(source))`.',
-        "`random.Random(seed).shuffle(groups)`. Then, for each group: if `len(test) + len(group) <= held_out`, it goes "
-        "into the test set; otherwise try the validation set in the same way; otherwise it's for training.",
-    ],
 )
 
 # --- split_chinese ----------------------------------------------------------------------------------------------------
@@ -342,14 +332,6 @@ SPLIT_CHINESE = Exercise(
         Property("nothing but spaces is lost", everything_inputs, nothing_is_lost),
         Property("no token is empty or contains a space", everything_inputs, no_token_with_a_space),
         Property("spaces between Chinese characters don't matter", spaced_inputs, same_tokens, split_both_ways),
-    ],
-    hints=[
-        "It takes two steps: set the Chinese characters apart, then let `words_13a`, which splits at spaces, do what's "
-        "left.",
-        'Go through the text character by character. A Chinese one becomes `f" {character} "`; any other stays as it '
-        "is.",
-        '`words_13a("".join(f" {character} " if is_chinese_character(character) else character for character in '
-        "text))`.",
     ],
 )
 
@@ -536,12 +518,6 @@ CHINESE_BLEU = Exercise(
             never_silently_wrong,
             scores_of_unequal_numbers,
         ),
-    ],
-    hints=[
-        "The `bleu` of notebook 12 takes lists of tokens, one per sentence. You've just written the function that "
-        "makes them.",
-        "Split every hypothesis and every reference with `split_chinese`, and pass both lists to `bleu`.",
-        "`bleu([split_chinese(text) for text in hypotheses], [split_chinese(text) for text in references])`.",
     ],
 )
 
