@@ -73,7 +73,7 @@ def training_options(preset: Mapping[str, Any]) -> list[str]:
 
 
 def as_recorded(preset: Preset) -> dict[str, Any]:
-    return configuration(preset, "", "", [], [])["preset"]
+    return configuration(preset, Corpus("", "", "", [], [], {}))["preset"]
 
 
 def train_seed(

@@ -16,9 +16,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,108 +26,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from transformer_lab.data import load_corpus
-from transformer_lab.electives.search_tables import (
-    HYPER_PARAMETERS,
-    LIVES,
-    Results,
-    current_trials,
-    importance,
-    load_optuna,
-    read_table,
-    table_of,
-)
+from transformer_lab.electives.search_plan import HYPER_PARAMETERS, Plan, base_preset, load_optuna
+from transformer_lab.electives.search_tables import LIVES, Results, importance, read_table, table_of, write_table
 from transformer_lab.errors import InputError
-from transformer_lab.files import replacing, writing
+from transformer_lab.files import writing
 from transformer_lab.presets import MOST_WORKERS
 from transformer_lab.shipped import shipped
-from transformer_lab.training import DivergedError, Preset, find_preset, read_metrics, train
+from transformer_lab.training import DivergedError, Preset, read_metrics, train
 from transformer_lab.training.records import differing_values, read_json, software, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from optuna import Study, Trial
-    from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
 
-__all__ = ["HYPER_PARAMETERS", "Results", "importance"]  # they belong to a search, wherever they are defined
+__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance", "read_search", "search"]
 
-SAMPLERS = ("random", "tpe")
 WORDS = 8  # in the longest German caption of a search on `captions`: a small model learns those in seconds
 HELD_OUT = 200  # validation captions: enough to tell trials apart, and quickly translated
 STARTUP_TRIALS = 5  # trials that finish before any other trial may be pruned
 LOCK_SECONDS = 300  # the longest wait for another process, which holds the lock for milliseconds
-
-
-def base_preset(corpus: str = "captions") -> Preset:
-    """Return the preset that all trials share, apart from the six hyperparameters that are searched.
-
-    On `captions` a trial takes seconds: 3,000 captions of at most 8 words, a model of width 64. Any other corpus gets
-    the preset `laptop` with 6 instead of 15 epochs, so a search takes hours. Both train with Adam, because the range of
-    learning rates that is searched is Adam's.
-    """
-    if corpus == "captions":
-        small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 4, "max_length": 32}
-        return replace(find_preset("tour"), name="search", **small, max_tokens=512, warmup_steps=50)
-    adam = {"optimizer": "adam", "peak_rate": 3e-3, "weight_decay": 0.0}
-    short = {"epochs": 6, "validate_every": 1, "average": 1, "beam_size": 1}
-    return replace(find_preset("laptop"), name="search", corpus=corpus, **adam, **short)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The plan of a search. It is kept in `search.json`, and a process that joins or resumes must have the same one.
-
-    Raises:
-        InputError: a value that no search can have.
-    """
-
-    preset: Preset
-    trials: int = 20
-    sampler: str = "random"  # one of SAMPLERS
-    prune: bool = True  # stop a trial whose BLEU is below the median of the finished ones after the same epoch
-    finalists: int = 3  # the number of best trials that are repeated ...
-    seeds: int = 3  # ... with this many other seeds each
-    source: str = "de"
-    target: str = "en"
-    data_dir: str | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("trials", 1), ("finalists", 0), ("seeds", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"`{name}` must be {least} or more; got {getattr(self, name)}")
-        if self.sampler not in SAMPLERS:
-            raise InputError(f"`sampler` must be one of {', '.join(SAMPLERS)}; got {self.sampler!r}")
-        schedule, every = self.preset.schedule, self.preset.validate_every
-        if schedule != "linear":
-            raise InputError(f"`schedule` must be linear in a search, which varies `peak_rate`; got {schedule!r}")
-        if every != 1:
-            raise InputError(f"`validate_every` must be 1, because trials are compared after every epoch; got {every}")
-
-    def space(self) -> dict[str, "BaseDistribution"]:
-        """Return the distributions that trials are sampled from: the learning rate on a log scale, the rest evenly.
-
-        Learning rate, batch size and depth lie around those of the preset. No batch is smaller than the longest
-        sentence pair may need.
-        """
-        from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-        preset = self.preset
-        batches = [preset.max_tokens // 4, preset.max_tokens // 2, preset.max_tokens, 2 * preset.max_tokens]
-        least = min(preset.max_length, preset.max_tokens)
-        return {
-            "n_heads": CategoricalDistribution([count for count in (1, 2, 4, 8) if preset.d_model % count == 0]),
-            "n_layers": IntDistribution(1, preset.n_layers + 1),
-            "peak_rate": FloatDistribution(preset.peak_rate / 10, preset.peak_rate * 10, log=True),
-            "max_tokens": CategoricalDistribution([size for size in batches if size >= least]),
-            "dropout": FloatDistribution(0.0, 0.3),
-            "label_smoothing": FloatDistribution(0.0, 0.3),
-        }
-
-    def preset_of(self, chosen: Mapping[str, Any], seed: int) -> Preset:
-        """Return the preset of a trial. The warm-up sees the same number of sentences whatever the batch size."""
-        warmup = round(self.preset.warmup_steps * self.preset.max_tokens / chosen["max_tokens"])
-        return replace(self.preset, **chosen, warmup_steps=max(1, warmup), seed=seed)
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -178,20 +94,15 @@ def search(
 
 
 def open_folder(folder: Path, plan: Plan | None) -> None:
-    """Write the plan into a new folder, or make sure that it is the plan of the folder's search.
-
-    Raises:
-        InputError: the folder holds something else, its search has another plan, or it cannot be written.
-    """
+    """Write the plan into a new folder, or make sure that it is the plan of the folder's search."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with only_one(folder):
         begun = read_plan(folder) if (folder / "search.json").exists() else None
         plan = plan or begun or Plan(base_preset())
         if begun:
-            free = {"trials": plan.trials, "finalists": plan.finalists, "seeds": plan.seeds}
-            plans = (replace(begun, **free), plan)
-            was, now = (asdict(each) | asdict(each.preset) | {"preset": None} for each in plans)
+            comparable = replace(begun, trials=plan.trials, finalists=plan.finalists, seeds=plan.seeds)
+            was, now = (asdict(each) | asdict(each.preset) | {"preset": None} for each in (comparable, plan))
             if differing := differing_values(was, now):
                 raise InputError(
                     f"{folder} holds a search of something else ({differing}): give the same values to go "
@@ -208,23 +119,17 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
 
 
 def read_plan(folder: Path) -> Plan:
-    """Read the plan of the folder's search.
-
-    Raises:
-        InputError: the folder holds no search, or `search.json` is damaged.
-    """
     if not (folder / "search.json").exists():
         raise InputError(f"{folder} holds no search: there is no search.json in it")
     try:
         content = read_json(folder / "search.json")["plan"]
-        preset = Preset(**content["preset"] | {"betas": tuple(content["preset"]["betas"])})
-        return Plan(**content | {"preset": preset})
+        return Plan(**content | {"preset": Preset(**content["preset"])})
     except (KeyError, TypeError) as error:
         raise InputError(f"search.json is not the plan of a search ({error}): start anew in another folder") from None
 
 
 @contextmanager
-def only_one(folder: Path) -> "Iterator[None]":
+def only_one(folder: Path) -> Iterator[None]:
     """Let one process at a time into this block. If that process dies, the system releases its lock."""
     from filelock import FileLock, Timeout
 
@@ -238,11 +143,7 @@ def only_one(folder: Path) -> "Iterator[None]":
 
 
 def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
-    """Open the folder's database with its studies `trials` and `finalists`. This takes a good part of a second.
-
-    Raises:
-        InputError: the file is not an Optuna database, or cannot be written.
-    """
+    """Open the folder's database with its studies `trials` and `finalists`. This takes a good part of a second."""
     optuna = load_optuna()
     from sqlalchemy.exc import DatabaseError
 
@@ -265,7 +166,7 @@ def read_search(folder: str | Path) -> Results:
     """Read the results so far: from the database, or from the two tables if the folder has no database.
 
     Raises:
-        InputError: the folder holds no search.
+        InputError: The folder holds no search.
     """
     folder = Path(folder)
     plan = read_plan(folder)
@@ -281,10 +182,8 @@ def read_search(folder: str | Path) -> Results:
 def write_tables(folder: Path) -> Results:
     """Write the results so far as tables for people and other programs, and return them."""
     results = read_search(folder)
-    for name, table in (("trials", results.trials), ("finalists", results.finalists)):
-        written = table.assign(curve=[" ".join(f"{bleu:.2f}" for bleu in curve) for curve in table["curve"]])
-        with replacing(folder / f"{name}.csv") as unfinished:
-            written.to_csv(unfinished, index=False, float_format="%.6g")
+    write_table(results.trials, folder / "trials.csv")
+    write_table(results.finalists, folder / "finalists.csv")
     return results
 
 
@@ -294,73 +193,76 @@ def recorded_search() -> Results | None:
     return read_search(folders[-1]) if folders else None
 
 
-# --- the queue of trials ----------------------------------------------------------------------------------------------
+# --- the next trial ---------------------------------------------------------------------------------------------------
 
 
-def folder_of(trial: "Trial | FrozenTrial", study: "Study", folder: Path) -> Path:
-    """Return the folder of a trial. A trial that is retried keeps its number, and with it its folder."""
-    return folder / study.study_name / f"{trial.user_attrs['number']:03}"
+def folder_of(trial: "Trial", folder: Path) -> Path:
+    return folder / trial.study.study_name / f"{trial.number:03}"
 
 
-def next_trial(study: "Study", plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
-    """Take the next trial and lock its folder; None if there's nothing to do. Call it inside `only_one`.
+def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
+    """Take a trial that no process is training, and lock its folder; None if there is none. Call it inside `only_one`.
 
-    A running trial whose folder isn't locked was left by a process that has died, so it's put back first. Optuna's
-    heartbeat can't replace the lock: it fails the trial of a living process that was paused, and it never fails a
-    trial whose process died before the first heartbeat.
+    A trial runs from the moment it is in the database until it has ended. If its folder isn't locked, it is new, or
+    its process has died or was interrupted. Optuna's heartbeat can't replace the lock: it fails the trial of a living
+    process that was paused, and it never fails a trial whose process died before the first heartbeat.
     """
     optuna = load_optuna()
     from filelock import FileLock, Timeout
 
-    states = optuna.trial.TrialState
-    for left in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-        with suppress(Timeout), FileLock(folder_of(left, study, folder) / "trial.lock", timeout=0):
-            put_back(study, left.number)
-    if not (waiting := study.get_trials(deepcopy=False, states=(states.WAITING,))):
-        count = len(current_trials(study))
-        if study.study_name == "finalists" or count >= plan.trials:
+    study, states = studies[name], optuna.trial.TrialState
+    while True:
+        for unfinished in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
+            trial = optuna.Trial(study, unfinished._trial_id)
+            with suppress(Timeout):
+                lock = FileLock(folder_of(trial, folder) / "trial.lock").acquire(timeout=0)
+                attempts = trial.user_attrs.get("attempts", 0)
+                if attempts < LIVES:
+                    trial.set_user_attr("attempts", attempts + 1)
+                    return trial, lock
+                with lock:
+                    study.tell(trial, state=states.FAIL)
+        new = new_finalist(studies, plan) if name == "finalists" else new_trial(study, plan)
+        if not new:
             return None
-        study.enqueue_trial({}, user_attrs={"number": count, "seed": plan.preset.seed})
-        waiting = study.get_trials(deepcopy=False, states=(states.WAITING,))
-    # Every trial is sampled with a seed of its own, so parallel processes don't sample the same trials, and a search
-    # that was killed goes on with the trials it would have had.
-    seed = (plan.preset.seed * 100_003 + waiting[0].user_attrs["number"]) % 2**32  # NumPy has no larger seeds
-    samplers = optuna.samplers
-    study.sampler = samplers.RandomSampler(seed) if plan.sampler == "random" else samplers.TPESampler(seed=seed)
-    trial = study.ask(fixed_distributions=plan.space())
-    return trial, FileLock(folder_of(trial, study, folder) / "trial.lock").acquire(timeout=0)
+        params, attributes = new
+        study.add_trial(  # in a single step, so a process that dies here leaves all of the trial, or nothing
+            optuna.create_trial(
+                state=states.RUNNING, params=params, distributions=plan.space(), user_attrs=attributes
+            )
+        )
 
 
-def put_back(study: "Study", number: int, interrupted: bool = False) -> None:
-    """Fail a running trial, and queue another one with the same hyperparameters, folder and history in its place.
+def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Sample the hyperparameters of one more trial, and return them with its attributes; None if there are enough.
 
-    Call it inside `only_one`. Interruptions don't count as one of the trial's LIVES.
+    Every trial has a random seed of its own, so a search that was killed goes on with the trials it would have had.
     """
     optuna = load_optuna()
-    trial = study.trials[number]
-    interruptions = trial.user_attrs["interruptions"] = trial.user_attrs.get("interruptions", 0) + interrupted
-    if len(trial.params) < len(HYPER_PARAMETERS):  # its process died while sampling, so sample them all again
-        trial.params, trial.distributions = {}, {}
-    if current_trials(study)[trial.user_attrs["number"]].number == number:  # not if a process died after the next line
-        optuna.storages.RetryHeartbeatStaleTrialCallback(LIVES - 1 + interruptions, True)(study, trial)
-    study.tell(number, state=optuna.trial.TrialState.FAIL)
+    trials = study.get_trials()
+    if len(trials) >= plan.trials:
+        return None
+    seed = (plan.preset.seed * 100_003 + len(trials)) % 2**32  # NumPy has no larger seeds
+    samplers = optuna.samplers
+    sampler = samplers.RandomSampler(seed) if plan.sampler == "random" else samplers.TPESampler(seed=seed)
+    history = optuna.create_study(direction="maximize", sampler=sampler)
+    history.add_trials(trial for trial in trials if trial.state.is_finished())
+    return history.ask(plan.space()).params, {"seed": plan.preset.seed}
 
 
-def line_up_finalists(studies: Mapping[str, "Study"], plan: Plan) -> None:
-    """Queue the best trials once more, with other seeds. Call it inside `only_one`.
+def new_finalist(studies: dict[str, "Study"], plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return the hyperparameters of one of the best trials and the attributes of its next repetition; None if done.
 
-    The score that a trial was selected by is too high on average, because the trial was selected for it.
+    The score that a trial was selected by is too high on average, because the trial was selected for it. So it is
+    repeated with other seeds.
     """
-    complete = [trial for trial in current_trials(studies["trials"]).values() if trial.state.name == "COMPLETE"]
-    finalists = current_trials(studies["finalists"]).values()
-    queued = {(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in finalists}
+    complete = [trial for trial in studies["trials"].get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    begun = [(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in studies["finalists"].trials]
     for trial in sorted(complete, key=lambda trial: -trial.value)[: plan.finalists]:
         for seed in range(plan.preset.seed + 1, plan.preset.seed + 1 + plan.seeds):
-            of = trial.user_attrs["number"]
-            if (of, seed) not in queued:
-                attributes = {"number": len(queued), "of": of, "seed": seed}
-                studies["finalists"].enqueue_trial(trial.params, user_attrs=attributes)
-                queued.add((of, seed))
+            if (trial.number, seed) not in begun:
+                return trial.params, {"of": trial.number, "seed": seed}
+    return None
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -372,32 +274,25 @@ def work(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train the trials of the search in `folder` until none is left, then its finalists. This is a worker's job.
-
-    Raises:
-        InputError: no training is possible; the trial waits for the next worker.
-    """
+    """Train the trials of the search in `folder` until none is left, then its finalists. This is a worker's job."""
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)
     with only_one(folder):  # the first process creates the database and the corpus
         studies = open_studies(folder, plan)
         own_corpus(folder, plan)
     for name, study in studies.items():
-        if name == "finalists":
-            with only_one(folder):
-                line_up_finalists(studies, plan)
         has_said_waiting = False
         while True:
             if advance:
                 advance(count_ended(studies), plan.trials + plan.finalists * plan.seeds)
             with only_one(folder):
-                taken = next_trial(study, plan, folder)
+                taken = next_trial(studies, name, plan, folder)
                 others = any(trial.state.name == "RUNNING" for trial in study.get_trials(deepcopy=False))
             if taken:
                 trial, lock = taken
                 with lock:
                     ending = run_trial(trial, plan, folder, device)
-                say(f"{'trial' if name == 'trials' else 'finalist'} {trial.user_attrs['number']}: {ending}")
+                say(f"{name.removesuffix('s')} {trial.number}: {ending}")
             elif others:  # one of them may die, and leave its trial to this process
                 if not has_said_waiting:
                     say("waiting for other processes to end their trials")
@@ -407,10 +302,9 @@ def work(
                 break
 
 
-def count_ended(studies: Mapping[str, "Study"]) -> int:
+def count_ended(studies: dict[str, "Study"]) -> int:
     """Return the number of trials and finalists that no process has to train any more."""
-    trials = [trial for study in studies.values() for trial in current_trials(study).values()]
-    return sum(trial.state.is_finished() for trial in trials)
+    return sum(trial.state.is_finished() for study in studies.values() for trial in study.get_trials(deepcopy=False))
 
 
 def own_corpus(folder: Path, plan: Plan) -> None:
@@ -436,12 +330,11 @@ def own_corpus(folder: Path, plan: Plan) -> None:
 def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> str:
     """Train a trial, record how it ended, and describe that in a line. Call it while holding the trial's lock.
 
-    Raises:
-        InputError: no training is possible; the trial is put back, as after an interruption.
+    After an interruption, or an error that isn't a result, the trial still has all of its LIVES.
     """
     optuna = load_optuna()
     states = optuna.trial.TrialState
-    where = folder_of(trial, trial.study, folder)
+    where = folder_of(trial, folder)
     start = time.perf_counter()
     try:
         value = train_trial(trial, plan, where, folder, device)
@@ -450,8 +343,7 @@ def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> s
         state, value, ending = states.PRUNED, None, str(pruned)
     except BaseException as error:
         if not (isinstance(error, DivergedError) or is_out_of_memory(error)):  # Ctrl-C, for example
-            with only_one(folder):
-                put_back(trial.study, trial.number, interrupted=True)
+            trial.set_user_attr("attempts", trial.user_attrs["attempts"] - 1)
             raise
         failure = "diverged" if isinstance(error, DivergedError) else "out of memory"
         message = (str(error).splitlines() or [type(error).__name__])[0]
@@ -471,14 +363,13 @@ def train_trial(trial: "Trial", plan: Plan, where: Path, folder: Path, device: s
     """Train a trial and return its validation BLEU (greedy decoding) after the last epoch.
 
     Raises:
-        optuna.TrialPruned: it was below the median.
-        InputError, MemoryError, RuntimeError: as `train`.
+        optuna.TrialPruned: It was below the median.
     """
     optuna = load_optuna()
     preset = plan.preset_of(trial.params, trial.user_attrs["seed"])
     if preset.corpus == "captions":
         preset = replace(preset, corpus=str(folder / "corpus"))
-    reported = set(trial.study.trials[trial.number].intermediate_values)  # a trial that was put back has some
+    reported = set(trial.study.trials[trial.number].intermediate_values)  # a trial that is resumed has some
 
     def report(record: dict[str, Any]) -> None:
         if record["kind"] == "epoch":
@@ -509,11 +400,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def keep_working(folder: Path, workers: int, device: str | None) -> None:
-    """Keep this many processes working on the folder until the plan is fulfilled. Replace one that is killed.
-
-    Raises:
-        InputError: a process has ended with an error message of its own.
-    """
+    """Keep this many processes working on the folder until the plan is fulfilled. Replace one that is killed."""
     threads = max(1, torch.get_num_threads() // workers)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(folder), *([device] if device else [])]
@@ -540,7 +427,7 @@ def keep_working(folder: Path, workers: int, device: str | None) -> None:
 
 def main() -> None:
     """Run a worker of `keep_working`, which prints a line about each trial, and about itself, to stderr."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # KeyboardInterrupt: the trial is put back, not lost
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # KeyboardInterrupt: the trial loses none of its lives
     try:
         work(sys.argv[1], *sys.argv[2:3], on_trial=partial(print, file=sys.stderr, flush=True))
     except InputError as error:

@@ -1,45 +1,23 @@
 """The outcome of a hyperparameter search: a table of its trials, a conclusion in words, and each one's importance."""
 
 import random
-import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from transformer_lab.electives.search_plan import HYPER_PARAMETERS, Plan, load_optuna
 from transformer_lab.electives.search_statistics import correlation_interval
 from transformer_lab.errors import InputError
+from transformer_lab.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from optuna import Study
-    from optuna.trial import FrozenTrial
     from pandas import DataFrame
 
-    from transformer_lab.electives.search import Plan
-
-HYPER_PARAMETERS = ("n_heads", "n_layers", "peak_rate", "max_tokens", "dropout", "label_smoothing")
 BEST_SHARE = 0.25  # importance compares this share of the trials with all of them
 LIVES = 3  # a trial isn't tried again once it has lost three processes, because it may be what kills them
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it for want of memory"
-
-
-def load_optuna() -> ModuleType:
-    """Import Optuna and silence its log and its warnings about experimental functions.
-
-    Raises:
-        InputError: Optuna does not load.
-    """
-    try:
-        import optuna
-    except ImportError as error:
-        raise InputError(
-            f"Optuna does not load ({error}): run python -m pip install optuna"
-        ) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-    return optuna
 
 
 @dataclass(frozen=True)
@@ -56,7 +34,7 @@ class Results:
     `finalists` also has `of`, the number of the trial that is repeated, and the `seed` of the repetition.
     """
 
-    plan: "Plan"
+    plan: Plan
     environment: dict[str, Any]
     trials: "DataFrame"
     finalists: "DataFrame"
@@ -82,43 +60,43 @@ class Results:
         return "\n".join(lines)
 
 
-def current_trials(study: "Study") -> dict[int, "FrozenTrial"]:
-    """Return the trials by their number, which every attempt at a trial has in common: the latest attempt counts."""
-    return {trial.user_attrs["number"]: trial for trial in study.get_trials(deepcopy=False)}
-
-
 def table_of(study: "Study") -> "DataFrame":
-    """Return the trials of a study as `Results` describes them, without those that wait."""
+    """Return the trials of a study as `Results` describes them."""
     import pandas as pd
 
     rows = []
-    for trial in current_trials(study).values():
+    for trial in study.get_trials(deepcopy=False):
         state, message = trial.state.name.lower(), None
         if state == "fail":
             state, message = trial.user_attrs.get("failure", ("lost", LOST))
         curve = [value for _, value in sorted(trial.intermediate_values.items())]
         bleu = {"complete": trial.value, "diverged": 0.0}.get(state, curve[-1] if state == "pruned" else None)
-        row = {"state": state, "bleu": bleu, "epochs": len(curve), "curve": curve, "message": message}
-        if state != "waiting":
-            rows.append(trial.user_attrs | trial.params | row)
+        row = {"number": trial.number, "state": state, "bleu": bleu, "epochs": len(curve), "curve": curve}
+        rows.append(trial.user_attrs | trial.params | row | {"message": message})
     of = ["of"] if study.study_name == "finalists" else []
     columns = ["number", *of, "seed", "state", *HYPER_PARAMETERS, "bleu", "epochs", "seconds", "curve", "message"]
     return pd.DataFrame(rows, columns=columns).astype({"bleu": float, "seconds": float})
 
 
+def write_table(table: "DataFrame", path: Path) -> None:
+    written = table.assign(curve=[" ".join(f"{bleu:.2f}" for bleu in curve) for curve in table["curve"]])
+    with replacing(path) as unfinished:
+        written.to_csv(unfinished, index=False, float_format="%.6g")
+
+
 def read_table(path: Path) -> "DataFrame":
-    """Read a table that a search has written.
+    """Read what `write_table` wrote.
 
     Raises:
-        InputError: there is no such table.
+        InputError: There is no such table.
     """
     import pandas as pd
 
     if not path.exists():
         raise InputError(f"there is no {path}: it is a part of what a search has found")
-    table = pd.read_csv(path, dtype={"curve": str, "message": str})
-    curves = [[float(bleu) for bleu in curve.split()] for curve in table["curve"].fillna("")]
-    return table.assign(curve=pd.Series(curves, dtype=object))
+    return pd.read_csv(
+        path, dtype={"message": str}, converters={"curve": lambda text: [float(bleu) for bleu in text.split()]}
+    )
 
 
 def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFrame":
@@ -136,7 +114,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
         percentile of the shuffled measurements (NaN without shuffles).
 
     Raises:
-        InputError: there are fewer than 8 trials with a BLEU.
+        InputError: There are fewer than 8 trials with a BLEU.
     """
     import pandas as pd
 
@@ -151,7 +129,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
     return table.sort_values("importance", ascending=False, ignore_index=True)
 
 
-def pedanova(trials: "DataFrame", scores: "Iterable[float]") -> dict[str, float]:
+def pedanova(trials: "DataFrame", scores: Iterable[float]) -> dict[str, float]:
     """Return the importances if the trials had these scores. The space is the range that the trials cover."""
     optuna = load_optuna()
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution

@@ -30,7 +30,6 @@ def send(record):
         raise KeyboardInterrupt
 
 fields, folder, resume = json.loads(sys.stdin.readline())
-fields["betas"] = tuple(fields["betas"])  # JSON has only lists
 try:
     result = train(Preset(**fields), Path(folder), resume=resume, build_model=Transformer, on_log=send)
 except InputError as error:

@@ -18,7 +18,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,17 +26,14 @@ from typing import Any
 
 import torch
 
+from transformer_lab.data.corpora import Corpus, Pairs
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 from transformer_lab.presets import PRESETS, Preset
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file atomically.
-
-    Raises:
-        InputError: As in `replacing`.
-    """
+    """Replace a JSON file atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -57,28 +54,23 @@ def read_json(path: Path) -> dict[str, Any]:
     raise InputError(f"{path} is damaged ({error}): start this run again in another folder")
 
 
-def configuration(
-    preset: Preset,
-    source: str,
-    target: str,
-    train_pairs: Sequence[tuple[str, str]],
-    validation_pairs: Sequence[tuple[str, str]],
-) -> dict[str, Any]:
+def configuration(preset: Preset, corpus: Corpus) -> dict[str, Any]:
     """Return everything that determines what a run computes and which of its weights it chooses.
 
     A run can be resumed only with the same configuration.
     """
+    train_pairs = corpus.train[: preset.train_limit]
     return {
         "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON gives it back
-        "source": source,
-        "target": target,
+        "source": corpus.source,
+        "target": corpus.target,
         "train_pairs": len(train_pairs),
         "train_sha256": sha256_of(train_pairs),
-        "validation_sha256": sha256_of(validation_pairs),
+        "validation_sha256": sha256_of(corpus.validation),
     }
 
 
-def sha256_of(pairs: Sequence[tuple[str, str]]) -> str:
+def sha256_of(pairs: Pairs) -> str:
     digest = hashlib.sha256()
     for pair in pairs:
         digest.update("\t".join(pair).encode() + b"\n")
@@ -160,9 +152,6 @@ class Metrics:
     """The file `metrics.jsonl`, with one record per line. Each record is also passed to `on_log`.
 
     A resumed run writes the records after `last_step` again, so the old ones are dropped first.
-
-    Raises:
-        InputError: The file cannot be written.
     """
 
     def __init__(self, path: Path, last_step: int, on_log: Callable[[dict[str, Any]], None] | None = None) -> None:
@@ -184,10 +173,7 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Return the records of a `metrics.jsonl`, up to the first line that is incomplete.
-
-    If the file does not exist, there are none.
-    """
+    """Return the records of a `metrics.jsonl`, up to the first line that is incomplete; none without a file."""
     records = []
     if Path(path).exists():
         for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():

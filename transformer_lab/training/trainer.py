@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import nn
@@ -114,8 +114,8 @@ def train(
             check_output_folder(output, resume)  # before the corpus, which may be downloaded
         corpus = load_corpus(preset.corpus, source, target, data_dir)
         if resume and is_finished(output):
-            record, now = read_json(output / "training.json"), configuration_of(preset, corpus)
-            compare_configurations(record.get("configuration"), now, output)
+            record = read_json(output / "training.json")
+            compare_configurations(record, configuration(preset, corpus), output)
             return record if workers.first else {}
         run = TrainingRun(preset, corpus, output, resume, build_model, on_log, where, workers)
         for epoch in range(run.progress.epoch + 1, preset.epochs + 1):
@@ -135,14 +135,11 @@ def check_output_folder(output: Path, resume: bool) -> None:
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
-        if is_finished(output):
-            if not (output / "weights.safetensors").exists():
-                raise InputError(
-                    f"{output} holds a finished run without weights and checkpoints: train in another folder"
-                )
-            return
-        with writing(output):
-            (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts over
+        if not is_finished(output):
+            with writing(output):
+                (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts over
+        elif not (output / "weights.safetensors").exists():
+            raise InputError(f"{output} holds a finished run without weights and checkpoints: train in another folder")
         return
     for file in ("training.json", "weights.safetensors"):
         if (output / file).exists():
@@ -163,11 +160,6 @@ def is_finished(output: Path) -> bool:
     return without and "result" in read_json(output / "training.json")
 
 
-def configuration_of(preset: Preset, corpus: Corpus) -> dict[str, Any]:
-    train_pairs = corpus.train[: preset.train_limit]
-    return configuration(preset, corpus.source, corpus.target, train_pairs, corpus.validation)
-
-
 @dataclass
 class Progress:
     """How far a run has come. Saved with the weights, in the same file."""
@@ -177,21 +169,6 @@ class Progress:
     seconds: float = 0.0
     best_epoch: int = 0  # the best by validation BLEU; 0: none was scored yet
     best_bleu: float = -1.0
-
-    @classmethod
-    def of(cls, facts: dict[str, Any], path: Path) -> Self:
-        """Return the progress that was saved with the weights in `path`.
-
-        Raises:
-            InputError: The file does not contain the progress of a run.
-        """
-        kinds = {"epoch": int, "step": int, "seconds": float, "best_epoch": int, "best_bleu": (int, float)}
-        try:
-            if facts.keys() == kinds.keys() and all(isinstance(facts[name], kind) for name, kind in kinds.items()):
-                return cls(**facts)
-        except AttributeError:  # not a dictionary
-            pass
-        raise InputError(f"{path} is damaged (it does not say how far the run came): start this run again elsewhere")
 
 
 @dataclass
@@ -277,12 +254,20 @@ class TrainingRun:
         # A GPU computes the next step while the numbers of this one are read, so that it never waits for the processor.
         self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
-        run_configuration = configuration_of(preset, corpus)
+        run_configuration = configuration(preset, corpus)
         if workers.first:
             if resume:
-                compare_configurations(read_json(self.record).get("configuration"), run_configuration, output)
+                compare_configurations(read_json(self.record), run_configuration, output)
             else:
-                self.make_tokenizer(corpus)
+                train_tokenizer(
+                    preset.tokenizer,
+                    corpus.train[: preset.train_limit],
+                    corpus.source,
+                    corpus.target,
+                    vocab_size=preset.vocab_size,
+                    shared_vocabulary=preset.shared_vocabulary,
+                    chinese=preset.chinese,
+                ).save(output)
         workers.wait_for_all()
         self.tokenizer = load_tokenizer(output)
         self.encode_corpus(corpus)
@@ -307,29 +292,8 @@ class TrainingRun:
     def weights_of_epoch(self, epoch: int) -> Path:
         return self.output / "checkpoints" / f"epoch_{epoch:03}.safetensors"
 
-    def make_tokenizer(self, corpus: Corpus) -> None:
-        """Train the tokenizer of this run and save it.
-
-        Raises:
-            InputError: The folder cannot be written.
-        """
-        preset = self.preset
-        train_tokenizer(
-            preset.tokenizer,
-            corpus.train[: preset.train_limit],
-            corpus.source,
-            corpus.target,
-            vocab_size=preset.vocab_size,
-            shared_vocabulary=preset.shared_vocabulary,
-            chinese=preset.chinese,
-        ).save(self.output)
-
     def encode_corpus(self, corpus: Corpus) -> None:
-        """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored.
-
-        Raises:
-            InputError: As in `encode_pairs`.
-        """
+        """Encode the training and validation pairs, and warn if some validation pairs are too long to be scored."""
         preset, tokenizer = self.preset, self.tokenizer
         train_pairs = corpus.train[: preset.train_limit]
         self.train_pairs = encode_pairs(tokenizer, train_pairs, "training", preset)
@@ -348,12 +312,7 @@ class TrainingRun:
         self.validation_batches = [batch.to(self.device) for batch in batches]
 
     def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
-        """Make the model with its initial weights, what computes its gradients, and the optimizer.
-
-        Raises:
-            InputError: The sizes do not fit together, or `fast` cannot copy the model.
-            DoesNotFitError: The model is larger than the memory.
-        """
+        """Make the model with its initial weights, what computes its gradients, and the optimizer."""
         torch.manual_seed(self.preset.seed)  # every process starts from the same weights
         try:
             self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
@@ -368,28 +327,24 @@ class TrainingRun:
         self.optimizer = build_optimizer(self.model, self.preset)
 
     def load_checkpoint(self) -> None:
-        """Continue from the last finished epoch.
-
-        Raises:
-            InputError: The checkpoint is damaged or belongs to another model.
-        """
+        """Continue from the last finished epoch."""
         facts = load_training_state(self.checkpoint, self.model, self.optimizer)
-        self.progress = Progress.of(facts, self.checkpoint)
+        numbers = isinstance(facts, dict) and all(type(value) in (int, float) for value in facts.values())
+        if not (numbers and facts.keys() == asdict(self.progress).keys()):
+            raise InputError(
+                f"{self.checkpoint} is damaged (it does not say how far the run came): start this run again elsewhere"
+            )
+        self.progress = Progress(**facts)
         self.started -= self.progress.seconds
         if self.fast:
             self.fast.sync_weights()
 
     def train_epoch(self, epoch: int) -> None:
-        """Train on every pair once, in an order that belongs to this epoch, then validate and save.
-
-        Raises:
-            InputError: A file cannot be written.
-            DivergedError: A loss or a gradient is not finite.
-        """
+        """Train on every pair once, in an order that belongs to this epoch, then validate and save."""
         groups = self.batches_of_epoch(epoch)
         total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
-        if epoch == 1:
-            self.warn_if_warm_up_is_longer_than(total_steps)
+        if epoch == 1 and self.workers.first:
+            warn_of_unfinished_warm_up(self.preset, total_steps)
         totals, unread = EpochTotals(), deque()
         with self.bar(epoch, total_steps) as bar:
             for batches in groups:
@@ -415,21 +370,7 @@ class TrainingRun:
         batches = bucketed_batches(sources, targets, preset.max_tokens, self.tokenizer.pad_id, shuffle)
         return [batches[start : start + preset.accumulation] for start in range(0, len(batches), preset.accumulation)]
 
-    def warn_if_warm_up_is_longer_than(self, total_steps: int) -> None:
-        preset = self.preset
-        if self.workers.first and preset.schedule == "paper" and total_steps < preset.warmup_steps:
-            print(
-                f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
-                "with more epochs or fewer warmup_steps the learning rate reaches its peak",
-                file=sys.stderr,
-            )
-
     def take_step(self, epoch: int, batches: list[Batch], total_steps: int) -> Step:
-        """Update the weights from some batches.
-
-        Raises:
-            InputError: The model was to be compiled, and cannot be.
-        """
         number = self.progress.step + 1
         rate = learning_rate(self.preset, number, total_steps)
         for parameters in self.optimizer.param_groups:
@@ -447,12 +388,7 @@ class TrainingRun:
         return Step(number, epoch, rate, batches, result)
 
     def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
-        """Read what an update has measured, waiting for it if need be, and log it.
-
-        Raises:
-            InputError: The metrics cannot be written.
-            DivergedError: The loss or the gradient is not finite.
-        """
+        """Read what an update has measured, waiting for it if need be, and log it."""
         losses, norm = step.result.read()
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -642,6 +578,15 @@ def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[Trans
     return model
 
 
+def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
+    if preset.schedule == "paper" and total_steps < preset.warmup_steps:
+        print(
+            f"the run ends after {total_steps:,} updates, inside its warm-up of {preset.warmup_steps:,}: "
+            "with more epochs or fewer warmup_steps the learning rate reaches its peak",
+            file=sys.stderr,
+        )
+
+
 SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is the order of the pairs, 1 + rank a process's dropout
 
 
@@ -650,12 +595,13 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
     return (seed * 100_003 + epoch) * 1_009 + stream
 
 
-def compare_configurations(earlier: Any, now: dict[str, Any], output: Path) -> None:
-    """Make sure that a run can be resumed with the current configuration.
+def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: Path) -> None:
+    """Make sure that the run of this record can be resumed with the current configuration.
 
     Raises:
-        InputError: It was started with a different one, and the message names the differences; or `earlier` is damaged.
+        InputError: It was started with a different one, and the message names the differences; or it is damaged.
     """
+    earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
     # A field that the earlier run does not have is newer than the run, which was trained with its default.
