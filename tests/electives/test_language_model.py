@@ -1,4 +1,4 @@
-"""Without these, a model could see its answers, or two scores be compared that measure different things."""
+"""Without these, a model could see its answers, or two scores could measure different things."""
 
 import math
 
@@ -29,8 +29,8 @@ def model() -> LanguageModel:
     return LanguageModel(30, **SMALL)
 
 
-def test_layers_begin_with_values_of_their_own(model):
-    """nn.TransformerEncoder copies one layer, weights and all; stacked twins would learn alike at first."""
+def test_layers_start_with_different_weights(model):
+    """nn.TransformerEncoder copies one layer with its weights, and identical layers would learn alike at first."""
     first, second = (layer.linear1.weight for layer in model.encoder.layers)
     assert not torch.equal(first, second)
 
@@ -47,8 +47,8 @@ def test_with_the_mask_no_logit_depends_on_a_later_token(model):
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_evaluation_takes_a_short_cut_to_the_same_logits(norm_first):
-    """In evaluation without gradients PyTorch runs other code; a text is written with that, and trained without."""
+def test_evaluation_mode_has_the_same_logits(norm_first):
+    """In evaluation mode without gradients, PyTorch runs other code, which writes texts. Training doesn't use it."""
     torch.manual_seed(0)
     model = LanguageModel(30, **SMALL, norm_first=norm_first)
     tokens, hidden = torch.randint(30, (3, 8)), ~causal_mask(8)[0, 0]
@@ -58,9 +58,14 @@ def test_evaluation_takes_a_short_cut_to_the_same_logits(norm_first):
         assert torch.allclose(trained, model(tokens, hidden), atol=1e-5)
 
 
-def test_too_long_a_sequence_is_named(model):
+def test_wrong_lengths_are_refused(model):
+    tokens = torch.arange(9)
     with pytest.raises(ValueError, match=r"sequence of 9 tokens, but max_length is 8"):
-        model(torch.zeros(1, 9, dtype=torch.int64))
+        model(tokens[None])
+    with pytest.raises(ValueError, match="too few"):
+        next(train_language_model(model, tokens[:8], 1))
+    with pytest.raises(ValueError, match="empty"):
+        score_language_model(model, TextTokenizer(["a", "\n"]), "")
 
 
 def test_training_learns_a_repeating_text_and_the_same_seed_repeats_it():
@@ -78,78 +83,44 @@ def test_training_learns_a_repeating_text_and_the_same_seed_repeats_it():
     assert once == losses()
 
 
-def test_training_refuses_a_text_shorter_than_a_window(model):
-    with pytest.raises(ValueError, match="too few"):
-        next(train_language_model(model, torch.arange(8), 1))
-
-
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 25])
 def test_a_score_counts_every_character_of_the_text(length):
-    """Windows that are not full must count too: else two models are measured on two texts."""
+    """Without windows that aren't full, two models would be scored on two different texts."""
     tokenizer = TextTokenizer(["a", "b", "\n"])
-    logits = torch.tensor([0.2, 0.3, 0.5]).log()
-
-    class Constant(nn.Module):
-        max_length = 8
-
-        def __init__(self):
-            super().__init__()
-            self.output = nn.Linear(1, 1)
-
-        def forward(self, tokens, mask=None):
-            return logits.expand(*tokens.shape, 3)
-
+    model = TableLanguageModel(torch.tensor([[0.2, 0.3, 0.5]] * 3).log())
     text = ("ab\n" * 9)[:length]
-    score = score_language_model(Constant(), tokenizer, text)
+    score = score_language_model(model, tokenizer, text)
     expected = -sum(math.log({"a": 0.2, "b": 0.3, "\n": 0.5}[character]) for character in text)
     assert (score.tokens, score.characters) == (length, length)
     assert score.nats == pytest.approx(expected, rel=1e-5)
     assert score.bits_per_character == pytest.approx(expected / math.log(2) / length, rel=1e-5)
+    assert model.training  # as before
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model of characters, and one of a token for both: they give the text the same probability."""
-
-    class Says(nn.Module):
-        max_length = 8
-
-        def __init__(self, table):
-            super().__init__()
-            self.table, self.output = table, nn.Linear(1, 1)
-
-        def forward(self, tokens, mask=None):
-            return self.table[tokens]
-
+    """One model's tokens are characters, the other has a token for "ab". Both give the text the same probability."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline
     joined = torch.tensor([[0.25, 0.25, 0.375, 0.125]] * 4).log()
-    one = score_language_model(Says(after), characters, "ab")
-    other = score_language_model(Says(joined), pairs, "ab")
+    one = score_language_model(TableLanguageModel(after), characters, "ab")
+    other = score_language_model(TableLanguageModel(joined), pairs, "ab")
     assert (one.tokens, other.tokens) == (2, 1)
     assert one.bits_per_character == pytest.approx(1.5)
     assert other.bits_per_character == pytest.approx(1.5)
     assert (one.perplexity, other.perplexity) == (pytest.approx(2**1.5), pytest.approx(8))
 
 
-def test_scoring_leaves_the_mode_and_refuses_nothing_to_score(model):
-    tokenizer = TextTokenizer(["a", "\n"])
-    score_language_model(model.train(), tokenizer, "aa")
-    assert model.training
-    with pytest.raises(ValueError, match="empty"):
-        score_language_model(model, tokenizer, "")
-
-
-def test_filters_in_half_precision_and_without_effect_on_what_they_get():
+def test_filters_work_in_half_precision_and_keep_their_input():
     logits = torch.randn(4, 100, generator=torch.Generator().manual_seed(0)).bfloat16()
-    kept = logits.clone()
+    before = logits.clone()
     for filtered in (top_k_filter(logits, 7), top_p_filter(logits, 0.9)):
         assert filtered.dtype == torch.bfloat16
         assert filtered.isfinite().any(dim=-1).all()
-    assert torch.equal(logits, kept)
+    assert torch.equal(logits, before)
 
 
-def test_with_a_p_of_one_all_are_kept_although_the_sum_is_rounded():
+def test_a_p_of_one_keeps_all_tokens_although_the_sum_is_rounded():
     logits = torch.tensor([20.0] + [0.0] * 9)
     assert logits.softmax(dim=-1).cumsum(dim=-1)[0] == 1, "float32 has no room for the others"
     filtered = top_p_filter(logits, 1.0)
@@ -157,11 +128,11 @@ def test_with_a_p_of_one_all_are_kept_although_the_sum_is_rounded():
     assert filtered.data_ptr() != logits.data_ptr(), "a new tensor"
 
 
-def test_of_equal_logits_exactly_k_are_kept():
+def test_exactly_k_of_equal_logits_are_kept():
     assert top_k_filter(torch.zeros(3, 6), 2).isfinite().sum(dim=-1).tolist() == [2, 2, 2]
 
 
-def test_a_text_is_written_with_the_readers_settings():
+def test_sampling_follows_temperature_and_top_k():
     table = torch.full((4, 4), -9.0)
     table[0, 1] = table[1, 2] = table[2, 0] = 9.0
     model = TableLanguageModel(table, max_length=2)
@@ -171,7 +142,7 @@ def test_a_text_is_written_with_the_readers_settings():
 
 
 def test_a_model_that_predicts_noise_has_seen_the_answers():
-    """The notebook's own test of a training loop: on random tokens nothing honest gets below the logarithm."""
+    """The notebook tests a loop with random tokens, whose loss can't honestly be below the vocabulary's logarithm."""
     noise = torch.randint(50, (4000,), generator=torch.Generator().manual_seed(1))
 
     def last_losses(loss):

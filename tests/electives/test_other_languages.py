@@ -32,7 +32,7 @@ def check_split(pairs, held_out, seed):
 
 
 def test_nothing_leaks_through_random_tables():
-    """Few different sentences in many pairs: chains of relatives that a single pass would miss."""
+    """Many pairs share few sentences, so there are chains of related pairs that a single pass would miss."""
     generator = random.Random(0)
     for seed in range(50):
         pairs = [(f"{generator.choice('aA')}{number}", f"b{generator.randrange(60)}.")
@@ -48,8 +48,8 @@ def test_nothing_leaks_through_a_real_table(real_data):
     check_split([*corpus.train, *corpus.validation, *corpus.test], 1000, 0)
 
 
-def test_copies_leak_through_a_random_split_alone():
-    """What the notebook says: most near-duplicates that are split one by one have their copy in the training set."""
+def test_near_duplicates_leak_through_a_random_split():
+    """As the notebook says, most near-duplicates that are split one by one have their copy in the training set."""
     pairs = small_chinese_pairs()
     pairs += [(english[:-1] + "!", chinese[:-1] + "！") for english, chinese in pairs[::2]]
     mixed = random.Random(0).sample(pairs, len(pairs))
@@ -58,7 +58,7 @@ def test_copies_leak_through_a_random_split_alone():
 
 
 def test_chinese_characters_are_those_of_sacrebleu():
-    """All of Unicode, its slip with the curly quotation marks included."""
+    """This covers all of Unicode, including sacreBLEU's slip with the curly quotation marks."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     expected = {character for character in characters if TokenizerZh._is_chinese_char(character)}
     assert {character for character in characters if is_chinese_character(character)} == expected
@@ -67,7 +67,7 @@ def test_chinese_characters_are_those_of_sacrebleu():
 
 
 def test_split_chinese_is_sacrebleus_tokenizer():
-    """Random sentences of everything that can go wrong at a border, a figure before a stop among them."""
+    """Random sentences are made of everything that can go wrong at a border, such as a number before a stop."""
     generator = random.Random(0)
     pieces = [*"我你好，。“”（）.,!?-3 ", "Tom", "New York", "3.5", "1,000", "don't", "＄", "…", "𠀀", "5."]
     tokenize = TokenizerZh()
@@ -77,7 +77,7 @@ def test_split_chinese_is_sacrebleus_tokenizer():
 
 
 def test_chinese_bleu_is_sacrebleus(real_data):
-    """On real sentences: each reference against that of the next pair with the same English sentence, or a cut one."""
+    """The hypotheses are real references, truncated."""
     pairs = load_corpus("tatoeba_en_zh/cmn.txt.gz", "en", "zh", data_dir=real_data).test
     references = [chinese for _, chinese in pairs]
     hypotheses = [text[: max(1, len(text) * 3 // 4)] + "。" for text in references]

@@ -1,4 +1,4 @@
-"""The recurrent translator: what the trainer, the decoders and the heat maps of the Transformer rely on."""
+"""What the Transformer's trainer, decoders, and heat maps rely on in the recurrent translator."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("build", BUILDERS, ids=["attention", "fixed cont
 
 
 def lively_model(build, seed=0, vocab=14, **changes):
-    """Weights so large that hypotheses differ, and an end that comes now and then."""
+    """Return a model with weights so large that hypotheses differ, and some of them end early."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocab, vocab, d_model=8, n_heads=1, n_layers=1, d_ff=1, dropout=0.3, **changes)
     model = build(config).double()
@@ -45,7 +45,7 @@ def source():
 @KINDS
 @pytest.mark.parametrize("seed", range(8))
 def test_all_decoders_agree(build, seed, source):
-    """The plain decoders read the whole prefix, the package's carry the state and move it with the beam."""
+    """The plain decoders read the whole prefix. The fast ones keep a state and move it with the beam."""
     model = lively_model(build, seed, tie=seed % 2 == 0)
     greedy = greedy_decode(model, source, 9)
     assert recurrent_greedy_decode(model, source, 9) == greedy
@@ -65,8 +65,8 @@ def test_padding_changes_nothing(build, source):
     torch.testing.assert_close(model.decode(target.expand(3, -1), memory, mask)[1:2], alone)
 
 
-def test_the_contexts_differ_only_in_what_arrives(source):
-    """Without attention the same context comes at every step; in the mistake, none."""
+def test_each_context_is_the_one_that_its_name_says(source):
+    """`FixedContext` gives every step the same context, and `NoContext` reproduces the mistake of giving none."""
     memory = torch.randn(3, 5, 8)
     mask = (source != 0)[:, None]
     context, weights = FixedContext()(torch.randn(3, 2, 8), memory, mask)
@@ -76,7 +76,7 @@ def test_the_contexts_differ_only_in_what_arrives(source):
     assert not NoContext()(torch.randn(3, 2, 8), memory, mask)[0].any()
 
 
-def test_weights_are_those_of_every_step(source):
+def test_additive_weights_have_a_row_for_every_step(source):
     model = lively_model(with_attention)
     weights = additive_weights(model, source, torch.tensor([[1, 4, 5, 6]]).expand(3, -1))
     assert weights.shape == (3, 4, 5)
@@ -94,7 +94,7 @@ def test_odd_width_and_two_vocabularies_are_refused():
 
 
 def test_fast_gradients_are_the_models_own(source):
-    """The trainer computes with a copy: for a model without multi-head attention too."""
+    """The trainer's fast copy must also work for a model without multi-head attention."""
     from transformer_lab.data import Batch
 
     model = lively_model(with_attention, tie=True).float()
@@ -114,7 +114,7 @@ def test_fast_gradients_are_the_models_own(source):
 
 
 def test_the_courses_trainer_trains_it(tmp_path, monkeypatch):
-    """The same loop, tokens, search and record as for a Transformer."""
+    """Loop, tokens, decoding, and record are the same as for a Transformer."""
     words = ["ein Hund", "eine Frau", "zwei Kinder", "ein Mann"]
     pairs = [(f"{one} sieht {other}", f"{one} looks {other}") for one in words for other in words] * 8
     monkeypatch.setattr(
@@ -131,4 +131,4 @@ def test_the_courses_trainer_trains_it(tmp_path, monkeypatch):
         on_log=lambda one: losses.append(one["loss"]) if one["kind"] == "step" else None,
     )  # fmt: skip
     assert losses[-1] < losses[0] / 2
-    assert record["result"]["validation_bleu"] > 30  # untrained it is 0
+    assert record["result"]["validation_bleu"] > 30  # 0 without training

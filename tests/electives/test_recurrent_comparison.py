@@ -1,4 +1,4 @@
-"""The comparison: scores by length that cover all sentences, and pictures that say what they show."""
+"""The comparison must be fair, its scores by length must cover all sentences, and its figures must have alt texts."""
 
 import torch
 
@@ -23,8 +23,8 @@ from transformer_lab.plots.recurrent import (
 )
 
 
-def test_the_four_differ_in_what_is_compared_and_in_nothing_else():
-    """Same tokens, batches and updates, and no model with more than a tenth more parameters than another."""
+def test_the_four_models_differ_only_in_what_is_compared():
+    """Tokens, batches, and updates are the same, and no model has over 10 % more parameters than another."""
     lined_up = {one.name: one for one in contenders(full_preset(3), 192, 2e-3)}
     assert list(lined_up) == [ATTENTION, FIXED, UNUSED, TRANSFORMER]
     own = {"d_model", "n_layers", "peak_rate", "attention"}
@@ -38,7 +38,7 @@ def test_the_four_differ_in_what_is_compared_and_in_nothing_else():
     assert max(sizes) < 1.1 * min(sizes)
 
 
-def test_a_context_takes_the_place_of_the_attention_alone():
+def test_a_context_replaces_only_the_attention():
     config = TransformerConfig(20, 20, d_model=8)
     model = with_context(FixedContext)(config)
     assert isinstance(model.decoder.attention, FixedContext)
@@ -57,7 +57,7 @@ def test_every_sentence_is_in_one_group():
 
 
 def test_seconds_are_those_of_the_updates():
-    """Validation and saving stand between two epochs and are left out."""
+    """The time between two epochs, for validation and saving, doesn't count."""
     lines = [{"kind": "step", "epoch": 1, "seconds": s} for s in (1.0, 2.0, 3.0)]
     lines += [{"kind": "step", "epoch": 2, "seconds": s} for s in (10.0, 11.0, 12.0)]
     assert seconds_in_training(lines, 2) == 3.0
@@ -75,7 +75,7 @@ def test_pictures_say_what_they_show():
     assert "additive attention goes most from a to Ein, dog to Hund" in figure.get_label()
     assert figure.axes[1].get_title().endswith("last layer, mean of heads")
     assert draw_heat_maps_side_by_side(maps, 0).axes[1].get_title().endswith("layer 0, mean of heads")
-    for side, tokens in ((0, ["<bos>", "a"]), (1, ["a", "dog"])):  # read on the far left, asked for on the far right
+    for side, tokens in ((0, ["<bos>", "a"]), (1, ["a", "dog"])):  # inputs on the far left, labels on the far right
         own = [text.get_text() for text in figure.axes[side].texts if text.get_gid() in ("query", "next")]
         assert own == tokens
     results = {"one": {"bleu": 30.0, "bleu_by_length": [{"words": "1-8", "sentences": 3, "bleu": 31.0}]}}

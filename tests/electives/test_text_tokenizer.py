@@ -1,4 +1,4 @@
-"""Without these, a text could come back changed, or a rare character cost nothing."""
+"""Without these, decoding could change a text, or a rare character could cost nothing."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def tokenizer(request) -> TextTokenizer:
 
 
 @pytest.mark.parametrize("text", [TEXT, STRANGE, "", "\n", "\n\n", " ", "ends without a break"])
-def test_every_text_comes_back(tokenizer, text):
+def test_decoding_restores_every_text(tokenizer, text):
     ids = tokenizer.encode(text)
     assert ids.dtype == torch.int64
     assert tokenizer.decode(ids) == text
@@ -38,20 +38,21 @@ def test_merges_make_the_text_shorter_and_keep_words_apart():
         assert token == "\n" or "\n" not in token
 
 
-def test_rare_characters_are_spelled_in_bytes():
+def test_rare_characters_are_encoded_as_bytes():
     tokenizer = TextTokenizer.train(TEXT + "é")
     assert tokenizer.names(tokenizer.encode("é")) == ["<0xC3>", "<0xA9>"]
     assert "é" in TextTokenizer.train(TEXT + "é", rare=1).tokens
 
 
-def test_bytes_that_are_no_character_are_shown_as_such(tokenizer):
+def test_invalid_bytes_are_shown_as_replacement_characters(tokenizer):
     assert tokenizer.decode([0xC3]) == "\ufffd"
 
 
-def test_a_text_without_line_breaks_can_begin_behind_one():
-    assert TextTokenizer.train("aaabbb").names(TextTokenizer.train("aaabbb").encode("\na")) == ["⏎", "a"]
+def test_the_vocabulary_has_a_line_break_even_if_the_text_has_none():
+    tokenizer = TextTokenizer.train("aaabbb")
+    assert tokenizer.names(tokenizer.encode("\na")) == ["⏎", "a"]
 
 
-def test_a_negative_number_of_merges_is_named():
+def test_a_negative_number_of_merges_is_refused():
     with pytest.raises(InputError, match="n_merges is -1"):
         TextTokenizer.train(TEXT, -1)

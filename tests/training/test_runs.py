@@ -345,9 +345,8 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_r
 
     def fill_disk(record):
         if record["epoch"] == 2:
-            resource.setrlimit(
-                resource.RLIMIT_FSIZE, (30_000, unlimited[1])
-            )  # less than the weights, more than the log
+            limit = 30_000  # less than the weights, more than the log
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited[1]))
 
     try:
         with pytest.raises(InputError, match=r"cannot write .*epoch_002\.safetensors \(File too large") as error:
@@ -355,6 +354,8 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_r
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
     assert "\n" not in str(error.value)
+    files = {path.name for path in (folder / "checkpoints").iterdir()}
+    assert files == {"latest.safetensors", "epoch_001.safetensors"}  # nothing half-written is left
     train(tiny_preset, folder, resume=True)
     assert_same_run(folder, finished_run)
 

@@ -316,7 +316,7 @@ def score_language_model(
     """
     if not text:
         raise ValueError("the text is empty: there is nothing to predict")
-    tokens = tokenizer.encode("\n" + text).to(model.output.weight.device)
+    tokens = tokenizer.encode("\n" + text).to(next(model.parameters()).device)
     length, count = model.max_length, len(tokens) - 1
     nats = 0.0
     whole = count // length * length  # tokens in full windows; the rest is a window of its own

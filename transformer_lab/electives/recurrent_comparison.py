@@ -85,9 +85,7 @@ def contenders(
 def write_packing_lists(folder: Path, train: int, validation: int = 100, test: int = 200) -> None:
     """Write a small corpus in which no word can be guessed from the others: random lists of 3 to 20 different things.
 
-    Args:
-        folder: A new folder, in the form that `load_corpus` reads.
-        train: Number of sentence pairs, like the other two.
+    The folder must be new. `train`, `validation`, and `test` are numbers of sentence pairs.
     """
     folder.mkdir()
     things = [thing.split("/") for thing in THINGS.split()]
@@ -104,11 +102,7 @@ def choose_comparison(
 ) -> tuple[Corpus, list[Contender]]:
     """Return a corpus and the four contenders for it: Multi30k, or packing lists without it and for the `tiny` preset.
 
-    Args:
-        scratch: A folder for the packing lists.
-        epochs: On Multi30k.
-        attention: As in `contenders`.
-        transformer: As in `contenders`.
+    The packing lists go into the folder `scratch`; `epochs` is the number on Multi30k.
     """
     if os.environ.get("TRANSFORMER_LAB_PRESET") != "tiny":
         try:
@@ -131,27 +125,22 @@ def train_and_measure(
     training_sentences: int,
     data_dir: str | Path | None = None,
     quiet: bool = True,
-    on_log: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[Translator, dict[str, Any]]:
-    """Train a contender with the course's trainer, and score its greedy translations.
+    """Train a contender with the course's trainer, and score its greedy translations of the first test set.
 
     Args:
         contender: The model to train.
         folder: A new folder for the run.
-        corpus: The corpus that the preset names. Its first test set is translated.
+        corpus: The corpus that the preset names.
         training_sentences: Translate this many training pairs too, to show what a score on them is worth.
-        data_dir: Where the corpus is, as in `train`.
+        data_dir: As in `train`.
         quiet: Print nothing.
-        on_log: As in `train`.
 
     Returns:
         The trained model with its tokenizer, and the measurements, ready for a JSON file.
-
-    Raises:
-        InputError: As in `train`.
     """
     with redirect_stderr(StringIO() if quiet else sys.stderr):
-        record = train(contender.preset, folder, data_dir, build_model=contender.build_model, on_log=on_log)
+        record = train(contender.preset, folder, data_dir, build_model=contender.build_model)
     translator = Translator.load(folder, contender.build_model)
     metrics = read_metrics(folder / "metrics.jsonl")
     epochs = [line for line in metrics if line["kind"] == "epoch"]
@@ -194,12 +183,9 @@ def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
 def bleu_by_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], limits: Sequence[int] = LENGTHS
 ) -> list[dict[str, Any]]:
-    """Score sentences in groups of similar length.
+    """Score sentences in groups, by the number of words in their source.
 
     Args:
-        sources: The source sentences. Their number of words decides which group a sentence belongs to.
-        translations: One for each source.
-        references: One for each source.
         limits: The maximum number of words in each group, ascending; the last group has no limit.
 
     Returns:
@@ -222,13 +208,7 @@ def bleu_by_length(
 
 
 def heat_maps(recurrent: Translator, transformer: Translator, source: str, target: str) -> dict[str, Any]:
-    """Return the attention weights of both models while they read the same target.
-
-    Args:
-        recurrent: A translator with an `AdditiveAttention`.
-        transformer: A translator with the same tokenizer.
-        source: A sentence.
-        target: Its translation, from anywhere.
+    """Return the attention weights of both models, which share a tokenizer, while they read the same target.
 
     Returns:
         `source_tokens`, `target_tokens` (the tokens that are read, `<bos>` first), and `written` (the tokens to

@@ -93,7 +93,7 @@ def read_table(path: Path) -> "DataFrame":
     import pandas as pd
 
     if not path.exists():
-        raise InputError(f"there is no {path}: it is a part of what a search has found")
+        raise InputError(f"there is no {path}, which is one of the two tables of a search: restore it")
     return pd.read_csv(
         path, dtype={"message": str}, converters={"curve": lambda text: [float(bleu) for bleu in text.split()]}
     )

@@ -12,14 +12,14 @@ from transformer_lab.errors import InputError
 
 
 class TextTokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) of a text with its white space. Without merges, tokens are characters.
+    """Byte-pair encoding (Sennrich et al. 2016) of a text with its whitespace. Without merges, tokens are characters.
 
-    A character that was rare in the training text, or was not in it, is spelled in its UTF-8 bytes (`<0xF0>` ...): no
-    token stands for "unknown", so every character has its price, and two tokenizers can be compared. A word carries its
-    leading space. A line break is a token of its own.
+    A character that was rare in the training text, or didn't occur in it, is encoded as its UTF-8 bytes (`<0xF0>` ...).
+    There is no token for "unknown", so every character costs something, and models with different tokenizers can be
+    compared. A word includes the space before it. A line break is a token of its own.
     """
 
-    # Words, numbers and signs with the space before them; a line break; other white space. Nothing is left out.
+    # Words, numbers and punctuation with the space before them; a line break; other whitespace. Nothing is left out.
     _pieces = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\n|[^\S\n]+(?= \S)|[^\S\n]+"
     _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
@@ -35,12 +35,12 @@ class TextTokenizer:
 
     @classmethod
     def train(cls, text: str, n_merges: int = 0, rare: int = 3) -> Self:
-        """Learn the characters of a text, and up to `n_merges` merges of them.
+        """Learn the characters of a text and up to `n_merges` merges.
 
         Args:
-            text: what to learn from, and nothing of what is measured later.
-            n_merges: 0 gives a tokenizer of characters.
-            rare: characters that occur less often are spelled in bytes.
+            text: The training text only, without any text that is used for scoring.
+            n_merges: With 0, every token is a character.
+            rare: Characters that occur less often than this are encoded as bytes.
 
         Raises:
             InputError: `n_merges` is negative.
@@ -54,7 +54,7 @@ class TextTokenizer:
         counts = Counter(text)
         alphabet = sorted(character for character, count in counts.items() if count >= rare or character == "\n")
         if "\n" not in counts:
-            alphabet = ["\n", *alphabet]  # what a text begins behind
+            alphabet = ["\n", *alphabet]  # the first token of a text follows a line break
         if not n_merges:
             return cls([*cls._bytes, *alphabet])
         learner = Tokenizer(models.BPE())

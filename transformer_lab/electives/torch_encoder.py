@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-# Part of a layer: what it is called here, and in nn.TransformerEncoderLayer.
+# The name of each part of a layer here and in nn.TransformerEncoderLayer.
 PARTS = {
     "self_attention.w_o": "self_attn.out_proj",
     "feed_forward.w_1": "linear1",
@@ -13,11 +13,11 @@ PARTS = {
     "residuals.0.norm": "norm1",
     "residuals.1.norm": "norm2",
 }
-PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # there, one matrix holds all three
+PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # PyTorch keeps all three in one matrix
 
 
 def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
-    """The weights of PyTorch's encoder under this course's names: what `Encoder.load_state_dict` takes."""
+    """Return the weights of PyTorch's encoder under this course's names, for `Encoder.load_state_dict`."""
     named, weights = theirs.state_dict(), {}
     for layer in range(theirs.num_layers):
         here = f"layers.{layer}."
@@ -32,9 +32,9 @@ def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
 
 
 def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
-    """The weights of this course's encoder under PyTorch's names: what `nn.TransformerEncoder.load_state_dict` takes.
+    """Return the weights of this course's encoder under PyTorch's names, for `nn.TransformerEncoder.load_state_dict`.
 
-    A last norm, which only a pre-norm encoder has, needs one there: `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
+    A pre-norm encoder ends in a norm, so PyTorch's needs one too: `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
     """
     named, weights = dict(ours.named_parameters()), {}
     for layer in range(len(ours.layers)):

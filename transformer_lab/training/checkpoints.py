@@ -46,11 +46,7 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors, with `facts` as JSON in the header of the same file, so that the two always belong together.
-
-    Raises:
-        InputError: As in `replacing`.
-    """
+    """Write tensors, with `facts` as JSON in the header of the same file, so that the two always belong together."""
     with replacing(path) as unfinished:
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -77,11 +73,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def save_training_state(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]
 ) -> None:
-    """Write everything needed to resume a run: weights, optimizer moments, and `facts` such as the step.
-
-    Raises:
-        InputError: As in `replacing`.
-    """
+    """Write everything needed to resume a run: weights, optimizer moments, and `facts` such as the step."""
     tensors = {f"model.{name}": tensor for name, tensor in model_weights(model).items()}
     for name, parameter in model.named_parameters():
         for moment, tensor in optimizer.state.get(parameter, {}).items():

@@ -184,7 +184,7 @@ class FastGradients:
         output = getattr(model, "output", None)
         if not isinstance(output, nn.Linear) or output.bias is None:
             raise ValueError(
-                f"the output of this {type(model).__name__} is no nn.Linear with a bias: train with fast=False"
+                f"the output of this {type(model).__name__} is not an nn.Linear with a bias: train with fast=False"
             )
         on_cpu = (device_type or next(model.parameters()).device.type) == "cpu"
         self.precision = precision

@@ -93,7 +93,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     if matrices.size(1) > matrices.size(2):
         return orthogonalize(matrices.mT).mT
     first, third, fifth = POLYNOMIAL
-    # No singular value is greater than the root of the sum of all squares.
+    # No singular value is larger than the square root of the sum of all squares.
     x = matrices / matrices.flatten(1).norm(dim=1).clamp(min=1e-7)[:, None, None]
     for _ in range(ROUNDS):
         squares = x @ x.mT  # (count, rows, rows)

@@ -43,16 +43,8 @@ def train_in_own_process(
 ) -> dict[str, Any]:
     """Train with the parts you have built, as `train` does, but in a process of its own.
 
-    After each record, the process waits until `on_log` has returned, so a watch can pause it.
-
-    Args:
-        preset: The preset to train.
-        output: As in `train`.
-        on_log: Called with every record. With `resume`, the records of the earlier part of the run come first.
-        resume: As in `train`.
-
-    Returns:
-        The result of `train`.
+    After each record, the process waits until `on_log` has returned, so `on_log` can pause it. With `resume`, the
+    records of the earlier part of the run come first. Arguments and result are those of `train`.
 
     Raises:
         InputError: As in `train`, or the process failed; the message contains its last lines.

@@ -125,7 +125,7 @@ def installed(name: str) -> str | None:
 def commit() -> str | None:
     """Return the commit of the running source tree, plus `-dirty` if it has changes, or None outside a repository."""
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():  # installed, perhaps inside of somebody else's repository
+    if not (root / ".git").exists():  # installed, perhaps inside another project's repository
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
     try:

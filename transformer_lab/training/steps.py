@@ -156,11 +156,7 @@ def backward(model: nn.Module, batch: Batch, preset: Preset, part: float, precis
 
 
 def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) -> FastGradients | None:
-    """Return the `fast` of `update_weights`. With `compiled`, the module that computes gradients is compiled.
-
-    Raises:
-        ValueError: As in `FastGradients`.
-    """
+    """Return the `fast` of `update_weights`. With `compiled`, the module that computes gradients is compiled."""
     if preset.fast:
         return FastGradients(model, precision, preset.compiled)
     if preset.compiled:

@@ -126,12 +126,7 @@ def train(
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
-    """Make sure that a run can be resumed in the folder, or without `resume` started there.
-
-    Raises:
-        InputError: The folder holds a run and `resume` is False, or holds none and `resume` is True; the run is
-            finished, but its weights and checkpoints were removed; the folder cannot be written.
-    """
+    """Make sure that a run can be resumed in the folder, or without `resume` started there."""
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
@@ -182,11 +177,7 @@ class EncodedPairs:
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
-    """Encode both sides, leaving out the pairs that are longer than the model's `max_length`.
-
-    Raises:
-        InputError: No pair is left, or the longest does not fit into a batch.
-    """
+    """Encode both sides, leaving out the pairs that are longer than the model's `max_length`."""
     sources = tokenizer.encode_sources([source for source, _ in pairs])
     targets = tokenizer.encode_targets([target for _, target in pairs])
     lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
@@ -453,7 +444,7 @@ class TrainingRun:
         return time.perf_counter() - self.started
 
     def not_finite(self, step: Step, losses: list[float], norm: float) -> str:
-        """The message for a step without finite numbers: which step, which sentence pairs, what is left."""
+        """Return the error message for a step whose numbers aren't finite."""
         bad = [batch for batch, loss in zip(step.batches, losses, strict=True) if not math.isfinite(loss)]
         what = f"the loss is {sum(losses)}" if bad else f"the gradient's norm is {norm}"
         numbers = [self.train_pairs.numbers[index] for batch in bad or step.batches for index in batch.indices]
@@ -552,11 +543,7 @@ class TrainingRun:
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
-    """Build a model of the preset's sizes for the tokenizer's vocabularies.
-
-    Raises:
-        ValueError: The sizes do not fit together.
-    """
+    """Build a model of the preset's sizes for the tokenizer's vocabularies."""
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
         target_vocab=tokenizer.target_size,
@@ -596,11 +583,7 @@ def seed_of(seed: int, epoch: int, stream: int) -> int:
 
 
 def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: Path) -> None:
-    """Make sure that the run of this record can be resumed with the current configuration.
-
-    Raises:
-        InputError: It was started with a different one, and the message names the differences; or it is damaged.
-    """
+    """Make sure that the run of this record can be resumed with the current configuration."""
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
