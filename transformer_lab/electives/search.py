@@ -213,7 +213,7 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
     study, states = studies[name], optuna.trial.TrialState
     while True:
         for unfinished in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-            trial = optuna.Trial(study, unfinished._trial_id)
+            trial = optuna.Trial(study, unfinished._trial_id)  # Optuna has no other way to resume a trial
             with suppress(Timeout):
                 lock = FileLock(folder_of(trial, folder) / "trial.lock").acquire(timeout=0)
                 attempts = trial.user_attrs.get("attempts", 0)
