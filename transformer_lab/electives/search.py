@@ -38,7 +38,7 @@ from transformer_lab.training.records import differing_values, read_json, softwa
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance", "read_search", "search"]
+__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance", "read_search", "recorded_search", "search"]
 
 WORDS = 8  # in the longest German caption of a search on `captions`: a small model learns those in seconds
 HELD_OUT = 200  # validation captions: enough to tell trials apart, and quickly translated
@@ -159,7 +159,7 @@ def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
         return {name: create(study_name=name, pruner=pruner) for name, pruner in pruners.items()}
     except DatabaseError as error:
         reason = " ".join(str(error.orig).split())
-        raise InputError(f"{path} cannot be used ({reason}): mend or remove it, or give a new folder") from None
+        raise InputError(f"{path} cannot be used ({reason}): repair or remove it, or give a new folder") from None
 
 
 def read_search(folder: str | Path) -> Results:

@@ -26,7 +26,8 @@ class Results:
 
     Both tables have one row per trial, with its `number`, the six hyperparameters, and
 
-    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (its process died LIVES times) or `running`;
+    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (its process died LIVES times), or `running`,
+      which includes trials that were interrupted and not resumed yet;
     - `bleu`: validation BLEU with greedy decoding. A complete trial has that of its last epoch. A pruned trial has the
       last one it reached, which is a lower bound. A diverged trial has 0, and every other trial has none (NaN);
     - `epochs`, `seconds` and `curve`, the BLEU after each epoch, and `message`, the reason for a failure.
