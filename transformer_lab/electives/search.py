@@ -38,7 +38,7 @@ from transformer_lab.training.records import differing_values, read_json, softwa
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance", "read_search", "recorded_search", "search"]
+__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance"]  # from here, wherever they are defined
 
 WORDS = 8  # in the longest German caption of a search on `captions`: a small model learns those in seconds
 HELD_OUT = 200  # validation captions: enough to tell trials apart, and quickly translated
