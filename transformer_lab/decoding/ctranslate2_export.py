@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.data import BpeTokenizer, SeparateBpeTokenizer
+from transformer_lab.data import BpeTokenizer
 from transformer_lab.data.chinese import HAN, NEEDLESS_SPACE
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
@@ -141,7 +141,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
         set_norm(spec.decoder.layer_norm, model.decoder.norm)
     spec.config.layer_norm_epsilon = model.decoder.layers[0].residuals[0].norm.eps
 
-    source, target = vocabularies(translator)
+    source, target = tokenizer.source_side.tokens, tokenizer.target_side.tokens
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.bos_token = spec.config.decoder_start_token = target[config.bos_id]
@@ -212,16 +212,6 @@ def set_feed_forward(spec: "FeedForwardSpec", feed_forward: FeedForward, norm: L
     set_linear(spec.linear_1, feed_forward.w_2)
 
 
-def vocabularies(translator: Translator) -> tuple[list[str], list[str]]:
-    """Return the source and target tokens, ordered by ID, as the exported tokenizer writes them."""
-    tokenizer = translator.tokenizer
-    if isinstance(tokenizer, BpeTokenizer):
-        return tokenizer.tokens, tokenizer.tokens
-    if isinstance(tokenizer, SeparateBpeTokenizer):
-        return tokenizer.source_side.tokens, tokenizer.target_side.tokens
-    return tokenizer.source_vocabulary.itos, tokenizer.target_vocabulary.itos
-
-
 def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
     """Return the tokenizer for use with the `tokenizers` library alone.
 
@@ -229,7 +219,7 @@ def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
     """
     from tokenizers import Regex, Tokenizer, decoders, normalizers
 
-    service = Tokenizer.from_str(tokenizer._tokenizer.to_str())
+    service = Tokenizer.from_str(tokenizer.source_side.library_tokenizer.to_str())
     white_space = Regex(r"[\s\x1c-\x1f]+")  # what str.split() splits at
     service.normalizer = normalizers.Sequence(
         [
@@ -238,7 +228,7 @@ def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
             normalizers.NFC(),
             normalizers.Replace(Regex(NEEDLESS_SPACE), ""),
             normalizers.Prepend(" "),
-            *([normalizers.Replace(Regex(f"^ (?=[{HAN}])"), "")] if tokenizer.chinese else []),
+            *([normalizers.Replace(Regex(f"^ (?=[{HAN}])"), "")] if tokenizer.source_side.chinese else []),
         ]
     )
     service.decoder = decoders.Sequence(
