@@ -50,7 +50,7 @@ class PairTokenizer:
     `decode(ids)` returns a sentence. IDs of special tokens are added and removed here.
     """
 
-    kind: ClassVar[str]
+    kind: str  # in `tokenizer.json`
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
     def __init__(self, source: str, target: str, source_side: "Side", target_side: "Side"):
@@ -229,13 +229,18 @@ def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
 
 
 class BpeTokenizer(PairTokenizer):
-    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1.
+    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1, or with two.
+
+    With separate vocabularies the languages share no tokens, so names and numbers have a vector in each language, and
+    the embeddings cannot be tied.
 
     Chinese writes no spaces between words. If one of the languages is Chinese, a token consists of Chinese characters
     only or contains none: any number that was merged (`chinese="byte_pairs"`), or always one (`"characters"`).
     """
 
-    kind = "bpe"
+    @property
+    def kind(self) -> str:
+        return "bpe" if self.joint else "separate_bpe"
 
     @classmethod
     def train(
@@ -245,66 +250,29 @@ class BpeTokenizer(PairTokenizer):
         target: str = "en",
         vocab_size: int = 8000,
         chinese: ChineseTokens = "byte_pairs",
+        shared_vocabulary: bool = True,
     ) -> Self:
-        """Learn one vocabulary from both sides: at most `vocab_size` tokens, including special tokens and bytes.
+        """Learn one vocabulary from both sides, or one from each: at most `vocab_size` tokens, with specials and bytes.
 
         `chinese` has no effect unless one of the languages is Chinese.
         """
-        side = BytePairs.learn([text for pair in pairs for text in pair], (source, target), vocab_size, chinese)
-        return cls(source, target, side, side)
+        texts = [[text for pair in pairs for text in pair]] if shared_vocabulary else zip(*pairs, strict=True)
+        sides = [BytePairs.learn(sentences, (source, target), vocab_size, chinese) for sentences in texts]
+        return cls(source, target, sides[0], sides[-1])
 
     def _state(self) -> dict:
-        return _bpe_state(self, self.source_side)
+        sides = []
+        for side in (self.source_side, self.target_side):
+            state = {"kind": "bpe", "source": self.source, "target": self.target}
+            state |= {"tokens": side.tokens, "merges": side.merges}
+            sides.append(state | ({"chinese": side.chinese} if side.chinese else {}))
+        return sides[0] if self.joint else {"kind": self.kind, "source_side": sides[0], "target_side": sides[1]}
 
     @classmethod
     def _restore(cls, state: dict) -> Self:
-        side = _bpe_side(state)
-        return cls(state["source"], state["target"], side, side)
-
-
-class SeparateBpeTokenizer(PairTokenizer):
-    """Byte-pair encoding with a separate vocabulary for each language.
-
-    The languages share no tokens, so names and numbers have a vector in each language, and the embeddings cannot be
-    tied.
-    """
-
-    kind = "separate_bpe"
-
-    @classmethod
-    def train(
-        cls,
-        pairs: Iterable[tuple[str, str]],
-        source: str = "de",
-        target: str = "en",
-        vocab_size: int = 8000,
-        chinese: ChineseTokens = "byte_pairs",
-    ) -> Self:
-        """Learn a vocabulary of at most `vocab_size` tokens from each side, including special tokens and bytes."""
-        sides = [
-            BytePairs.learn(sentences, (source, target), vocab_size, chinese) for sentences in zip(*pairs, strict=True)
-        ]
-        return cls(source, target, *sides)
-
-    def _state(self) -> dict:
-        source_side, target_side = (_bpe_state(self, side) for side in (self.source_side, self.target_side))
-        return {"kind": self.kind, "source_side": source_side, "target_side": target_side}
-
-    @classmethod
-    def _restore(cls, state: dict) -> Self:
-        source_side, target_side = state["source_side"], state["target_side"]
-        return cls(source_side["source"], source_side["target"], _bpe_side(source_side), _bpe_side(target_side))
-
-
-def _bpe_state(tokenizer: PairTokenizer, side: BytePairs) -> dict:
-    """Return one vocabulary in the format of the files of all trained models."""
-    state = {"kind": BpeTokenizer.kind, "source": tokenizer.source, "target": tokenizer.target}
-    state |= {"tokens": side.tokens, "merges": side.merges}
-    return state | ({"chinese": side.chinese} if side.chinese else {})
-
-
-def _bpe_side(state: dict) -> BytePairs:
-    return BytePairs(state["tokens"], state["merges"], state.get("chinese"))
+        states = [state] if state["kind"] == "bpe" else [state["source_side"], state["target_side"]]
+        sides = [BytePairs(side["tokens"], side["merges"], side.get("chinese")) for side in states]
+        return cls(states[0]["source"], states[0]["target"], sides[0], sides[-1])
 
 
 class Words:
@@ -422,8 +390,8 @@ def _split(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
 
 
 Side = BytePairs | Words
-Tokenizer = BpeTokenizer | SeparateBpeTokenizer | SpacyTokenizer
-TOKENIZERS = {kind.kind: kind for kind in (BpeTokenizer, SeparateBpeTokenizer, SpacyTokenizer)}
+Tokenizer = BpeTokenizer | SpacyTokenizer
+TOKENIZERS = {"bpe": BpeTokenizer, "separate_bpe": BpeTokenizer, "spacy": SpacyTokenizer}  # by kind
 
 
 def train_tokenizer(
@@ -445,8 +413,7 @@ def train_tokenizer(
         InputError: The kind is neither `bpe` nor `spacy`.
     """
     if kind == "bpe":
-        bpe = BpeTokenizer if shared_vocabulary else SeparateBpeTokenizer
-        return bpe.train(pairs, source, target, vocab_size, chinese)
+        return BpeTokenizer.train(pairs, source, target, vocab_size, chinese, shared_vocabulary)
     if kind == "spacy":
         return SpacyTokenizer.train(pairs, source, target, min_frequency)
     raise InputError(f"no tokenizer {kind!r}: choose bpe or spacy")

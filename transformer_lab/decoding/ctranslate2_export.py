@@ -83,7 +83,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
         unfinished = scratch / folder.name  # created by mkdir, so it has the usual permissions; mkdtemp's are 0700
         unfinished.mkdir()
         spec.save(str(unfinished))
-        if isinstance(translator.tokenizer, BpeTokenizer):
+        if translator.tokenizer.kind == "bpe":
             text = service_tokenizer(translator.tokenizer).to_str()
             (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
         else:

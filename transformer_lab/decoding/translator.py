@@ -51,20 +51,13 @@ class Translator:
             raise InputError(f"there is no folder {folder}: give the folder of a trained model")
         config = read_config(folder / "config.json")
         tokenizer = load_tokenizer(folder)
-        for side, of_tokenizer, of_config in (
-            ("source", tokenizer.source_size, config.source_vocab),
-            ("target", tokenizer.target_size, config.target_vocab),
-        ):
-            if of_tokenizer != of_config:
+        expected = {"source_vocab": tokenizer.source_size, "target_vocab": tokenizer.target_size}
+        expected |= {name: getattr(tokenizer, name) for name in ("pad_id", "bos_id", "eos_id")}
+        for name, value in expected.items():
+            if getattr(config, name) != value:
                 raise InputError(
-                    f"{folder / 'tokenizer.json'} has {of_tokenizer} {side} tokens, but config.json says "
-                    f"{side}_vocab {of_config}: take both files from the same run"
-                )
-        for name in ("pad_id", "bos_id", "eos_id"):
-            if getattr(tokenizer, name) != getattr(config, name):
-                raise InputError(
-                    f"{folder / 'tokenizer.json'} has {name} {getattr(tokenizer, name)}, but config.json says "
-                    f"{getattr(config, name)}: take both files from the same run"
+                    f"{folder / 'tokenizer.json'} has {name} {value}, but config.json says {getattr(config, name)}: "
+                    "take both files from the same run"
                 )
         try:
             model = build_model(config)
