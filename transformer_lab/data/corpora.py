@@ -95,9 +95,9 @@ def load_corpus(
       folder that `TRANSFORMER_LAB_DATA` names, if set (either is the `multi30k` folder or its parent); otherwise from
       the user's cache, where they are downloaded once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
-      Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, of whose metadata only titles and
-      descriptions are read, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set is used for
-      validation and all others for testing. The name of a training file may have a suffix (`train_small`).
+      Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, where titles and descriptions are read as
+      sentences and other metadata is skipped, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set
+      is used for validation and all others for testing. The name of a training file may have a suffix (`train_small`).
     - a table with a sentence pair on each line: `.csv`, or any other file with tabs. The first column is the source,
       unless a header line names the languages in another order (`de` and `en`, or `German words` and `English words`)
       or ManyThings.org attributions in the third column show that English comes first. Other columns are ignored. The
@@ -387,8 +387,8 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
                     f"{source} to {target} is not in it"
                 )
             swapped = target == "en"
-    columns = [(line, (normalize(row[0]), normalize(row[1]))) for line, row in rows]
-    pairs = _without_blanks([(line, pair[::-1]) for line, pair in columns] if swapped else columns, path)
+    columns = (1, 0) if swapped else (0, 1)
+    pairs = _without_blanks([(line, tuple(normalize(row[column]) for column in columns)) for line, row in rows], path)
     train, validation, test = _split(pairs, path)
     return Corpus(path.name.split(".")[0], source, target, train, validation, {"test": test})
 

@@ -10,7 +10,6 @@ finished. Its default, `length_penalty=1`, is close to an `alpha` of 1.5: at 10 
 
 import math
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from transformer_lab.data import BpeTokenizer
 from transformer_lab.data.chinese import HAN, NEEDLESS_SPACE
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
-from transformer_lab.files import cannot_write
+from transformer_lab.files import flush_to_disk, writing
 from transformer_lab.model import (
     Decoder,
     DecoderLayer,
@@ -76,29 +75,22 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} already exists: choose a new folder, or remove this one first")
     spec = model_spec(translator)
-    scratch = None
-    try:
+    with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        unfinished = scratch / folder.name  # created by mkdir, so it has the usual permissions; mkdtemp's are 0700
-        unfinished.mkdir()
-        spec.save(str(unfinished))
-        if translator.tokenizer.kind == "bpe":
-            text = service_tokenizer(translator.tokenizer).to_str()
-            (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
-        else:
-            translator.tokenizer.save(unfinished)
-        for path in unfinished.iterdir():
-            with open(path, "rb+") as file:
-                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-        if folder.exists():
-            folder.rmdir()
-        os.replace(unfinished, folder)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    finally:
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+            unfinished = Path(scratch, folder.name)  # has the usual permissions; those of the temporary folder are 0700
+            unfinished.mkdir()
+            spec.save(str(unfinished))
+            if translator.tokenizer.kind == "bpe":
+                text = service_tokenizer(translator.tokenizer).to_str()
+                (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
+            else:
+                translator.tokenizer.save(unfinished)
+            for path in unfinished.iterdir():
+                flush_to_disk(path)
+            if folder.exists():
+                folder.rmdir()
+            os.replace(unfinished, folder)
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":

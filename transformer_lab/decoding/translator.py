@@ -16,7 +16,7 @@ from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.decoding.incremental import cached_beam_search
 from transformer_lab.decoding.weights import load_weights, model_weights, read_weights
 from transformer_lab.errors import InputError
-from transformer_lab.files import replacing_together
+from transformer_lab.files import replacing_together, writing
 from transformer_lab.model import Transformer, TransformerConfig, record_attention
 from transformer_lab.presets import DEFAULT_ALPHA, LARGEST_BEAM
 
@@ -79,10 +79,8 @@ class Translator:
             InputError: The folder cannot be written, or the disk is full.
         """
         folder = Path(folder)
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
         weights = {name: tensor.cpu().contiguous() for name, tensor in model_weights(self.model).items()}
         if half:
             weights = {name: tensor.half() for name, tensor in weights.items()}
