@@ -16,6 +16,7 @@ from transformer_lab.model import (
     fused_attention,
     initialize_parameters,
     padding_mask,
+    scaled_dot_product_attention,
     set_attention,
     sinusoidal_encoding,
     target_mask,
@@ -28,7 +29,7 @@ SOURCES = [[5, 9, 16, 4, 5, EOS], [7, 8, EOS], [EOS]]
 TARGETS = [[BOS, 4, 6], [BOS, 18, 3, 11, 5], [BOS]]
 
 norms = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-kernels = pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
+kernels = pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 
 
 def small_config(**changes) -> TransformerConfig:
@@ -127,11 +128,10 @@ def test_stacks_agree_with_torchs_transformer(
 
 @norms
 @kernels
-def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, dtype, tolerance, randomise):
+def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomise):
     """Otherwise a translation would depend on the other sentences of its batch."""
     model = randomise(Transformer(small_config(norm_first=norm_first)))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     memory, source_mask = model.encode(padded(SOURCES))
     logits = model(padded(SOURCES), padded(TARGETS))
     assert source_mask.shape == (3, 1, 1, 6)
@@ -145,12 +145,11 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, 
 @norms
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
-def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
+def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomise):
     """Check by gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomise(Transformer(config))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     embedded = []
     model.target_embedding.register_forward_hook(lambda module, arguments, output: embedded.append(output))
     target = torch.tensor([[BOS, 4, 6, 5, 11]])
@@ -164,11 +163,10 @@ def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
 
 
 @kernels
-def test_a_sentence_of_nothing_but_padding_spoils_nobody(fused, randomise):
+def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomise):
     """Fixed-size batches are filled up with such rows, and one NaN among them would reach every weight."""
     model = randomise(Transformer(small_config()))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
     logits = model(source, target)
     assert logits.isfinite().all()
@@ -407,11 +405,10 @@ def test_a_model_runs_in_other_precisions(other, allowed, randomise):
 
 
 @kernels
-def test_training_under_bfloat16_autocast(fused, randomise):
+def test_training_under_bfloat16_autocast(attend, randomise):
     """The trainer computes products in bfloat16, but sums around them and all gradients in float32. Measured: 0.04."""
     model = randomise(Transformer(small_config()))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
     with torch.autocast("cpu", dtype=torch.bfloat16):
