@@ -82,7 +82,7 @@ def test_the_requested_direction_is_preferred(folder: Path):
     ("old", "new", "language", "message"),
     [
         ("</seg>", "", "de", "line 5: segment 1 of document 535 does not end in </seg>: correct it"),
-        ('<seg id="2">', '<seg id="1">', "de", "line 6: segment 1 of document 535 is there a second time"),
+        ('<seg id="2">', '<seg id="1">', "de", "line 6: segment 1 of document 535 occurs a second time: renumber it"),
         ('<seg id="2">', '<seg id="3">', "de", "line 6: segment 3 of document 535 is not in"),
         ('<seg id="2">  Satz 1 &amp; tst2010  </seg>\n', "", "en", "line 6: segment 2 of document 535 is not in"),
     ],
@@ -99,7 +99,7 @@ def test_empty_and_missing_sets_are_named(folder: Path):
         path.write_text("<doc docid='1'>\n</doc>\n", encoding="utf-8")
     assert refusal(folder) == f"{paths[0]} has no sentences: fill it, or give another corpus"
     paths[1].unlink()
-    assert refusal(folder).startswith("there is no IWSLT17.TED.tst2011.de-en.en.xml beside")
+    assert refusal(folder).startswith("there is no IWSLT17.TED.tst2011.de-en.en.xml next to")
 
 
 def test_metadata_is_not_read_as_sentences(folder: Path):
@@ -122,7 +122,7 @@ def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path):
     assert len(load_corpus(folder).train) == 5
     (folder / "train_large.de").write_text("Satz\n", encoding="utf-8")
     assert refusal(folder) == (
-        f"{folder} has several files to train on (train_large, train_small): name the one that is meant train.de"
+        f"{folder} has several files to train on (train_large, train_small): rename the right one to train.de"
     )
 
 

@@ -86,7 +86,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(folder: Path, caplog):
     write(folder / "train.en", ["one", "two", "three", "four"])
     assert load_corpus(folder).train == [("eins", "one"), ("drei", "three")]
     [message] = caplog.messages
-    assert message == f"{folder / 'train.de'}: 2 pairs with a blank side left out, the first on line 2"
+    assert message == f"{folder / 'train.de'}: skipped 2 pairs with an empty side, the first on line 2"
 
 
 def test_unequal_files_are_named_with_both_counts(folder: Path):
@@ -206,7 +206,7 @@ def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
     assert refusal(tsv).startswith(f"{tsv} cannot be split into train, validation and test: 50 pairs")
     write(tsv, [*("\t".join(pair) for pair in TABLE), "", "\tonly English"])
     assert everything(load_corpus(tsv)) == sorted(TABLE)
-    assert caplog.messages == [f"{tsv}: 1 pairs with a blank side left out, the first on line 102"]
+    assert caplog.messages == [f"{tsv}: skipped 1 pairs with an empty side, the first on line 102"]
 
 
 def test_a_large_table_gives_a_thousand_for_each_set(tmp_path: Path):

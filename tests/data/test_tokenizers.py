@@ -123,7 +123,7 @@ def test_a_damaged_file_is_named(tokenizer, tmp_path: Path):
         contents += [json.dumps(state | damage) for damage in damages]
     for content in contents:
         file.write_text(content, encoding="utf-8")
-        with pytest.raises(InputError, match=r"tokenizer\.json is damaged or of another program") as raised:
+        with pytest.raises(InputError, match=r"tokenizer\.json is damaged or from another program") as raised:
             load_tokenizer(tmp_path)
         assert "\n" not in str(raised.value)
 

@@ -12,7 +12,7 @@ def test_greedy_decoding_with_a_cache_is_greedy(pretrained, test2016, greedy_sha
 
 def test_a_sample_with_and_without_a_cache(pretrained, test2016):
     """`benchmarks/decoding.py --all` compares all sentences."""
-    sample = test2016[0][::20]
+    sample = test2016[0][::30]
     sources = [pad_batch([source], 0) for source in pretrained.tokenizer.encode_sources(sample)]
     greedy = [greedy_decode(pretrained.model, source, 60)[0] for source in sources]
     assert pretrained.search(sample, 1, 0.0, 60) == greedy

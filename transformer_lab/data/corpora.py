@@ -204,7 +204,7 @@ def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
     training = splits_named("train")
     if len(training) > 1 and "train" not in training:
         raise InputError(
-            f"{folder} has several files to train on ({', '.join(training)}): name the one that is meant train.{source}"
+            f"{folder} has several files to train on ({', '.join(training)}): rename the right one to train.{source}"
         )
     train = _read_parallel(folder, training[0] if len(training) == 1 else "train", source, target)
 
@@ -260,7 +260,7 @@ def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tup
             # If a set exists in both directions, prefer the requested one.
             if language not in of_language and (split, "-".join(reversed(direction.split("-")))) not in files:
                 missing = f"{Path(next(iter(of_language.values()))).with_suffix('').stem}.{language}.xml"
-                raise InputError(f"there is no {missing} beside {next(iter(of_language.values()))}: add it")
+                raise InputError(f"there is no {missing} next to {next(iter(of_language.values()))}: add it")
         if len(of_language) == 2 and (split not in sets or direction == f"{source}-{target}"):
             sets[split] = (of_language[source], of_language[target])
     return sets
@@ -297,7 +297,7 @@ def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
         if tag[4] is None:
             raise InputError(f"{path}, line {line}: {name} does not end in </seg>: correct it")
         if name in segments:
-            raise InputError(f"{path}, line {line}: {name} is there a second time: number it anew")
+            raise InputError(f"{path}, line {line}: {name} occurs a second time: renumber it")
         segments[name] = (line, normalize(html.unescape(tag[3])))
     return segments
 
@@ -359,7 +359,7 @@ def _without_blanks(numbered: Iterable[tuple[int, tuple[str, str]]], path: Path)
     if not kept:
         raise InputError(f"{path} has no sentences: fill it, or give another corpus")
     if blank:
-        log.warning("%s: %d pairs with a blank side left out, the first on line %d", path, len(blank), blank[0])
+        log.warning("%s: skipped %d pairs with an empty side, the first on line %d", path, len(blank), blank[0])
     return kept
 
 

@@ -155,7 +155,7 @@ class BytePairs:
         reserved = [*SPECIAL_TOKENS, *cls._bytes]
         if vocab_size < 2 * len(reserved):
             raise InputError(
-                f"vocab_size is {vocab_size}, but the specials and the 256 bytes need room: "
+                f"vocab_size is {vocab_size}, but the special tokens and the 256 bytes need room: "
                 f"give {2 * len(reserved)} or more"
             )
         if chinese not in get_args(ChineseTokens):
@@ -436,4 +436,4 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
     except ImportError as error:
         raise InputError(f"{path} needs a library that cannot be imported here ({error}): install it") from error
     except Exception as error:  # the tokenizers library raises a plain Exception for a bad vocabulary
-        raise InputError(f"{path} is damaged or of another program: train the tokenizer again") from error
+        raise InputError(f"{path} is damaged or from another program: train the tokenizer again") from error

@@ -325,10 +325,10 @@ def cached_beam_search(
 def children_of(
     x: Tensor, finished: Tensor, output: nn.Module, n_children: int, eos_id: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the likeliest next tokens of each hypothesis: their log-probabilities and ids, each
-    `(sentences, beam, children)`.
+    """Return the likeliest next tokens of each hypothesis.
 
-    The only child of a finished hypothesis is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
+    The result is log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished hypothesis
+    is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0
