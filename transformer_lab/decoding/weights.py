@@ -34,7 +34,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if not (tensor.is_floating_point() and tensor.isfinite().all()):
             raise InputError(
-                f"{path} is damaged ({name} contains values that are not numbers): copy it again, or train the model again"
+                f"{path} is damaged ({name} contains values that are not numbers): copy it again, or train the model "
+                "again"
             )
     return {
         name: tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
