@@ -1,4 +1,4 @@
-"""Without these, a half-written gradebook could lie there after a crash, or a link could lead a report elsewhere."""
+"""Otherwise a crash could leave half a gradebook, or a link could lead a report to another place."""
 
 import os
 
@@ -9,7 +9,7 @@ from transformer_lab.files import clean, file_names, on_screen, write_file
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):
-    """A disk that fills up, or a crash, in the middle leaves the old file and no litter."""
+    """If the disk fills up or the program crashes, the old file is left, and no other."""
     path = tmp_path.resolve() / "gradebook.csv"
     write_file(path, "old")
 
@@ -27,7 +27,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path):
-    """A link that somebody left among the reports would otherwise overwrite what it points to."""
+    """Otherwise a link among the reports would let a report overwrite the file that it points to."""
     target, path = tmp_path.resolve() / "target", tmp_path.resolve() / "summary.html"
     target.write_text("precious")
     path.symlink_to(target)
@@ -41,14 +41,13 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path):
     elsewhere, folder = tmp_path.resolve() / "elsewhere", tmp_path.resolve() / "feedback"
     elsewhere.mkdir()
     folder.symlink_to(elsewhere)
-    with pytest.raises(InputError, match="is a link"):
-        write_file(folder / "ada.html", "report")
-    with pytest.raises(InputError, match="is a link"):
-        write_file(folder / "deeper" / "ada.html", "report")
+    for name in ("ada.html", "deeper/ada.html"):
+        with pytest.raises(InputError, match="is a link"):
+            write_file(folder / name, "report")
     assert list(elsewhere.rglob("*.html")) == []
 
 
-def test_names_of_files_are_safe_and_differ():
+def test_file_names_are_safe_and_different():
     names = [
         "Ada Lovelace",
         "ada lovelace",  # the same file on macOS and Windows
@@ -67,9 +66,7 @@ def test_names_of_files_are_safe_and_differ():
         "trailing dot.",
     ]
     given = file_names(names)
-    assert given["Ada Lovelace"] == "Ada Lovelace"
-    assert given["Jürgen Müller"] == "Jürgen Müller"
-    assert given["王小明"] == "王小明"
+    assert all(given[name] == name for name in ("Ada Lovelace", "Jürgen Müller", "王小明"))
     assert len({name.casefold() for name in given.values()}) == len(names)
     for name in given.values():
         assert name == os.path.basename(name)
@@ -80,7 +77,7 @@ def test_names_of_files_are_safe_and_differ():
         assert name.casefold() not in ("con", "")
 
 
-def test_a_screen_is_not_told_what_to_do():
+def test_text_on_the_screen_contains_nothing_that_a_terminal_obeys():
     assert on_screen("Eve\x1b[2J\x1b]0;title\x07\r\n\u202egnp.exe\x9b31m") == "Eve�[2J�]0;title���\ufffdgnp.exe�31m"
     assert on_screen("Jürgen 王小明 😀") == "Jürgen 王小明 😀"
 
@@ -91,7 +88,7 @@ def test_clean_text_fits_into_xml_and_utf8():
     text.encode("utf-8")
 
 
-def test_clean_text_reads_in_the_order_in_which_it_stands():
+def test_clean_text_appears_in_its_real_order():
     """With an override, `return 0` may look like an answer; terminals obey controls above U+007F as well."""
     unsafe = [*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
     assert clean("".join(map(chr, unsafe))) == "\ufffd" * len(unsafe)

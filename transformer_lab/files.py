@@ -62,7 +62,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
             rights = unfinished.stat().st_mode
             yield unfinished
             if sync:
-                _flush_to_disk(unfinished)
+                flush_to_disk(unfinished)
             os.chmod(unfinished, rights)  # safetensors makes files readable for the owner only
             os.replace(unfinished, path)
     finally:
@@ -113,7 +113,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         yield scratch
         for name in names:
             path = folder / name
-            _flush_to_disk(scratch / name)
+            flush_to_disk(scratch / name)
             os.chmod(scratch / name, rights)  # safetensors makes files readable for the owner only
             if path.exists():
                 _link_or_copy(path, backups / name)
@@ -132,9 +132,10 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _flush_to_disk(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Wait until the content of a file is on the disk. Only then can it replace another file safely."""
     with open(path, "rb+") as file:
-        os.fsync(file.fileno())  # the content must be on the disk before the name is
+        os.fsync(file.fileno())
 
 
 def _link_or_copy(path: Path, copy: Path) -> None:

@@ -1,4 +1,4 @@
-"""TED talks as the IWSLT campaigns give them out: lines with tags between them, and sets in XML."""
+"""TED talks in the format of the IWSLT campaigns: training lines with tags between them, and sets in XML."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from transformer_lab.errors import InputError
 
 
 def write_set(folder: Path, name: str, language: str, texts: list[str], direction: str = "de-en") -> Path:
-    """Two talks of one set; the second begins with segment 1 again."""
+    """Write two talks of one set. The second starts with segment 1 again."""
     middle = len(texts) // 2
     talks = [("535", texts[:middle]), ("531", texts[middle:])]
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<srcset setid="{name}" srclang="english">']
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(folder: Path) -> str:
+def refusal(folder: Path) -> str:
     with pytest.raises(InputError) as raised:
         load_corpus(folder)
     message = str(raised.value)
@@ -39,7 +39,7 @@ def refused(folder: Path) -> str:
     return message
 
 
-def test_the_first_dev_set_validates_and_all_others_test(folder: Path):
+def test_the_first_development_set_is_for_validation_and_all_others_for_testing(folder: Path):
     corpus = load_corpus(folder)
     assert corpus.validation == [(f"Satz {n} & dev2010", f"sentence {n} & dev2010") for n in range(4)]
     assert list(corpus.tests) == ["tst2010", "tst2011", "dev2012"]
@@ -47,7 +47,7 @@ def test_the_first_dev_set_validates_and_all_others_test(folder: Path):
     assert load_corpus(folder, "en", "de").test[3] == ("sentence 3 & tst2010", "Satz 3 & tst2010")
 
 
-def test_plain_files_go_before(folder: Path):
+def test_plain_files_take_precedence(folder: Path):
     for language in ("de", "en"):
         for name in ("valid", "test"):
             (folder / f"{name}.{language}").write_text(f"{name} {language}\n", encoding="utf-8")
@@ -57,7 +57,7 @@ def test_plain_files_go_before(folder: Path):
 
 
 def test_segments_are_paired_by_talk_and_number(folder: Path):
-    """Talks in another order, and a line more: paired by line, every sentence would have a wrong translation."""
+    """The talks are in another order, with an extra line. Paired by line, no sentence would have its translation."""
     path = folder / "IWSLT17.TED.tst2010.de-en.en.xml"
     head, first, second = path.read_text(encoding="utf-8").split("<doc")
     tail = "</srcset>\n"
@@ -66,43 +66,43 @@ def test_segments_are_paired_by_talk_and_number(folder: Path):
 
 
 def test_a_bare_ampersand_is_text(folder: Path):
-    """It stands in published sets, and no XML parser takes it."""
+    """Published sets contain it, although no XML parser accepts it."""
     write_set(folder, "tst2010", "de", ["R&D", "a &lt; b", "c", "d"])
     assert [german for german, _ in load_corpus(folder).test] == ["R&D", "a < b", "c", "d"]
 
 
-def test_of_two_directions_the_one_asked_for_is_taken(folder: Path):
+def test_the_requested_direction_is_preferred(folder: Path):
     for language in ("de", "en"):
         write_set(folder, "tst2010", language, [f"other {language}"] * 4, direction="en-de")
     assert load_corpus(folder).test[0] == ("Satz 0 & tst2010", "sentence 0 & tst2010")
     assert load_corpus(folder, "en", "de").test[0] == ("other en", "other de")
 
 
-def test_faults_are_named_to_the_line(folder: Path):
+@pytest.mark.parametrize(
+    ("old", "new", "language", "message"),
+    [
+        ("</seg>", "", "de", "line 5: segment 1 of document 535 does not end in </seg>: correct it"),
+        ('<seg id="2">', '<seg id="1">', "de", "line 6: segment 1 of document 535 occurs a second time: renumber it"),
+        ('<seg id="2">', '<seg id="3">', "de", "line 6: segment 3 of document 535 is not in"),
+        ('<seg id="2">  Satz 1 &amp; tst2010  </seg>\n', "", "en", "line 6: segment 2 of document 535 is not in"),
+    ],
+)
+def test_a_faulty_segment_is_named_with_its_line(folder: Path, old, new, language, message):
     path = folder / "IWSLT17.TED.tst2010.de-en.de.xml"
-    other = path.with_name(path.name.replace(".de.xml", ".en.xml"))
-    whole = path.read_text(encoding="utf-8")
-    path.write_text(whole.replace("</seg>", "", 1), encoding="utf-8")
-    assert refused(folder) == f"{path}, line 5: segment 1 of document 535 does not end in </seg>: correct it"
-    path.write_text(whole.replace('<seg id="2">', '<seg id="1">', 1), encoding="utf-8")
-    assert refused(folder) == f"{path}, line 6: segment 1 of document 535 is there a second time: number it anew"
-    for changed, lacking in (('<seg id="3">', path), ("", other)):
-        path.write_text(whole.replace('<seg id="2">', changed, 1) if changed else whole, encoding="utf-8")
-        if not changed:
-            path.write_text(whole.replace('<seg id="2">  Satz 1 &amp; tst2010  </seg>\n', "", 1), encoding="utf-8")
-        assert "segment" in refused(folder)
-        assert refused(folder).startswith(f"{lacking}, line 6: segment")
-    path.write_text("<doc docid='1'>\n</doc>\n", encoding="utf-8")
-    other.write_text("<doc docid='1'>\n</doc>\n", encoding="utf-8")
-    assert refused(folder) == f"{path} has no sentences: fill it, or give another corpus"
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    assert refusal(folder).startswith(f"{folder}/IWSLT17.TED.tst2010.de-en.{language}.xml, {message}")
 
 
-def test_a_set_in_one_language_names_what_is_missing(folder: Path):
-    (folder / "IWSLT17.TED.tst2011.de-en.en.xml").unlink()
-    assert refused(folder).startswith("there is no IWSLT17.TED.tst2011.de-en.en.xml beside")
+def test_empty_and_missing_sets_are_named(folder: Path):
+    paths = [folder / f"IWSLT17.TED.tst2011.de-en.{language}.xml" for language in ("de", "en")]
+    for path in paths:
+        path.write_text("<doc docid='1'>\n</doc>\n", encoding="utf-8")
+    assert refusal(folder) == f"{paths[0]} has no sentences: fill it, or give another corpus"
+    paths[1].unlink()
+    assert refusal(folder).startswith("there is no IWSLT17.TED.tst2011.de-en.en.xml next to")
 
 
-def test_lines_about_a_talk_are_no_sentences(folder: Path):
+def test_metadata_is_not_read_as_sentences(folder: Path):
     for language, word in (("de", "Satz"), ("en", "sentence")):
         (folder / f"train.{language}").unlink()
         about = [] if language == "en" else ["<reviewer>somebody</reviewer>"]
@@ -116,18 +116,18 @@ def test_lines_about_a_talk_are_no_sentences(folder: Path):
     ]
 
 
-def test_a_training_file_may_have_more_to_its_name_if_there_is_only_one(folder: Path):
+def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path):
     for language in ("de", "en"):
         (folder / f"train.{language}").rename(folder / f"train_small.{language}")
     assert len(load_corpus(folder).train) == 5
     (folder / "train_large.de").write_text("Satz\n", encoding="utf-8")
-    assert refused(folder) == (
-        f"{folder} has several files to train on (train_large, train_small): name the one that is meant train.de"
+    assert refusal(folder) == (
+        f"{folder} has several files to train on (train_large, train_small): rename the right one to train.de"
     )
 
 
 def test_the_ted_sample(real_data: Path, monkeypatch):
-    """The counts are those of the segments in the campaign's files. The name alone is enough."""
+    """The counts are those of the segments in the campaign's files. The name is enough to find them."""
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     corpus = load_corpus("ted_de_en")
     assert corpus.name == "ted_de_en"

@@ -1,4 +1,4 @@
-"""The corpus `captions`: the file in the package, and how it is divided."""
+"""The corpus `captions`: the file in the package, and how it is split."""
 
 import hashlib
 
@@ -14,8 +14,8 @@ def corpus() -> list[Caption]:
     return load_captions()
 
 
-def test_published_scores_speak_of_these_sentences(corpus):
-    """If you write the file again with other sentences, change this line and measure every score on captions again."""
+def test_published_scores_are_for_these_sentences(corpus):
+    """If you generate other sentences, change this hash and measure every score on captions again."""
     text = "".join(f"{caption.german}\t{caption.english}\t{caption.links}\n" for caption in corpus)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "779b0f1db8010957"
 
@@ -35,8 +35,10 @@ def test_a_line_of_the_file_becomes_tokens_and_links():
 
 
 def test_tokens_are_those_of_spacys_blank_tokenizers(corpus):
-    """Word alignments count tokens: a tokenizer that splits elsewhere would shift every link. Its rules look at one
-    blank-separated chunk at a time, so every chunk of the corpus is enough."""
+    """Word alignments count tokens, so a tokenizer that splits differently would shift every link.
+
+    spaCy's rules look at the text between two spaces, so it is enough to test every such chunk of the corpus once.
+    """
     spacy = pytest.importorskip("spacy")
     for code, side in (("de", "german"), ("en", "english")):
         tokenize = spacy.blank(code).tokenizer
@@ -49,13 +51,11 @@ def test_tokens_are_those_of_spacys_blank_tokenizers(corpus):
             assert [token.text for token in tokenize(getattr(caption, side))] == list(expected)
 
 
-def test_splits_have_their_sizes_and_the_test_set_does_not_depend_on_the_others():
-    """Scores of a model trained on few captions and of one trained on many must speak of the same test set."""
+def test_the_test_set_does_not_depend_on_the_other_sizes():
+    """Otherwise scores of models that were trained on more data and on less could not be compared."""
     small, large = caption_splits(train=300, validation=40, test=50), caption_splits(train=900, validation=40, test=50)
     assert [len(part) for part in (small.train, small.validation, small.test)] == [300, 40, 50]
-    assert small.test == large.test
-    assert small.validation == large.validation
-    assert small.train == large.train[:300]
+    assert (small.test, small.validation, small.train) == (large.test, large.validation, large.train[:300])
 
 
 def test_the_default_splits_are_all_captions(corpus):
@@ -64,8 +64,8 @@ def test_the_default_splits_are_all_captions(corpus):
     assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [48_000, 1000, 1000]
 
 
-def test_sizes_that_cannot_be_are_refused():
-    """Python would slice with them and return other sets, or smaller ones, without a word."""
+def test_impossible_sizes_are_refused():
+    """Slicing with them would silently return other sets, or smaller ones."""
     with pytest.raises(InputError, match="-1"):
         caption_splits(train=-1)
     with pytest.raises(InputError, match="50,001 captions, but there are only 50,000"):
@@ -75,7 +75,7 @@ def test_sizes_that_cannot_be_are_refused():
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "altered", "another format"])
 def test_a_damaged_file_is_named_in_one_line(tmp_path, monkeypatch, damage):
-    """An interrupted installation must not look like a bug of the course, nor train on half of the captions."""
+    """An interrupted installation must not look like a bug in the course, or train on half of the captions."""
     path = tmp_path / "captions.tsv.xz"
     whole = FILE.read_bytes()
     half = len(whole) // 2

@@ -1,4 +1,4 @@
-"""A text of the reader's own: what it may look like, and the one line that says what is wrong with it."""
+"""The reader's own text is split without losing a character, or refused in one line."""
 
 import gzip
 
@@ -17,7 +17,7 @@ def test_captions_are_the_english_side_line_by_line():
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_is_cut_at_a_line_and_nothing_is_lost(tmp_path, packed):
+def test_a_file_is_split_at_a_line_and_nothing_is_lost(tmp_path, packed):
     path = tmp_path / ("story.txt.gz" if packed else "story.txt")
     path.write_bytes(gzip.compress(NOVEL.encode()) if packed else NOVEL.encode())
     text = load_text(path)
@@ -27,26 +27,20 @@ def test_a_file_is_cut_at_a_line_and_nothing_is_lost(tmp_path, packed):
     assert 0.09 < len(text.validation) / len(NOVEL) <= 0.1
 
 
-def test_line_ends_bom_and_accents_have_one_spelling(tmp_path):
-    path = tmp_path / "windows.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + ("cafe\u0301 noir\r\n" * 300).encode())
-    text = load_text(path)
-    assert text.train.startswith("caf\u00e9 noir\ncaf")
-    assert "\r" not in text.train + text.validation
-
-
-def test_white_space_inside_is_kept(tmp_path):
-    path = tmp_path / "code.py"
-    path.write_text("def f():\n    return  1\n\n\n" * 200, encoding="utf-8")
-    assert load_text(path).train.startswith("def f():\n    return  1\n\n\ndef")
-
-
-def test_one_endless_line_is_cut_too(tmp_path):
-    path = tmp_path / "endless.txt"
-    path.write_text("word " * 1000, encoding="utf-8")
-    text = load_text(path)
-    assert len(text.train) == 4500
-    assert text.train + text.validation == "word " * 1000 + "\n"
+@pytest.mark.parametrize(
+    ("content", "start", "length"),
+    [
+        (b"\xef\xbb\xbf" + "cafe\u0301 noir\r\n".encode() * 300, "caf\u00e9 noir\ncaf", 3000),  # from Windows
+        (b"def f():\n    return  1\n\n\n" * 200, "def f():\n    return  1\n\n\ndef", 4998),
+        (b"word " * 1000, "word word", 5001),  # a single line
+    ],
+)
+def test_white_space_is_kept_and_line_ends_are_normalized(tmp_path, content, start, length):
+    (tmp_path / "own.txt").write_bytes(content)
+    text = load_text(tmp_path / "own.txt")
+    assert text.train.startswith(start)
+    assert len(text.train + text.validation) == length
+    assert 0.09 < len(text.validation) / length <= 0.11
 
 
 @pytest.mark.parametrize(
@@ -60,7 +54,7 @@ def test_one_endless_line_is_cut_too(tmp_path):
         (b"PNG\0\0" * 900, r"line 1: a NUL byte, which no text has"),
     ],
 )
-def test_what_cannot_be_used_is_answered_in_one_line(tmp_path, content, says):
+def test_an_unusable_text_is_refused_in_one_line(tmp_path, content, says):
     path = tmp_path / "own.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=says) as raised:
@@ -69,7 +63,7 @@ def test_what_cannot_be_used_is_answered_in_one_line(tmp_path, content, says):
     assert "\n" not in str(raised.value)
 
 
-def test_what_is_no_file_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match="is a folder: give one text file"):
         load_text(tmp_path)
     with pytest.raises(InputError, match=r"no text .*nothing.txt.: give captions, or an existing file"):

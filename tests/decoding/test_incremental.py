@@ -1,6 +1,5 @@
 """The cache may change only the speed."""
 
-import itertools
 import random
 
 import pytest
@@ -13,7 +12,6 @@ from transformer_lab.decoding import (
     cached_beam_search,
     cached_greedy_decode,
     greedy_decode,
-    length_penalty,
 )
 from transformer_lab.decoding.incremental import GROUPS, ROWS_AT_ONCE, greatest, likeliest_tokens
 from transformer_lab.model import (
@@ -27,20 +25,18 @@ from transformer_lab.model import (
 PAD, BOS, EOS = 0, 1, 2
 
 
-def cases(number: int) -> list[dict]:
-    """Return many kinds of models: eos likely or unlikely, a vocabulary smaller or larger than the beam, both norms."""
-    rng = random.Random(1)
-    return [
-        {
-            "seed": seed,
-            "target_vocab": rng.choice([3, 5, 12, 40]),
-            "sharpness": rng.choice([1.0, 3.0, 8.0]),
-            "eos_bonus": rng.choice([-4.0, 0.0, 1.5, 4.0]),
-            "norm_first": rng.random() < 0.5,
-            "n_heads": rng.choice([1, 2, 4]),
-        }
-        for seed in range(number)
-    ]
+rng = random.Random(1)
+CASES = [  # eos likely or unlikely, a vocabulary smaller or larger than the beam, both norms
+    {
+        "seed": seed,
+        "target_vocab": rng.choice([3, 5, 12, 40]),
+        "sharpness": rng.choice([1.0, 3.0, 8.0]),
+        "eos_bonus": rng.choice([-4.0, 0.0, 1.5, 4.0]),
+        "norm_first": rng.random() < 0.5,
+        "n_heads": rng.choice([1, 2, 4]),
+    }
+    for seed in range(16)
+]
 
 
 class TestCachedAttention:
@@ -57,10 +53,14 @@ class TestCachedAttention:
 
     def test_a_step_gives_the_last_row_of_causal_attention(self, attention, x):
         cached = CachedAttention(attention, 3)
+        outputs = []
         for length in range(1, 10):
             prefix = x[:, :length]
-            whole = attention(prefix, prefix, prefix, causal_mask(length))
-            torch.testing.assert_close(cached.step(x[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
+            whole = attention(prefix, prefix, prefix, causal_mask(length))[:, -1:]
+            output = cached.step(x[:, length - 1 : length])
+            torch.testing.assert_close(output, whole, rtol=0, atol=1e-12)
+            outputs.append((output, output.clone()))
+        assert all(torch.equal(output, copy) for output, copy in outputs)  # not a buffer that a later step overwrites
 
     def test_a_step_projects_one_vector(self, attention, x):
         """Projecting the prefix again gives the same numbers, and is exactly what the cache is there to avoid."""
@@ -93,23 +93,14 @@ class TestCachedAttention:
             alone = CachedAttention(attention, 3).step(x[:, position : position + 1])
             torch.testing.assert_close(together[:, position : position + 1], alone, rtol=0, atol=1e-12)
 
-    def test_steps_do_not_change_what_earlier_ones_returned(self, attention, x):
-        """A returned tensor must not be a buffer that is overwritten later."""
-        cached = CachedAttention(attention, 3)
-        first = cached.step(x[:, :1])
-        kept = first.clone()
-        for position in range(1, 9):
-            cached.step(x[:, position : position + 1])
-        assert torch.equal(first, kept)
 
-
-@pytest.mark.parametrize("case", cases(24), ids=lambda case: str(case["seed"]))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["seed"]))
 def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_sources):
     model = sharpened_model(**case)
     source = random_sources(case["seed"])
-    for max_length in (1, 6, 14):
+    for max_length in (1, 14):
         assert cached_greedy_decode(model, source, max_length) == greedy_decode(model, source, max_length)
-    for beam_size, alpha, max_length in ((1, 0.6, 9), (2, 0.0, 14), (4, 0.6, 6), (4, 2.0, 14), (50, 1.0, 4)):
+    for beam_size, alpha, max_length in ((2, 0.0, 14), (4, 0.6, 6), (4, 2.0, 14), (50, 1.0, 4)):
         arguments = model, source, beam_size, alpha, max_length
         assert cached_beam_search(*arguments) == beam_search(*arguments), (beam_size, alpha, max_length)
 
@@ -117,7 +108,7 @@ def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_
 def test_the_cases_cover_what_matters(sharpened_model, random_sources):
     """Equal tokens prove little if all sentences of a batch end together, or none reaches max_length."""
     ends = set()
-    for case in cases(24):
+    for case in CASES:
         translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)
         lengths = [len(tokens) for tokens in translations]
         ends |= {"early"} if min(lengths) < 3 else set()
@@ -131,7 +122,7 @@ def test_the_cases_cover_what_matters(sharpened_model, random_sources):
 def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, sharpened_model, random_sources):
     """The plain decoders hide a predicted pad from every later query, so its cached key must be hidden too."""
     fed = []
-    for seed in range(6):
+    for seed in range(3):
         model = sharpened_model(seed, sharpness=2.0)
         with torch.no_grad():
             model.output.bias[token] += 8.0
@@ -157,7 +148,7 @@ def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
 
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
     """Otherwise a sentence that never ends would get as many tokens as the longest in its batch allows."""
-    for seed in range(6):
+    for seed in range(2):
         model = sharpened_model(seed, eos_bonus=-1.0)
         source = random_sources(seed, batch=8)
         limits = torch.tensor([1, 2, 3, 5, 8, 8, 13, 20])
@@ -168,8 +159,7 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Without the first, every sentence costs as much as the longest; without the second, a step costs twice as much.
-    """
+    """Otherwise every sentence would cost as much as the longest, or every step twice as much."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -203,12 +193,9 @@ def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, rando
     """Positions that the model doesn't have must not be invented."""
     model = sharpened_model(3, eos_bonus=-100.0)
     source = random_sources(3)
-    for decode in (greedy_decode, cached_greedy_decode):
-        with pytest.raises(ValueError, match=r"25.*24"):
-            decode(model, source, 30)
-        assert model.training
     with pytest.raises(ValueError, match=r"25.*24"):
         cached_beam_search(model, source, 3, 0.6, 30)
+    assert model.training
     assert cached_beam_search(model, source, 3, 0.6, 24) == beam_search(model, source, 3, 0.6, 24)
 
 
@@ -292,26 +279,6 @@ def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
     source = random_sources(0)
     assert cached_beam_search(model, source, 4, 0.6, 0) == cached_greedy_decode(model, source, 0) == [[]] * 5
     assert cached_beam_search(model, source[:0], 4, 0.6, 5) == cached_greedy_decode(model, source[:0], 5) == []
-
-
-def test_a_huge_beam_finds_the_best_of_all_sentences(sharpened_model, random_sources):
-    """Slots that no hypothesis can fill must not count as hypotheses."""
-    model = sharpened_model(2, target_vocab=4, sharpness=1.0).eval()
-    source = random_sources(2, batch=1)
-    going_on, max_length = [PAD, BOS, 3], 4
-    best, best_score = None, -torch.inf
-    for length in range(max_length):
-        for start in itertools.product(going_on, repeat=length):
-            for last in [EOS, *going_on] if length == max_length - 1 else [EOS]:
-                tokens = [*start, last]
-                with torch.no_grad():
-                    logits = model(source, torch.tensor([[BOS, *tokens[:-1]]]))[0]
-                gains = logits.log_softmax(-1).gather(1, torch.tensor(tokens)[:, None])
-                score = gains.sum().item() / length_penalty(len(tokens), 0.6)
-                if score > best_score:
-                    best, best_score = tokens, score
-    expected = [token for token in best if token not in (PAD, BOS, EOS)]
-    assert cached_beam_search(model, source, 500, 0.6, max_length) == [expected]
 
 
 @pytest.mark.parametrize("columns", [1, 7, GROUPS * 4 - 1, GROUPS * 4, 3 * GROUPS * 5 + 1, 8000])

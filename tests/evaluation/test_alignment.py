@@ -6,30 +6,20 @@ import torch
 from transformer_lab.evaluation import alignment_error_rate
 
 
-def test_perfect_and_disjoint():
-    """0 is best. An inverted rate would rank the worst head first."""
-    gold = torch.tensor([[0, 1, 0], [1, 0, 0]], dtype=torch.bool)
-    weights = gold * 0.9 + 0.05
-    assert alignment_error_rate(weights, gold) == 0.0
-    assert alignment_error_rate(1 - weights, gold) == 1.0
-
-
-def test_a_row_proposes_its_greatest_weight_and_nothing_else():
-    """3 links proposed, 4 in gold, 2 shared: 1 - 2 * 2 / 7. A row without a gold link still proposes one."""
-    weights = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [0.4, 0.35, 0.25]])
-    gold = torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.bool)
-    assert alignment_error_rate(weights, gold) == pytest.approx(1 - 4 / 7, rel=1e-15)
-
-
-def test_rows_are_queries():
-    """Taking the maximum of each column instead would give 0 here."""
-    weights = torch.tensor([[0.6, 0.4], [0.55, 0.45]])
-    gold = torch.tensor([[1, 0], [0, 1]], dtype=torch.bool)
-    assert alignment_error_rate(weights, gold) == 0.5
-
-
-def test_no_gold_link_is_all_wrong():
-    assert alignment_error_rate(torch.eye(3), torch.zeros(3, 3, dtype=torch.bool)) == 1.0
+@pytest.mark.parametrize(
+    ("weights", "gold", "rate"),
+    [
+        ([[0.05, 0.95, 0.05], [0.95, 0.05, 0.05]], [[0, 1, 0], [1, 0, 0]], 0.0),  # an inverted rate would be 1
+        ([[0.95, 0.05, 0.95], [0.05, 0.95, 0.95]], [[0, 1, 0], [1, 0, 0]], 1.0),
+        # Three links proposed, one in a row without a gold link; four in gold, two shared.
+        ([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [0.4, 0.35, 0.25]], [[1, 1, 0], [0, 1, 1], [0, 0, 0]], 1 - 4 / 7),
+        ([[0.6, 0.4], [0.55, 0.45]], [[1, 0], [0, 1]], 0.5),  # the maximum of each column would give 0
+        ([[1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0]], 1.0),
+    ],
+)
+def test_by_hand(weights, gold, rate):
+    gold = torch.tensor(gold, dtype=torch.bool)
+    assert alignment_error_rate(torch.tensor(weights), gold) == pytest.approx(rate, rel=1e-15)
 
 
 @pytest.mark.parametrize(

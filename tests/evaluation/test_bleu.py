@@ -31,31 +31,21 @@ def damaged(sentence: list[str], rng: random.Random, words: list[str]) -> list[s
     return result
 
 
-def test_a_repeated_word_counts_as_often_as_the_reference_has_it():
-    """The example of Papineni et al.: without clipping, seven times "the" would be a perfect translation."""
-    hypothesis, reference = ["the"] * 7, ["the", "cat", "is", "on", "the", "mat"]
-    assert ngram_precision([hypothesis], [reference], 1) == 2 / 7
-    assert ngram_precision([hypothesis], [reference], 2) == 0.0
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "precision"),
+    [
+        ([["the"] * 7], [["the", "cat", "is", "on", "the", "mat"]], 2 / 7),  # the example of Papineni et al.
+        ([list("abc"), ["x"]], [list("abc"), ["y"]], 3 / 4),  # one fraction over the corpus, not a mean
+        ([["a"], ["b"]], [["b"], ["a"]], 0.0),  # a match in another sentence does not count
+        ([[], []], [["word"] * 9, ["word"]], 0.0),
+        ([], [], 0.0),
+    ],
+)
+def test_precision_by_hand(hypotheses, references, precision):
+    assert ngram_precision(hypotheses, references, 1) == precision
 
 
-def test_precision_is_one_fraction_over_the_corpus():
-    """Averaging the sentences' precisions (1 and 0) would give 1/2; counted together, 3 of 4 words are right."""
-    assert ngram_precision([list("abc"), ["x"]], [list("abc"), ["y"]], 1) == 3 / 4
-
-
-def test_a_match_in_another_sentence_does_not_count():
-    """Clipping over the corpus instead of within a sentence would count both words."""
-    assert ngram_precision([["a"], ["b"]], [["b"], ["a"]], 1) == 0.0
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_no_ngram_gives_precision_zero(n):
-    """Sentences shorter than n are legal; dividing by their zero n-grams is not."""
-    assert ngram_precision([["word"] * (n - 1), []], [["word"] * 9, ["word"]], n) == 0.0
-    assert ngram_precision([], [], n) == 0.0
-
-
-def test_brevity_penalty_punishes_the_short_alone():
+def test_brevity_penalty_penalizes_only_short_translations():
     assert brevity_penalty(12, 12) == brevity_penalty(13, 12) == 1.0
     assert brevity_penalty(6, 12) == pytest.approx(math.exp(-1), rel=1e-15)
     assert brevity_penalty(0, 12) == brevity_penalty(0, 0) == 0.0

@@ -9,7 +9,7 @@ UPPER = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
 
 
 def test_two_layers_by_hand():
-    """With the residual: lower [[.75 .25] [.5 .5]], upper [[.5 .5] [0 1]]. The upper stands on the left of the product.
+    """With the residual: lower [[.75 .25] [.5 .5]], upper [[.5 .5] [0 1]]. The upper is on the left of the product.
 
     The other order would give [[.375 .625] [.25 .75]].
     """

@@ -1,6 +1,6 @@
 """Random weights, and the same weights under torch.nn's names."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -38,6 +38,17 @@ def dtype(request) -> Iterator[torch.dtype]:
 def tolerance(dtype: torch.dtype) -> float:
     """Allow for rounding in values of 1 to 10 after about twenty matrix products: 1e-6 in float32, 1e-15 in float64."""
     return {torch.float32: 1e-5, torch.float64: 1e-10}[dtype]
+
+
+@pytest.fixture
+def with_gradients() -> Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]:
+    """Return an output and the gradients of a random function of it, the same for every output of this shape."""
+
+    def with_gradients(output: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        cotangent = torch.randn(output.shape, generator=torch.Generator().manual_seed(1))
+        return (output, *torch.autograd.grad(output, inputs, cotangent))
+
+    return with_gradients
 
 
 @pytest.fixture(scope="session")

@@ -42,18 +42,14 @@ def random_mask(*shape: int) -> Tensor:
     return mask
 
 
-# fused_attention
-
-
 @pytest.mark.parametrize(
     "mask_shape",
     [None, (BATCH, 1, 1, KEY), (1, 1, QUERY, KEY), (BATCH, 1, QUERY, KEY), (BATCH, HEADS, QUERY, KEY)],
     ids=["no mask", "padding", "causal", "both", "heads"],
 )
 @pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
-def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance):
-    """Training uses one and heat maps the other, so they must be the same model, even for a query with no visible keys.
-    """
+def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance, with_gradients):
+    """Training uses one and heat maps the other, so they must be the same model, even for a query that sees no key."""
     mask = None if mask_shape is None else random_mask(*mask_shape)
     shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
     tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
@@ -62,15 +58,11 @@ def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tol
     assert nothing is None
     if mask is not None:
         assert (weights.sum(-1) == 0).any()  # the hard case is included
-    torch.testing.assert_close(fused, explicit, atol=tolerance, rtol=0)
+    expected = with_gradients(explicit, tensors)
+    assert all(tensor.isfinite().all() for tensor in expected)
+    torch.testing.assert_close(with_gradients(fused, tensors), expected, atol=tolerance, rtol=0)
     with torch.no_grad():  # torch uses a different kernel here
         torch.testing.assert_close(fused_attention(*tensors, mask)[0], explicit, atol=tolerance, rtol=0)
-    cotangent = torch.randn_like(explicit)
-    for mine, torchs in zip(
-        torch.autograd.grad(explicit, tensors, cotangent), torch.autograd.grad(fused, tensors, cotangent), strict=True
-    ):
-        assert mine.isfinite().all()
-        torch.testing.assert_close(torchs, mine, atol=tolerance, rtol=0)
 
 
 def test_fused_attention_drops_weights_while_training_only():
@@ -87,20 +79,15 @@ def test_fused_attention_drops_weights_while_training_only():
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomise):
+def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomise, with_gradients):
     """Logits and the gradient of every parameter must match, or the fused model would train differently."""
     model = randomise(small_model(norm_first=norm_first))
-    explicit = model(SOURCE, TARGET)
-    cotangent = torch.randn_like(explicit)
-    expected = torch.autograd.grad(explicit, list(model.parameters()), cotangent)
+    weights = list(model.parameters())
+    explicit, *expected = with_gradients(model(SOURCE, TARGET), weights)
     set_attention(model, fused_attention)
-    fused = model(SOURCE, TARGET)
+    fused, *gradients = with_gradients(model(SOURCE, TARGET), weights)
     torch.testing.assert_close(fused, explicit, atol=tolerance, rtol=0)
-    for mine, torchs in zip(expected, torch.autograd.grad(fused, list(model.parameters()), cotangent), strict=True):
-        torch.testing.assert_close(torchs, mine, atol=2 * tolerance, rtol=1e-5)  # sums over all positions are larger
-
-
-# set_attention
+    torch.testing.assert_close(gradients, expected, atol=2 * tolerance, rtol=1e-5)  # sums over all positions are larger
 
 
 def test_set_attention_reaches_every_attention():
@@ -131,41 +118,18 @@ def test_a_copy_of_a_model_has_an_attention_of_its_own():
     assert weights == {}
 
 
-def test_attend_is_no_part_of_the_weights():
-    """A checkpoint that was written with one kernel must load with another."""
-    model = small_model()
-    names = set(model.state_dict())
-    set_attention(model, fused_attention)
-    assert set(model.state_dict()) == names
-
-
-# record_attention
-
-
-def test_recorded_weights_have_names_and_shapes():
-    model = small_model().eval()
-    expected = model(SOURCE, TARGET)
-    with record_attention(model) as weights:
-        assert weights == {}
-        output = model(SOURCE, TARGET)
-    assert torch.equal(output, expected)  # recording does not change the output
-    assert set(weights) == ATTENTIONS
-    for name, weight in weights.items():
-        query = 4 if name.startswith("encoder") else 3
-        key = 3 if name.startswith("decoder") and name.endswith("self_attention") else 4
-        assert weight.shape == (2, HEADS, query, key)
-        assert not weight.requires_grad
-        torch.testing.assert_close(weight.sum(-1), torch.ones(2, HEADS, query))
-
-
 def test_recorded_weights_are_those_of_their_module():
     """Names that point to the wrong layer would give convincing pictures of something else."""
     model = small_model().eval()
+    expected = model(SOURCE, TARGET)
     inputs = {}
     for name, module in attending_modules(model).items():
         module.register_forward_pre_hook(lambda _, arguments, name=name: inputs.update({name: arguments}))
     with record_attention(model) as weights:
-        model(SOURCE, TARGET)
+        output = model(SOURCE, TARGET)
+    assert torch.equal(output, expected)  # recording does not change the output
+    assert weights.keys() == inputs.keys() == ATTENTIONS
+    assert not any(weight.requires_grad for weight in weights.values())
     for name, (query, key, _, mask) in inputs.items():
         module = model.get_submodule(name)
         q = module.w_q(query).unflatten(-1, (HEADS, -1))  # (batch, query, heads, d_k)
@@ -216,16 +180,6 @@ def test_no_module_keeps_weights():
     weights.clear()
     assert all(reference() is None for reference in held)
     assert not any(isinstance(value, Tensor) for module in model.modules() for value in vars(module).values())
-
-
-def test_a_model_can_train_while_it_is_recorded(randomise):
-    """Gradients must be the same as without a recording, or looking at a model would change its training."""
-    model = randomise(small_model())
-    parameters = list(model.parameters())
-    expected = torch.autograd.grad(model(SOURCE, TARGET).square().sum(), parameters)
-    with record_attention(model):
-        gradients = torch.autograd.grad(model(SOURCE, TARGET).square().sum(), parameters)
-    assert all(torch.equal(mine, plain) for mine, plain in zip(gradients, expected, strict=True))
 
 
 def test_an_attend_that_is_a_module_is_recorded_and_comes_back():

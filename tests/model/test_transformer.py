@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lab.model import (
+    ResidualConnection,
     Transformer,
     TransformerConfig,
     causal_mask,
@@ -15,6 +16,7 @@ from transformer_lab.model import (
     fused_attention,
     initialize_parameters,
     padding_mask,
+    scaled_dot_product_attention,
     set_attention,
     sinusoidal_encoding,
     target_mask,
@@ -27,7 +29,7 @@ SOURCES = [[5, 9, 16, 4, 5, EOS], [7, 8, EOS], [EOS]]
 TARGETS = [[BOS, 4, 6], [BOS, 18, 3, 11, 5], [BOS]]
 
 norms = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-kernels = pytest.mark.parametrize("fused", [False, True], ids=["explicit", "fused"])
+kernels = pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 
 
 def small_config(**changes) -> TransformerConfig:
@@ -46,8 +48,7 @@ def padded(sequences: list[list[int]]) -> Tensor:
 
 
 def torchs_twin(model: Transformer, transplant) -> nn.Transformer:
-    """nn.Transformer with the same weights. It always builds final norms, but the paper's layers already end in a norm.
-    """
+    """nn.Transformer with the same weights. It always builds final norms, which only pre-norm layers need."""
     config = model.config
     twin = nn.Transformer(
         config.d_model,
@@ -80,7 +81,7 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 
 @parity
 @norms
-def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise, transplant):
+def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise, transplant, with_gradients):
     """From token ids to logits and back to both embeddings: this one test covers every part of the paper's model.
 
     The embeddings, the scale, the positions, and the output layer are written out around nn.Transformer.
@@ -88,49 +89,38 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise,
     ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
-    source_weight, target_weight = ours.source_embedding.embedding.weight, ours.target_embedding.embedding.weight
-    source_x = F.embedding(source, source_weight, padding_idx=PAD) * 4.0 + sinusoidal_encoding(source.size(1), 16)
-    target_x = F.embedding(target, target_weight, padding_idx=PAD) * 4.0 + sinusoidal_encoding(target.size(1), 16)
-    decoded = twin(source_x, target_x, **torchs_masks(source, target))
+    weights = [ours.source_embedding.embedding.weight, ours.target_embedding.embedding.weight]
+    embedded = [
+        F.embedding(tokens, weight, padding_idx=PAD) * 4.0 + sinusoidal_encoding(tokens.size(1), 16)
+        for tokens, weight in zip((source, target), weights, strict=True)
+    ]
+    decoded = twin(*embedded, **torchs_masks(source, target))
     expected = F.linear(decoded, ours.output.weight, ours.output.bias)
     logits = ours(source, target)
     assert logits.shape == (3, 5, TARGET_VOCAB)
     assert logits.std() > 0.5  # otherwise agreement would mean little
     torch.testing.assert_close(logits, expected, atol=tolerance, rtol=0)
-    cotangent = torch.randn_like(logits)
-    for mine, torchs in zip(
-        torch.autograd.grad(logits, (source_weight, target_weight), cotangent),
-        torch.autograd.grad(expected, (source_weight, target_weight), cotangent),
-        strict=True,
-    ):
-        # The scale of 4 and sums over a token's positions bring these gradients into the tens, and rounding grows with
-        # them.
-        torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=tolerance)
+    # The scale of 4 and sums over a token's positions bring the gradients into the tens, and rounding grows with them.
+    torch.testing.assert_close(
+        with_gradients(logits, weights), with_gradients(expected, weights), atol=tolerance, rtol=tolerance
+    )
 
 
 @parity
 @norms
-def test_stacks_agree_with_torchs_transformer_in_their_input_gradients(
-    norm_first, dtype, tolerance, randomise, transplant
+@pytest.mark.parametrize("masked", [False, True], ids=["no mask", "padding and causal"])
+def test_stacks_agree_with_torchs_transformer(
+    masked, norm_first, dtype, tolerance, randomise, transplant, with_gradients
 ):
-    """The same without embeddings: the gradients of the encoder's and the decoder's inputs."""
+    """The encoder and the decoder without embeddings: outputs and the gradients of both inputs must match."""
     ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
-    source_x = torch.randn(*source.shape, 16, requires_grad=True)
-    target_x = torch.randn(*target.shape, 16, requires_grad=True)
-    source_mask = padding_mask(source, PAD)
-    memory = ours.encoder(source_x, source_mask)
-    output = ours.decoder(target_x, memory, source_mask, target_mask(target, PAD))
-    expected = twin(source_x, target_x, **torchs_masks(source, target))
-    torch.testing.assert_close(output, expected, atol=tolerance, rtol=0)
-    cotangent = torch.randn_like(output)
-    for mine, torchs in zip(
-        torch.autograd.grad(output, (source_x, target_x), cotangent),
-        torch.autograd.grad(expected, (source_x, target_x), cotangent),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, torchs, atol=tolerance, rtol=0)
+    inputs = [torch.randn(*tokens.shape, 16, requires_grad=True) for tokens in (source, target)]
+    source_mask, own_mask = (padding_mask(source, PAD), target_mask(target, PAD)) if masked else (None, None)
+    output = ours.decoder(inputs[1], ours.encoder(inputs[0], source_mask), source_mask, own_mask)
+    expected = twin(*inputs, **(torchs_masks(source, target) if masked else {}))
+    torch.testing.assert_close(with_gradients(output, inputs), with_gradients(expected, inputs), atol=tolerance, rtol=0)
 
 
 # Padding and causality
@@ -138,11 +128,10 @@ def test_stacks_agree_with_torchs_transformer_in_their_input_gradients(
 
 @norms
 @kernels
-def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, dtype, tolerance, randomise):
+def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomise):
     """Otherwise a translation would depend on the other sentences of its batch."""
     model = randomise(Transformer(small_config(norm_first=norm_first)))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     memory, source_mask = model.encode(padded(SOURCES))
     logits = model(padded(SOURCES), padded(TARGETS))
     assert source_mask.shape == (3, 1, 1, 6)
@@ -156,12 +145,11 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(fused, norm_first, 
 @norms
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
-def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
+def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomise):
     """Check by gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomise(Transformer(config))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     embedded = []
     model.target_embedding.register_forward_hook(lambda module, arguments, output: embedded.append(output))
     target = torch.tensor([[BOS, 4, 6, 5, 11]])
@@ -175,11 +163,10 @@ def test_no_logit_depends_on_a_later_token(tie, fused, norm_first, randomise):
 
 
 @kernels
-def test_a_sentence_of_nothing_but_padding_spoils_nobody(fused, randomise):
+def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomise):
     """Fixed-size batches are filled up with such rows, and one NaN among them would reach every weight."""
     model = randomise(Transformer(small_config()))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
     logits = model(source, target)
     assert logits.isfinite().all()
@@ -212,32 +199,16 @@ def test_padding_follows_the_config(randomise):
 
 def test_three_way_tying_shares_one_parameter():
     """Code that ties nothing is a classic bug, and only the size of the checkpoint reveals it."""
-    model = Transformer(small_config(source_vocab=TARGET_VOCAB, tie=True))
+    model = Transformer(small_config(source_vocab=TARGET_VOCAB))
+    untied = counted(model)
+    tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` on one with `tie`
     weight = model.output.weight
     assert model.source_embedding.embedding.weight is weight
     assert model.target_embedding.embedding.weight is weight
-    assert sum(parameter is weight for parameter in model.parameters()) == 1
-    assert counted(model) == counted(Transformer(small_config(source_vocab=TARGET_VOCAB))) - 2 * weight.numel()
+    assert counted(model) == untied - 2 * weight.numel()
     logits = model(torch.tensor([[5, EOS]]), torch.tensor([[BOS, 6]]))
     F.cross_entropy(logits[0], torch.tensor([6, EOS])).backward()
     assert (weight.grad.abs().sum(-1) > 0).all()  # all tokens learn through the output, not only those that occur
-
-
-def test_untied_weights_are_three():
-    model = Transformer(small_config(source_vocab=TARGET_VOCAB))
-    weights = (
-        model.source_embedding.embedding.weight,
-        model.target_embedding.embedding.weight,
-        model.output.weight,
-    )
-    assert len({weight.data_ptr() for weight in weights}) == 3
-
-
-def test_tie_embeddings_ties_a_model_that_was_not():
-    """The exercise calls it on a finished model."""
-    model = Transformer(small_config(source_vocab=TARGET_VOCAB))
-    tie_embeddings(model)
-    assert model.source_embedding.embedding.weight is model.target_embedding.embedding.weight is model.output.weight
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
@@ -253,29 +224,16 @@ def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-GRID = [
-    small_config(
-        d_model=d_model,
-        n_heads=n_heads,
-        n_layers=n_layers,
-        d_ff=d_ff,
-        norm_first=norm_first,
-        tie=tie,
-        source_vocab=TARGET_VOCAB if tie else SOURCE_VOCAB,
-    )
-    for d_model, n_heads, n_layers, d_ff, norm_first, tie in itertools.product(
-        (4, 12), (1, 2), (1, 3), (7, 30), (False, True), (False, True)
-    )
-]
-
-
 def counted(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())  # a shared parameter is counted once
 
 
 def test_the_formula_counts_what_the_model_has():
     """The grid covers every field that adds a parameter, so that two errors can't cancel out."""
-    for config in GRID:
+    names = ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie")
+    for values in itertools.product((4, 12), (1, 2), (1, 3), (7, 30), (False, True), (False, True)):
+        sizes = dict(zip(names, values, strict=True))
+        config = small_config(source_vocab=TARGET_VOCAB if sizes["tie"] else SOURCE_VOCAB, **sizes)
         assert count_parameters(config) == counted(Transformer(config)), config
 
 
@@ -298,45 +256,29 @@ def test_the_papers_models_have_the_papers_size(config, count, millions):
 # Initial weights
 
 
-@pytest.mark.parametrize("d_model", [256, 512])
-def test_xavier_would_starve_the_tokens_of_signal(d_model, capsys):
+@pytest.mark.parametrize(("d_model", "xavier_deviation", "xavier_share"), [(256, 0.25, 0.17), (512, 0.35, 0.285)])
+def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xavier_share):
     """Embeddings start as N(0, 1/d_model) because Xavier would leave tokens too weak next to the positions.
 
-    The table shows the standard deviations of the encoder's input for 8,000 tokens and sentences of 20. Xavier gives an
-    entry the variance 2 / (vocab + d_model), which has nothing to do with the positions that are added to it. After the
-    factor √d_model:
-
-        | d_model | positions | tokens, Xavier | tokens, N(0, 1/d_model) | share of variance: Xavier | N(0, 1/d_model) |
-        | ---     | ---       | ---            | ---                     | ---                       | ---             |
-        | 256     | 0.55      | 0.25           | 1.00                    | 17 %                      | 77 %            |
-        | 512     | 0.55      | 0.35           | 1.00                    | 28 %                      | 77 %            |
+    With 8,000 tokens, Xavier gives an entry the variance 2 / (vocab + d_model), which has nothing to do with the
+    positions that are added to it. Compared are standard deviations in the encoder's input, after the factor √d_model,
+    and the tokens' share of its variance.
     """
-    vocab, length = 8000, 20
-    model = Transformer(
-        TransformerConfig(vocab, vocab, d_model=d_model, n_layers=1, n_heads=2, d_ff=8, tie=True, dropout=0.0)
-    )
-    tokens = torch.randint(1, vocab, (200, length))
-    positions = sinusoidal_encoding(length, d_model).std().item()
-    ours = model.source_embedding(tokens).std().item()
-    nn.init.xavier_uniform_(model.source_embedding.embedding.weight)
-    xavier = model.source_embedding(tokens).std().item()
-
-    def share(deviation: float) -> float:
-        return deviation**2 / (deviation**2 + positions**2)
-
+    embedding = Transformer(TransformerConfig(8000, 8000, d_model, n_layers=1, n_heads=2, d_ff=8)).source_embedding
+    positions = sinusoidal_encoding(20, d_model).std().item()
+    tokens = torch.randint(1, 8000, (200, 20))
+    ours = embedding(tokens).std().item()
+    nn.init.xavier_uniform_(embedding.embedding.weight)
+    xavier = embedding(tokens).std().item()
     # Each is a mean over 10^6 entries, so 1 % is far more than chance allows.
-    assert positions == pytest.approx(0.55, abs=0.01)
-    assert ours == pytest.approx(1.0, abs=0.01)
-    assert xavier == pytest.approx({256: 0.25, 512: 0.35}[d_model], abs=0.01)
-    assert xavier == pytest.approx(math.sqrt(2 * d_model / (vocab + d_model)), rel=0.01)
-    assert share(ours) == pytest.approx(0.77, abs=0.01)
-    assert share(xavier) == pytest.approx({256: 0.17, 512: 0.285}[d_model], abs=0.01)
+    assert (positions, ours, xavier) == pytest.approx((0.55, 1.0, xavier_deviation), abs=0.01)
+    shares = [deviation**2 / (deviation**2 + positions**2) for deviation in (ours, xavier)]
+    assert shares == pytest.approx([0.77, xavier_share], abs=0.01)
 
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Xavier for matrices, zero for biases, N(0, 1/d_model) for embeddings, zero for padding, also when they are tied.
-    """
+    """Xavier for matrices, zero for biases, N(0, 1/d_model) for embeddings, zero for padding, even if they are tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
     initialize_parameters(model)  # a second call does no harm
@@ -420,9 +362,9 @@ def test_the_config_keeps_its_promises():
     assert (config.d_model, config.n_heads, config.n_layers, config.d_ff, config.dropout) == (512, 8, 6, 2048, 0.1)
     assert (config.norm_first, config.tie, config.max_length) == (False, False, 512)
     assert (config.pad_id, config.bos_id, config.eos_id) == (0, 1, 2)
-    model = Transformer(small_config(n_layers=3, dropout=0.2))
+    model = Transformer(small_config(n_layers=3, dropout=0.2, norm_first=True))
     assert len(model.encoder.layers) == len(model.decoder.layers) == 3
-    assert model.output.out_features == TARGET_VOCAB
+    assert all(module.norm_first for module in model.modules() if isinstance(module, ResidualConnection))
     dropouts = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
     assert dropouts == [0.2] * (1 + 3 * 4 + 3 * 6)  # positions, encoder, decoder
 
@@ -449,25 +391,24 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomise):
 # Dtypes
 
 
-@pytest.mark.parametrize(("half", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25)], ids=str)
-def test_a_model_in_half_precision_runs(half, allowed, randomise):
-    """The tolerance allows for about thirty roundings of 2^-11 or 2^-8 on logits of size 3; measured: 0.009 and 0.09.
-    """
+@pytest.mark.parametrize(
+    ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
+)
+def test_a_model_runs_in_other_precisions(other, allowed, randomise):
+    """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3; measured: 0.009 and 0.09."""
     model = randomise(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
-    logits = model.to(half)(source, target)
-    assert logits.dtype == half
+    logits = model.to(other)(source, target)
+    assert logits.dtype == other
     torch.testing.assert_close(logits.float(), expected, atol=allowed, rtol=0)
 
 
 @kernels
-def test_training_under_bfloat16_autocast(fused, randomise):
-    """The trainer computes products in bfloat16, and the sums around them and all gradients in float32. Measured: 0.04.
-    """
+def test_training_under_bfloat16_autocast(attend, randomise):
+    """The trainer computes products in bfloat16, but sums around them and all gradients in float32. Measured: 0.04."""
     model = randomise(Transformer(small_config()))
-    if fused:
-        set_attention(model, fused_attention)
+    set_attention(model, attend)
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -479,15 +420,6 @@ def test_training_under_bfloat16_autocast(fused, randomise):
     logits.float().square().mean().backward()
     assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-
-
-def test_a_model_in_float64_runs_and_agrees(randomise):
-    model = randomise(Transformer(small_config())).eval()
-    source, target = padded(SOURCES), padded(TARGETS)
-    expected = model(source, target)
-    logits = model.double()(source, target)
-    assert logits.dtype == torch.float64
-    torch.testing.assert_close(logits.float(), expected, atol=1e-5, rtol=0)
 
 
 # Invalid input
@@ -520,17 +452,11 @@ def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
     assert "\n" not in str(raised.value)
 
 
-def test_tie_embeddings_names_both_vocabularies():
-    with pytest.raises(ValueError, match="source_vocab is 17 and target_vocab 19"):
-        tie_embeddings(Transformer(small_config()))
-
-
 def test_a_sequence_of_max_length_is_the_longest():
     """One token more, on either side, must raise an error that names both numbers."""
     model = Transformer(small_config(max_length=6)).eval()
     fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
     assert model(fits, fits).shape == (1, 6, TARGET_VOCAB)
-    with pytest.raises(ValueError, match="sequence of 7 tokens, but max_length is 6"):
-        model(too_long, fits)
-    with pytest.raises(ValueError, match="sequence of 7 tokens, but max_length is 6"):
-        model(fits, too_long)
+    for source, target in ((too_long, fits), (fits, too_long)):
+        with pytest.raises(ValueError, match="sequence of 7 tokens, but max_length is 6"):
+            model(source, target)

@@ -4,21 +4,13 @@ from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch, tok
 from transformer_lab.data.byte_pairs import apply_bpe, learn_bpe
 from transformer_lab.data.chinese import is_chinese
 from transformer_lab.data.corpora import Corpus, TextCorpus, find_multi30k, load_corpus, load_text
-from transformer_lab.data.tokenizers import (
-    BpeTokenizer,
-    SeparateBpeTokenizer,
-    SpacyTokenizer,
-    Tokenizer,
-    load_tokenizer,
-    train_tokenizer,
-)
+from transformer_lab.data.tokenizers import BpeTokenizer, SpacyTokenizer, Tokenizer, load_tokenizer, train_tokenizer
 from transformer_lab.data.vocabulary import build_vocabulary
 
 __all__ = [
     "Batch",
     "BpeTokenizer",
     "Corpus",
-    "SeparateBpeTokenizer",
     "SpacyTokenizer",
     "TextCorpus",
     "Tokenizer",

@@ -53,7 +53,7 @@ def apply_bpe(word: str, merges: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def merge_pair(symbols: Sequence[str], pair: tuple[str, str]) -> list[str]:
-    """Joins every occurrence of the pair, from left to right: `a a a` with (a, a) becomes `aa a`."""
+    """Join every occurrence of the pair, from left to right: `a a a` with (a, a) becomes `aa a`."""
     merged = []
     position = 0
     while position < len(symbols):

@@ -95,9 +95,9 @@ def load_corpus(
       folder that `TRANSFORMER_LAB_DATA` names, if set (either is the `multi30k` folder or its parent); otherwise from
       the user's cache, where they are downloaded once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
-      Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, of whose metadata only titles and
-      descriptions are read, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set is used for
-      validation and all others for testing. The name of a training file may have a suffix (`train_small`).
+      Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, where titles and descriptions are read as
+      sentences and other metadata is skipped, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set
+      is used for validation and all others for testing. The name of a training file may have a suffix (`train_small`).
     - a table with a sentence pair on each line: `.csv`, or any other file with tabs. The first column is the source,
       unless a header line names the languages in another order (`de` and `en`, or `German words` and `English words`)
       or ManyThings.org attributions in the third column show that English comes first. Other columns are ignored. The
@@ -193,46 +193,38 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
 
 def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
     present = {path.name.removesuffix(".gz") for path in folder.iterdir()}
-    train = _read_parallel(folder, _training_name(folder, present, source), source, target)
-    campaign = _campaign_sets(present, source, target)
-    splits = {split: _read_campaign_set(folder, *files) for split, files in sorted(campaign.items())}
+
+    def splits_named(prefix: str) -> list[str]:
+        return sorted(
+            file.removesuffix(f".{source}")
+            for file in present
+            if file.startswith(prefix) and file.endswith(f".{source}")
+        )
+
+    training = splits_named("train")
+    if len(training) > 1 and "train" not in training:
+        raise InputError(
+            f"{folder} has several files to train on ({', '.join(training)}): rename the right one to train.{source}"
+        )
+    train = _read_parallel(folder, training[0] if len(training) == 1 else "train", source, target)
+
+    campaign = {
+        split: _read_campaign_set(folder, *files)
+        for split, files in sorted(_campaign_sets(present, source, target).items())
+    }
     validation = next((split for split in VALIDATION_NAMES if f"{split}.{source}" in present), None)
-    if validation is None and any(split.startswith("dev") for split in splits):
-        validation_pairs = splits.pop(next(split for split in splits if split.startswith("dev")))
+    development = [split for split in campaign if split.startswith("dev")]
+    if validation is None and development:
+        validation_pairs = campaign.pop(development.pop(0))
     else:
         validation_pairs = _read_parallel(folder, validation or "val", source, target)
-    plain_tests = sorted(file.removesuffix(f".{source}") for file in present if _is_test(file, source))
-    if not (plain_tests or splits):
-        plain_tests = ["test"]  # so that the error names the missing file
-    # Test sets come first, then the remaining development sets.
-    of_campaign = sorted(splits.items(), key=lambda split: (split[0].startswith("dev"), split[0]))
-    return Corpus(
-        name,
-        source,
-        target,
-        train=train,
-        validation=validation_pairs,
-        tests={split: _read_parallel(folder, split, source, target) for split in plain_tests} | dict(of_campaign),
-    )
 
-
-def _is_test(file: str, language: str) -> bool:
-    return file.startswith("test") and file.endswith(f".{language}")
-
-
-def _training_name(folder: Path, present: set[str], language: str) -> str:
-    named = sorted(
-        file.removesuffix(f".{language}")
-        for file in present
-        if file.startswith("train") and file.endswith(f".{language}")
-    )
-    if "train" in named or not named:
-        return "train"
-    if len(named) > 1:
-        raise InputError(
-            f"{folder} has several files to train on ({', '.join(named)}): name the one that is meant train.{language}"
-        )
-    return named[0]
+    # Test sets come first, then the remaining development sets. Without any, the error names the missing file `test`.
+    plain = splits_named("test") or ([] if campaign else ["test"])
+    tests = {split: _read_parallel(folder, split, source, target) for split in plain}
+    tests |= {split: pairs for split, pairs in campaign.items() if split not in development}
+    tests |= {split: campaign[split] for split in development}
+    return Corpus(name, source, target, train, validation_pairs, tests)
 
 
 def _read_parallel(folder: Path, split: str, source: str, target: str) -> Pairs:
@@ -268,7 +260,7 @@ def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tup
             # If a set exists in both directions, prefer the requested one.
             if language not in of_language and (split, "-".join(reversed(direction.split("-")))) not in files:
                 missing = f"{Path(next(iter(of_language.values()))).with_suffix('').stem}.{language}.xml"
-                raise InputError(f"there is no {missing} beside {next(iter(of_language.values()))}: add it")
+                raise InputError(f"there is no {missing} next to {next(iter(of_language.values()))}: add it")
         if len(of_language) == 2 and (split not in sets or direction == f"{source}-{target}"):
             sets[split] = (of_language[source], of_language[target])
     return sets
@@ -285,8 +277,7 @@ def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pair
             raise InputError(
                 f"{path}, line {one[lacking][0]}: {lacking} is not in {other_path}: both files need the same segments"
             )
-    numbered = [(line, (text, targets[name][1])) for name, (line, text) in sources.items()]
-    return _without_blanks(numbered, source_path)
+    return _without_blanks([(line, (text, targets[name][1])) for name, (line, text) in sources.items()], source_path)
 
 
 def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
@@ -306,7 +297,7 @@ def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
         if tag[4] is None:
             raise InputError(f"{path}, line {line}: {name} does not end in </seg>: correct it")
         if name in segments:
-            raise InputError(f"{path}, line {line}: {name} is there a second time: number it anew")
+            raise InputError(f"{path}, line {line}: {name} occurs a second time: renumber it")
         segments[name] = (line, normalize(html.unescape(tag[3])))
     return segments
 
@@ -368,7 +359,7 @@ def _without_blanks(numbered: Iterable[tuple[int, tuple[str, str]]], path: Path)
     if not kept:
         raise InputError(f"{path} has no sentences: fill it, or give another corpus")
     if blank:
-        log.warning("%s: %d pairs with a blank side left out, the first on line %d", path, len(blank), blank[0])
+        log.warning("%s: skipped %d pairs with an empty side, the first on line %d", path, len(blank), blank[0])
     return kept
 
 
@@ -380,7 +371,7 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
     swapped = False
     if rows:
         first = rows[0][1]
-        # A first line with the two languages is a heading: it says which column is which.
+        # A first line with the two languages is a header, which says which column is which.
         swapped = _names(first[0], target) and _names(first[1], source)
         if swapped or (_names(first[0], source) and _names(first[1], target)):
             rows = rows[1:]
@@ -396,20 +387,20 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
                     f"{source} to {target} is not in it"
                 )
             swapped = target == "en"
-    columns = [(line, (normalize(row[0]), normalize(row[1]))) for line, row in rows]
-    pairs = _without_blanks([(line, pair[::-1]) for line, pair in columns] if swapped else columns, path)
+    columns = (1, 0) if swapped else (0, 1)
+    pairs = _without_blanks([(line, tuple(normalize(row[column]) for column in columns)) for line, row in rows], path)
     train, validation, test = _split(pairs, path)
     return Corpus(path.name.split(".")[0], source, target, train, validation, {"test": test})
 
 
 def _names(cell: str, language: str) -> bool:
-    """Whether a cell of the first line names a language: by its code, or in English, and perhaps what it has of it."""
+    """Return whether a cell of the first line names a language: its code, or its English name with more after it."""
     cell = cell.strip().lower()
     return cell == language.lower() or cell.startswith(LANGUAGE_NAMES.get(language.lower(), "\n"))
 
 
 def _is_a_language(cell: str) -> bool:
-    """Whether a cell is nothing but the code or the name of a language, which hardly a sentence is."""
+    """Return whether a cell is just the code or the name of a language, which hardly any sentence is."""
     return cell.strip().lower() in (*LANGUAGE_NAMES, *LANGUAGE_NAMES.values())
 
 
@@ -434,7 +425,10 @@ def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
-    """Train, validation and test. The same pairs in another order or direction give the same three sets."""
+    """Return training, validation, and test pairs.
+
+    The same pairs in a different order or direction give the same three sets.
+    """
 
     def in_any_direction(group: list[int]) -> bytes:
         return hashlib.sha256(min("\t".join(sorted(pairs[index])) for index in group).encode()).digest()
@@ -481,7 +475,7 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
 
 
 def letters_and_digits(sentence: str) -> str:
-    """Return a sentence without capitalization, punctuation, and spaces. One that has nothing else stays as it is."""
+    """Return a sentence without capitalization, punctuation, and spaces, or unchanged if nothing would be left."""
     return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
 
@@ -489,14 +483,14 @@ def letters_and_digits(sentence: str) -> str:
 
 
 def cache_folder() -> Path:
-    """The user's own folder for what this package downloads."""
+    """Return the user's own folder for what this package downloads."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("transformer-lab"))
 
 
 def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
-    """The folder of this machine that holds Multi30k, or None. `load_corpus` says where it looks."""
+    """Return this machine's folder with Multi30k, or None. `load_corpus` describes where it is looked for."""
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     folders = [Path(named), Path(named) / "multi30k"] if named else [cache_folder() / "multi30k"]
     return next((folder for folder in folders if any(folder.glob("train.*"))), None)
@@ -505,60 +499,45 @@ def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
 def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> Path:
     if not {source, target} <= {"de", "en", "fr"}:
         raise InputError(f"multi30k has no {source} to {target}: its languages are de, en and fr")
+    files = [file for file in MULTI30K_SHA256 if file.split(".")[1] in (source, target)]
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     if not named:
         try:
-            folder = cache_folder() / "multi30k"
-            download_multi30k(folder, source, target)
+            return _download_multi30k(files)
         except ModuleNotFoundError as error:  # a bare server
             raise InputError(
                 f"multi30k cannot be downloaded without {error.name}: install it, or give the folder of a copy "
                 "as data_dir or in TRANSFORMER_LAB_DATA"
             ) from error
-        return folder
     folder = find_multi30k(data_dir)
     if folder is None:
         raise InputError(f"no Multi30k in {named}: expected train.{source}.gz there or in its folder multi30k")
-    for path in (folder / file for file in _multi30k_files(source, target)):
-        if path.is_file() and _sha256(path) != MULTI30K_SHA256[path.name]:
+    for path in (folder / file for file in files):
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != MULTI30K_SHA256[path.name]:
             log.warning("%s is not the published file: scores do not compare with others", path)
     return folder
 
 
-def download_multi30k(folder: Path, source: str, target: str) -> None:
-    """Fetches from `MULTI30K_URL` what the folder lacks of Multi30k in two languages, and checks each file's SHA-256.
+def _download_multi30k(files: list[str]) -> Path:
+    """Return the cache folder, after downloading the files that are missing there or damaged.
 
     Raises:
-        InputError: no connection, or not the published file. Nothing half-written is left behind.
+        InputError: There is no connection, or a file is not the published one. No incomplete file is left behind.
     """
-    missing = []
-    for file in _multi30k_files(source, target):
-        path = folder / file
-        if path.is_file() and _sha256(path) != MULTI30K_SHA256[file]:
-            path.unlink()  # damaged since it came
-        if not path.is_file():
-            missing.append(file)
-    if not missing:
-        return
-
     import pooch
 
-    for file in missing:
+    folder = cache_folder() / "multi30k"
+    for file in files:
         url = MULTI30K_URL + file
-        way_on = f"put {file} into {folder} yourself, or use the corpus captions, which needs no download"
+        alternative = f"put {file} into {folder} yourself, or use the corpus captions, which needs no download"
         try:
-            # Writes to a temporary file, which takes its name only when it is whole and right.
+            # Downloads only if the file there has another hash, and replaces it when the new one is complete.
             pooch.retrieve(url, known_hash=MULTI30K_SHA256[file], fname=file, path=folder)
         except ValueError as error:
-            raise InputError(f"{url} is damaged (its SHA-256 differs) and was deleted: try again, {way_on}") from error
-        except OSError as error:  # what requests raises is one too
+            raise InputError(
+                f"{url} is damaged (its SHA-256 differs) and was deleted: try again, {alternative}"
+            ) from error
+        except OSError as error:  # the errors of requests are OSErrors
             reason = error.strerror or type(error).__name__
-            raise InputError(f"{url} cannot be downloaded ({reason}): try again, {way_on}") from error
-
-
-def _multi30k_files(source: str, target: str) -> list[str]:
-    return [file for file in MULTI30K_SHA256 if file.split(".")[1] in (source, target)]
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+            raise InputError(f"{url} cannot be downloaded ({reason}): try again, {alternative}") from error
+    return folder

@@ -1,7 +1,7 @@
-"""From sentences to token ids and back.
+"""From sentences to token IDs and back.
 
-All tokenizers have the same methods, and the same ids for the four special tokens. Only those of byte pairs can spell a
-text in several ways (BPE-dropout).
+All tokenizers have the same methods and the same IDs for the four special tokens. Only byte pairs allow BPE-dropout,
+which splits the same text in different ways.
 """
 
 import json
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from torchtext.vocab import Vocab
 
 FILE = "tokenizer.json"
-ChineseTokens = Literal["byte_pairs", "characters"]  # of several characters where they are frequent, or of one each
+ChineseTokens = Literal["byte_pairs", "characters"]  # frequent groups of characters, or each character on its own
 
 
 def normalize(sentence: str) -> str:
-    """One spelling for what looks the same: Unicode NFC, and one plain space for white space of any kind.
+    """Make text that looks the same equal: Unicode NFC, and one plain space for any kind of white space.
 
-    Between two Chinese characters a space means nothing, and is taken out.
+    Spaces between Chinese characters mean nothing and are removed.
 
     Raises:
-        InputError: the string holds a lone surrogate, which no UTF-8 text can: it was decoded wrongly.
+        InputError: The string contains a lone surrogate, which valid text can't: it was decoded with a wrong encoding.
     """
     try:
         sentence.encode("utf-8")
@@ -44,241 +44,23 @@ def normalize(sentence: str) -> str:
 
 
 class PairTokenizer:
-    """What all tokenizers have in common: the ids of the special tokens, and single sentences."""
+    """The methods of all tokenizers, on top of a source side and a target side.
 
+    A side knows one vocabulary: `tokens` lists its tokens by ID, `encode(sentences, dropout, seed)` returns IDs, and
+    `decode(ids)` returns a sentence. IDs of special tokens are added and removed here.
+    """
+
+    kind: str  # in `tokenizer.json`
     pad_id, bos_id, eos_id, unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
 
-    def encode_source(self, sentence: str) -> list[int]:
-        """Return the ids of a source sentence, eos at the end."""
-        return self.encode_sources([sentence])[0]
-
-    def encode_target(self, sentence: str) -> list[int]:
-        """Return the ids of a target sentence between bos and eos."""
-        return self.encode_targets([sentence])[0]
-
-
-class BpeTokenizer(PairTokenizer):
-    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1.
-
-    A word carries its leading space, shown as `▁`. A character that is not in the alphabet is spelled in its UTF-8
-    bytes (`<0xF0>` ...), so that every text comes back as `normalize` made it, and `<unk>` is never needed. The special
-    tokens have ids but no spelling: `<eos>` typed in a sentence is five ordinary characters.
-
-    Chinese has no words to cut at. Where one of the languages is Chinese, a token holds Chinese characters alone, or
-    none: as many of them as were merged (`chinese="byte_pairs"`), or always one (`"characters"`). No space comes
-    before them.
-    """
-
-    kind = "bpe"
-    joint = True
-
-    # Letters, digits and other signs never share a token. That keeps punctuation off the words, and no merge can ever
-    # spell a special token or a byte.
-    _pieces: ClassVar = {  # by `chinese`
-        None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
-        "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
-        "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
-    }
-    _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
-
-    def __init__(
-        self,
-        source: str,
-        target: str,
-        tokens: Sequence[str],
-        merges: Sequence[tuple[str, str]],
-        chinese: ChineseTokens | None = None,  # None: neither language is Chinese
-    ):
-        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-
-        self.chinese = chinese
+    def __init__(self, source: str, target: str, source_side: "Side", target_side: "Side"):
         self.source, self.target = source, target  # language codes
-        self.tokens = list(tokens)  # the token of each id
-        self.merges = [(left, right) for left, right in merges]
-        self._ids = {token: index for index, token in enumerate(self.tokens)}
-        self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
-        self._joined = [self._ids[left + right] for left, right in self.merges]  # what the merge of each rank gives
-        model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
-        self._tokenizer = Tokenizer(model)
-        self._tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces[chinese]), "isolated")
-        self._tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-
-    @classmethod
-    def train(
-        cls,
-        pairs: Iterable[tuple[str, str]],
-        source: str = "de",
-        target: str = "en",
-        vocab_size: int = 8000,
-        chinese: ChineseTokens = "byte_pairs",
-    ) -> Self:
-        """Learns one vocabulary from both sides: at most `vocab_size` tokens, specials and bytes included.
-
-        `chinese` is heeded where one of the languages is Chinese.
-        """
-        return cls._learn([sentence for pair in pairs for sentence in pair], source, target, vocab_size, chinese)
-
-    @classmethod
-    def _learn(
-        cls, sentences: Iterable[str], source: str, target: str, vocab_size: int, chinese: ChineseTokens | None
-    ) -> Self:
-        from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-
-        reserved = [*SPECIAL_TOKENS, *cls._bytes]
-        if vocab_size < 2 * len(reserved):
-            raise InputError(
-                f"vocab_size is {vocab_size}, but the specials and the 256 bytes need room: "
-                f"give {2 * len(reserved)} or more"
-            )
-        if chinese not in get_args(ChineseTokens):
-            raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
-        if not (is_chinese(source) or is_chinese(target)):
-            chinese = None
-        sentences = [cls._with_first_space(normalize(sentence), chinese) for sentence in sentences]
-        # Rare characters go without a token of their own when they would fill more than half of the vocabulary.
-        counts = Counter(character for sentence in sentences for character in sentence)
-        alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
-        learner = Tokenizer(models.BPE())
-        learner.pre_tokenizer = pre_tokenizers.Split(Regex(cls._pieces[chinese]), "isolated")
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size,
-            special_tokens=reserved,
-            initial_alphabet=alphabet,
-            limit_alphabet=len(alphabet),
-            show_progress=False,
-        )
-        learner.train_from_iterator(sentences, trainer, length=len(sentences))
-        learned = json.loads(learner.to_str())["model"]
-        tokens = sorted(learned["vocab"], key=learned["vocab"].get)
-        return cls(source, target, tokens, learned["merges"], chinese)
-
-    @staticmethod
-    def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
-        """The sentence with a space before its first word, as before all others."""
-        return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
-
-    @property
-    def source_size(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def target_size(self) -> int:
-        return len(self.tokens)
-
-    def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Ids of many source sentences.
-
-        With `dropout`, each merge is left out with that probability, so that a sentence is spelled differently with
-        every `seed` (BPE-dropout, Provilkov et al. 2020).
-        """
-        return [[*ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
-
-    def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Return the IDs of target sentences; `dropout` and `seed` as in `encode_sources`."""
-        return [[BOS_ID, *ids, EOS_ID] for ids in self._encode(sentences, dropout, seed)]
-
-    def _encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
-        spaced = [self._with_first_space(normalize(sentence), self.chinese).rstrip() for sentence in sentences]
-        if dropout:
-            # The library's own dropout cannot be seeded, but a run must be reproducible.
-            draw, known = Random(seed).random, {}
-            pieces = self._tokenizer.pre_tokenizer.pre_tokenize_str
-            return [
-                [index for piece, _ in pieces(sentence) for index in self._spell(piece, dropout, draw, known)]
-                for sentence in spaced
-            ]
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(spaced)]
-
-    def _spell(
-        self, piece: str, dropout: float, draw: Callable[[], float], known: dict[tuple[int, ...], list[tuple[int, int]]]
-    ) -> tuple[int, ...]:
-        """Encode a piece with BPE dropout (Provilkov et al., algorithm 1).
-
-        Every step skips each possible merge with probability `dropout` and applies the remaining merge that was learned
-        first, until none remains. `known` caches the possible merges, because most words occur many times.
-        """
-        ids = self._smallest(piece)
-        while True:
-            if ids not in known:
-                known[ids] = sorted(
-                    (self._rank[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in self._rank
-                )
-            for rank, place in known[ids]:
-                if draw() >= dropout:  # later merges need no random number
-                    ids = (*ids[:place], self._joined[rank], *ids[place + 2 :])
-                    break
-            else:
-                return ids
-
-    def _smallest(self, piece: str) -> tuple[int, ...]:
-        """Return the IDs of the characters of a piece, with characters outside the alphabet as bytes."""
-        ids: list[int] = []
-        for character in piece:
-            if character in self._ids:
-                ids.append(self._ids[character])
-            else:
-                ids += [self._ids[self._bytes[byte]] for byte in character.encode("utf-8")]
-        return tuple(ids)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the sentence for these IDs, without special tokens."""
-        return self._tokenizer.decode([index for index in ids if index > UNK_ID]).strip()
-
-    def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return one readable string per ID; `▁` marks the start of a word."""
-        return [self.tokens[index].replace(" ", "▁") for index in ids]
-
-    target_tokens = source_tokens  # one vocabulary for both
-
-    def save(self, folder: str | Path) -> None:
-        """Write `tokenizer.json` into the folder."""
-        _write(Path(folder) / FILE, self._state())
-
-    def _state(self) -> dict:
-        state = {
-            "kind": self.kind,
-            "source": self.source,
-            "target": self.target,
-            "tokens": self.tokens,
-            "merges": self.merges,
-        }
-        if self.chinese:
-            state["chinese"] = self.chinese
-        return state
-
-    @classmethod
-    def _restore(cls, state: dict) -> Self:
-        if tuple(state["tokens"][: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
-            raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
-        return cls(state["source"], state["target"], state["tokens"], state["merges"], state.get("chinese"))
-
-
-class SeparateBpeTokenizer(PairTokenizer):
-    """Byte-pair encoding with a separate vocabulary for each language.
-
-    It consists of two `BpeTokenizer`s, each trained on one side of the pairs. The languages share no tokens, so names
-    and numbers have a vector in each language, and the embeddings cannot be tied.
-    """
-
-    kind = "separate_bpe"
-    joint = False
-
-    def __init__(self, source_side: BpeTokenizer, target_side: BpeTokenizer):
         self.source_side, self.target_side = source_side, target_side
-        self.source, self.target = source_side.source, source_side.target  # language codes
 
-    @classmethod
-    def train(
-        cls,
-        pairs: Iterable[tuple[str, str]],
-        source: str = "de",
-        target: str = "en",
-        vocab_size: int = 8000,
-        chinese: ChineseTokens = "byte_pairs",
-    ) -> Self:
-        """Learn a vocabulary of at most `vocab_size` tokens from each side, including special tokens and bytes."""
-        sides = zip(*pairs, strict=True)
-        return cls(*(BpeTokenizer._learn(sentences, source, target, vocab_size, chinese) for sentences in sides))
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one vocabulary, so that their embeddings can be tied."""
+        return self.source_side is self.target_side
 
     @property
     def source_size(self) -> int:
@@ -288,117 +70,239 @@ class SeparateBpeTokenizer(PairTokenizer):
     def target_size(self) -> int:
         return len(self.target_side.tokens)
 
+    def encode_source(self, sentence: str) -> list[int]:
+        """Return the IDs of a source sentence, with eos."""
+        return self.encode_sources([sentence])[0]
+
+    def encode_target(self, sentence: str) -> list[int]:
+        """Return the IDs of a target sentence, with bos and eos."""
+        return self.encode_targets([sentence])[0]
+
     def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Return the IDs of source sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
-        return self.source_side.encode_sources(sentences, dropout, seed)
+        """Return the IDs of source sentences, with eos.
+
+        With byte pairs, `dropout` is the probability of skipping a merge, so that each `seed` splits words differently
+        (BPE-dropout, Provilkov et al. 2020).
+        """
+        return [[*ids, EOS_ID] for ids in self.source_side.encode(sentences, dropout, seed)]
 
     def encode_targets(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
-        """Return the IDs of target sentences; `dropout` and `seed` as in `BpeTokenizer.encode_sources`."""
-        return self.target_side.encode_targets(sentences, dropout, seed)
+        """Return the IDs of target sentences, with bos and eos; `dropout` and `seed` as in `encode_sources`."""
+        return [[BOS_ID, *ids, EOS_ID] for ids in self.target_side.encode(sentences, dropout, seed)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the sentence for these target IDs, without special tokens."""
-        return self.target_side.decode(ids)
+        return self.target_side.decode([index for index in ids if index > UNK_ID])
 
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return one readable string per ID; `▁` marks the start of a word."""
-        return self.source_side.source_tokens(ids)
+        """Return one readable string per ID. With byte pairs, `▁` marks the start of a word."""
+        return [self.source_side.tokens[index].replace(" ", "▁") for index in ids]
 
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return one readable string per ID; `▁` marks the start of a word."""
-        return self.target_side.target_tokens(ids)
+        """Return one readable string per ID. With byte pairs, `▁` marks the start of a word."""
+        return [self.target_side.tokens[index].replace(" ", "▁") for index in ids]
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into the folder."""
-        state = {
-            "kind": self.kind,
-            "source_side": self.source_side._state(),
-            "target_side": self.target_side._state(),
-        }
-        _write(Path(folder) / FILE, state)
-
-    @classmethod
-    def _restore(cls, state: dict) -> Self:
-        return cls(*(BpeTokenizer._restore(state[side]) for side in ("source_side", "target_side")))
+        with replacing(Path(folder) / FILE) as unfinished:
+            unfinished.write_text(json.dumps(self._state(), ensure_ascii=False), encoding="utf-8")
 
 
-class SpacyTokenizer(PairTokenizer):
-    """Word-level tokenizer with spaCy's rules and a separate vocabulary for each language.
+class BytePairs:
+    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary.
 
-    Words outside the vocabulary become `<unk>` and cannot be restored. Decoding learns from the training sentences
-    where the spaces go: for each target token, `spacing` holds the probabilities that there is no space before it and
-    no space after it.
+    A word includes the space before it. A character that is not in the alphabet is encoded as its UTF-8 bytes
+    (`<0xF0>` ...), so that every text decodes to what `normalize` made of it, and `<unk>` is never needed. Text never
+    becomes a special token: `<eos>` typed in a sentence is five ordinary characters.
     """
 
-    kind = "spacy"
-    joint = False
+    # Letters, digits, and other characters never share a token. That separates punctuation from words, and no merge can
+    # form a special token or a byte.
+    _pieces: ClassVar = {  # by `chinese`
+        None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
+        "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
+        "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
+    }
+    _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
-    def __init__(
+    def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]], chinese: ChineseTokens | None = None):
+        from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+        if tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+            raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
+        self.tokens = list(tokens)  # by ID
+        self.merges = [(left, right) for left, right in merges]  # in the order in which they were learned
+        self.chinese = chinese  # None if neither language is Chinese
+        self._ids = {token: index for index, token in enumerate(self.tokens)}
+        self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
+        self._joined = [self._ids[left + right] for left, right in self.merges]  # the result of the merge of each rank
+        model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
+        self.library_tokenizer = Tokenizer(model)
+        self.library_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces[chinese]), "isolated")
+        self.library_tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+
+    @classmethod
+    def learn(
+        cls, sentences: Iterable[str], languages: tuple[str, str], vocab_size: int, chinese: ChineseTokens
+    ) -> Self:
+        """Learn at most `vocab_size` tokens, including special tokens and bytes.
+
+        Raises:
+            InputError: `vocab_size` is too small, or there is no such way to split Chinese.
+        """
+        from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+
+        reserved = [*SPECIAL_TOKENS, *cls._bytes]
+        if vocab_size < 2 * len(reserved):
+            raise InputError(
+                f"vocab_size is {vocab_size}, but the special tokens and the 256 bytes need room: "
+                f"give {2 * len(reserved)} or more"
+            )
+        if chinese not in get_args(ChineseTokens):
+            raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
+        kind = chinese if any(map(is_chinese, languages)) else None
+        sentences = [_with_first_space(normalize(sentence), kind) for sentence in sentences]
+        # If there are too many characters, the rare ones get no token, so that half of the room is left for merges.
+        counts = Counter(character for sentence in sentences for character in sentence)
+        alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
+        learner = Tokenizer(models.BPE())
+        learner.pre_tokenizer = pre_tokenizers.Split(Regex(cls._pieces[kind]), "isolated")
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=reserved,
+            initial_alphabet=alphabet,
+            limit_alphabet=len(alphabet),
+            show_progress=False,
+        )
+        learner.train_from_iterator(sentences, trainer, length=len(sentences))
+        learned = json.loads(learner.to_str())["model"]
+        return cls(sorted(learned["vocab"], key=learned["vocab"].get), learned["merges"], kind)
+
+    def encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """Return the IDs of each sentence, without special tokens."""
+        spaced = [_with_first_space(normalize(sentence), self.chinese).rstrip() for sentence in sentences]
+        if not dropout:
+            return [encoding.ids for encoding in self.library_tokenizer.encode_batch_fast(spaced)]
+        # The library's own dropout cannot be seeded, but a run must be reproducible.
+        sample, known = Random(seed).random, {}
+        pieces = self.library_tokenizer.pre_tokenizer.pre_tokenize_str
+        return [
+            [index for piece, _ in pieces(sentence) for index in self._encode_piece(piece, dropout, sample, known)]
+            for sentence in spaced
+        ]
+
+    def _encode_piece(
         self,
-        source: str,
-        target: str,
-        source_vocabulary: "Vocab",
-        target_vocabulary: "Vocab",
-        spacing: Sequence[tuple[float, float]],
-    ):
-        self.source, self.target = source, target  # language codes
-        self.source_vocabulary = source_vocabulary
-        self.target_vocabulary = target_vocabulary
-        self.spacing = [(before, after) for before, after in spacing]
-        self._cut_source, self._cut_target = _spacy_rules(source), _spacy_rules(target)
+        piece: str,
+        dropout: float,
+        sample: Callable[[], float],
+        known: dict[tuple[int, ...], list[tuple[int, int]]],
+    ) -> tuple[int, ...]:
+        """Encode a piece with BPE-dropout (Provilkov et al., algorithm 1).
+
+        Every step skips each possible merge with probability `dropout` and applies the remaining merge that was learned
+        first, until none remains. `known` caches the possible merges, because most words occur many times.
+        """
+        ids = tuple(self._ids[symbol] for character in piece for symbol in self._symbols(character))
+        while True:
+            if ids not in known:
+                known[ids] = sorted(
+                    (self._rank[pair], position) for position, pair in enumerate(pairwise(ids)) if pair in self._rank
+                )
+            for rank, position in known[ids]:
+                if sample() >= dropout:  # later merges need no random number
+                    ids = (*ids[:position], self._joined[rank], *ids[position + 2 :])
+                    break
+            else:
+                return ids
+
+    def _symbols(self, character: str) -> list[str]:
+        return [character] if character in self._ids else [self._bytes[byte] for byte in character.encode("utf-8")]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self.library_tokenizer.decode(ids).strip()
+
+
+def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
+    """Return the sentence with a space before its first word, like the one before every other word."""
+    return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
+
+
+class BpeTokenizer(PairTokenizer):
+    """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1, or with two.
+
+    With separate vocabularies the languages share no tokens, so names and numbers have a vector in each language, and
+    the embeddings cannot be tied.
+
+    Chinese writes no spaces between words. If one of the languages is Chinese, a token consists of Chinese characters
+    only or contains none: any number that was merged (`chinese="byte_pairs"`), or always one (`"characters"`).
+    """
+
+    @property
+    def kind(self) -> str:
+        return "bpe" if self.joint else "separate_bpe"
 
     @classmethod
     def train(
-        cls, pairs: Iterable[tuple[str, str]], source: str = "de", target: str = "en", min_frequency: int = 2
+        cls,
+        pairs: Iterable[tuple[str, str]],
+        source: str = "de",
+        target: str = "en",
+        vocab_size: int = 8000,
+        chinese: ChineseTokens = "byte_pairs",
+        shared_vocabulary: bool = True,
     ) -> Self:
-        """Build the vocabularies from the words that occur at least `min_frequency` times on their side of `pairs`."""
-        pairs = list(pairs)
-        sources = [[word.text for word in doc] for doc in _cut(_spacy_rules(source), [pair[0] for pair in pairs])]
-        targets = list(_cut(_spacy_rules(target), [pair[1] for pair in pairs]))
-        source_vocabulary = build_vocabulary(sources, min_frequency)
-        target_vocabulary = build_vocabulary([[word.text for word in doc] for doc in targets], min_frequency)
+        """Learn one vocabulary from both sides, or one from each: at most `vocab_size` tokens, with specials and bytes.
 
-        seen_before, seen_after, joined_before, joined_after = Counter(), Counter(), Counter(), Counter()
-        for doc in targets:
-            for left, right in pairwise(doc):
-                seen_after[left.text] += 1
-                seen_before[right.text] += 1
-                joined_after[left.text] += not left.whitespace_
-                joined_before[right.text] += not left.whitespace_
-        # Smoothing: two extra occurrences, mostly with a space, keep a rare word separate from its neighbors.
-        spacing = [
-            (
-                round((joined_before[token] + 0.5) / (seen_before[token] + 2), 3),
-                round((joined_after[token] + 0.5) / (seen_after[token] + 2), 3),
-            )
-            for token in target_vocabulary.itos
+        `chinese` has no effect unless one of the languages is Chinese.
+        """
+        texts = [[text for pair in pairs for text in pair]] if shared_vocabulary else zip(*pairs, strict=True)
+        sides = [BytePairs.learn(sentences, (source, target), vocab_size, chinese) for sentences in texts]
+        return cls(source, target, sides[0], sides[-1])
+
+    def _state(self) -> dict:
+        sides = []
+        for side in (self.source_side, self.target_side):
+            state = {"kind": "bpe", "source": self.source, "target": self.target}
+            state |= {"tokens": side.tokens, "merges": side.merges}
+            sides.append(state | ({"chinese": side.chinese} if side.chinese else {}))
+        return sides[0] if self.joint else {"kind": self.kind, "source_side": sides[0], "target_side": sides[1]}
+
+    @classmethod
+    def _restore(cls, state: dict) -> Self:
+        states = [state] if state["kind"] == "bpe" else [state["source_side"], state["target_side"]]
+        sides = [BytePairs(side["tokens"], side["merges"], side.get("chinese")) for side in states]
+        return cls(states[0]["source"], states[0]["target"], sides[0], sides[-1])
+
+
+class Words:
+    """The words of one language, split by spaCy's rules. Words outside the vocabulary become `<unk>`.
+
+    Decoding learns from the training sentences where the spaces go: for each token, `spacing` holds the probabilities
+    that there is no space before it and no space after it.
+    """
+
+    def __init__(self, language: str, vocabulary: "Vocab", spacing: Sequence[tuple[float, float]] = ()):
+        self.vocabulary = vocabulary
+        self.spacing = [(before, after) for before, after in spacing]
+        self.tokens = vocabulary.itos
+        self._rules = _spacy_rules(language)
+
+    def encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
+        """Return the IDs of each sentence, without special tokens. Words can't be split, so there is no dropout."""
+        return [
+            # A special token typed by a user must not become the real one: encode it as unknown.
+            [UNK_ID if word.text in SPECIAL_TOKENS else self.vocabulary[word.text] for word in doc]
+            for doc in _split(self._rules, sentences)
         ]
-        return cls(source, target, source_vocabulary, target_vocabulary, spacing)
-
-    @property
-    def source_size(self) -> int:
-        return len(self.source_vocabulary)
-
-    @property
-    def target_size(self) -> int:
-        return len(self.target_vocabulary)
-
-    def encode_sources(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the IDs of source sentences, with eos."""
-        return [[*_number(doc, self.source_vocabulary), EOS_ID] for doc in _cut(self._cut_source, sentences)]
-
-    def encode_targets(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the IDs of target sentences, with bos and eos."""
-        return [[BOS_ID, *_number(doc, self.target_vocabulary), EOS_ID] for doc in _cut(self._cut_target, sentences)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the sentence for these IDs, without special tokens.
+        """Join the words.
 
         Whether there is a space between two tokens depends on the token with the more decisive statistics, where
         punctuation outranks words. Straight quotation marks look alike on both ends, so they open and close in turn.
         """
-        ids = [index for index in ids if index > UNK_ID]
-        words = self.target_tokens(ids)
+        words = [self.tokens[index] for index in ids]
         sentence = "".join(words[:1])
         quoting = words[:1] == ['"']
         for (left, right), (left_id, right_id) in zip(pairwise(words), pairwise(ids), strict=True):
@@ -414,32 +318,62 @@ class SpacyTokenizer(PairTokenizer):
             sentence += right if joined else " " + right
         return sentence
 
-    def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the word for each ID."""
-        return [self.source_vocabulary.itos[index] for index in ids]
+    def counts(self) -> dict[str, int]:
+        """Return how often each token occurred in training, from which the vocabulary can be built again."""
+        return {token: self.vocabulary.freqs[token] for token in self.tokens[len(SPECIAL_TOKENS) :]}
 
-    def target_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the word for each ID."""
-        return [self.target_vocabulary.itos[index] for index in ids]
 
-    def save(self, folder: str | Path) -> None:
-        """Write `tokenizer.json` into the folder."""
-        state = {
+class SpacyTokenizer(PairTokenizer):
+    """Word-level tokenizer with spaCy's rules and a separate vocabulary for each language."""
+
+    kind = "spacy"
+
+    @classmethod
+    def train(
+        cls, pairs: Iterable[tuple[str, str]], source: str = "de", target: str = "en", min_frequency: int = 2
+    ) -> Self:
+        """Build the vocabularies from the words that occur at least `min_frequency` times on their side of `pairs`."""
+        sources, targets = zip(*pairs, strict=True)
+        docs = list(_split(_spacy_rules(target), targets))
+        source_words = ([word.text for word in doc] for doc in _split(_spacy_rules(source), sources))
+        source_vocabulary = build_vocabulary(source_words, min_frequency)
+        target_vocabulary = build_vocabulary(([word.text for word in doc] for doc in docs), min_frequency)
+
+        seen_before, seen_after, joined_before, joined_after = Counter(), Counter(), Counter(), Counter()
+        for doc in docs:
+            for left, right in pairwise(doc):
+                seen_after[left.text] += 1
+                seen_before[right.text] += 1
+                joined_after[left.text] += not left.whitespace_
+                joined_before[right.text] += not left.whitespace_
+        # Smoothing: two extra occurrences, mostly with a space, keep a rare word separate from its neighbors.
+        spacing = [
+            (
+                round((joined_before[token] + 0.5) / (seen_before[token] + 2), 3),
+                round((joined_after[token] + 0.5) / (seen_after[token] + 2), 3),
+            )
+            for token in target_vocabulary.itos
+        ]
+        return cls(source, target, Words(source, source_vocabulary), Words(target, target_vocabulary, spacing))
+
+    def _state(self) -> dict:
+        return {
             "kind": self.kind,
             "source": self.source,
             "target": self.target,
-            "source_counts": _kept(self.source_vocabulary),
-            "target_counts": _kept(self.target_vocabulary),
-            "spacing": self.spacing,
+            "source_counts": self.source_side.counts(),
+            "target_counts": self.target_side.counts(),
+            "spacing": self.target_side.spacing,
         }
-        _write(Path(folder) / FILE, state)
 
     @classmethod
     def _restore(cls, state: dict) -> Self:
+        source, target = state["source"], state["target"]
         source_vocabulary, target_vocabulary = (
             build_vocabulary([Counter(state[counts]).elements()]) for counts in ("source_counts", "target_counts")
         )
-        return cls(state["source"], state["target"], source_vocabulary, target_vocabulary, state["spacing"])
+        target_side = Words(target, target_vocabulary, state["spacing"])
+        return cls(source, target, Words(source, source_vocabulary), target_side)
 
 
 def _spacy_rules(language: str):
@@ -451,26 +385,13 @@ def _spacy_rules(language: str):
         raise InputError(f"spaCy has no rules for the language {language!r}: use the bpe tokenizer") from error
 
 
-def _cut(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
+def _split(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
     return rules.pipe(normalize(sentence) for sentence in sentences)
 
 
-def _number(doc: "Doc", vocabulary: "Vocab") -> list[int]:
-    # A special token typed by a user must not become the real one: encode it as unknown.
-    return [UNK_ID if word.text in SPECIAL_TOKENS else vocabulary[word.text] for word in doc]
-
-
-def _kept(vocabulary: "Vocab") -> dict[str, int]:
-    return {token: vocabulary.freqs[token] for token in vocabulary.itos[len(SPECIAL_TOKENS) :]}
-
-
-def _write(path: Path, state: dict) -> None:
-    with replacing(path) as unfinished:
-        unfinished.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
-
-
-Tokenizer = BpeTokenizer | SeparateBpeTokenizer | SpacyTokenizer
-TOKENIZERS = {kind.kind: kind for kind in (BpeTokenizer, SeparateBpeTokenizer, SpacyTokenizer)}
+Side = BytePairs | Words
+Tokenizer = BpeTokenizer | SpacyTokenizer
+TOKENIZERS = {"bpe": BpeTokenizer, "separate_bpe": BpeTokenizer, "spacy": SpacyTokenizer}  # by kind
 
 
 def train_tokenizer(
@@ -492,8 +413,7 @@ def train_tokenizer(
         InputError: The kind is neither `bpe` nor `spacy`.
     """
     if kind == "bpe":
-        bpe = BpeTokenizer if shared_vocabulary else SeparateBpeTokenizer
-        return bpe.train(pairs, source, target, vocab_size, chinese)
+        return BpeTokenizer.train(pairs, source, target, vocab_size, chinese, shared_vocabulary)
     if kind == "spacy":
         return SpacyTokenizer.train(pairs, source, target, min_frequency)
     raise InputError(f"no tokenizer {kind!r}: choose bpe or spacy")
@@ -516,4 +436,4 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
     except ImportError as error:
         raise InputError(f"{path} needs a library that cannot be imported here ({error}): install it") from error
     except Exception as error:  # the tokenizers library raises a plain Exception for a bad vocabulary
-        raise InputError(f"{path} is damaged or of another program: train the tokenizer again") from error
+        raise InputError(f"{path} is damaged or from another program: train the tokenizer again") from error

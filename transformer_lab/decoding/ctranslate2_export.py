@@ -10,7 +10,6 @@ finished. Its default, `length_penalty=1`, is close to an `alpha` of 1.5: at 10 
 
 import math
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.data import BpeTokenizer, SeparateBpeTokenizer
+from transformer_lab.data import BpeTokenizer
 from transformer_lab.data.chinese import HAN, NEEDLESS_SPACE
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.errors import InputError
-from transformer_lab.files import cannot_write
+from transformer_lab.files import flush_to_disk, writing
 from transformer_lab.model import (
     Decoder,
     DecoderLayer,
@@ -76,29 +75,22 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} already exists: choose a new folder, or remove this one first")
     spec = model_spec(translator)
-    scratch = None
-    try:
+    with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        unfinished = scratch / folder.name  # created by mkdir, so it has the usual permissions; mkdtemp's are 0700
-        unfinished.mkdir()
-        spec.save(str(unfinished))
-        if isinstance(translator.tokenizer, BpeTokenizer):
-            text = service_tokenizer(translator.tokenizer).to_str()
-            (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
-        else:
-            translator.tokenizer.save(unfinished)
-        for path in unfinished.iterdir():
-            with open(path, "rb+") as file:
-                os.fsync(file.fileno())  # the bytes must be on the disk before the name is
-        if folder.exists():
-            folder.rmdir()
-        os.replace(unfinished, folder)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    finally:
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
+            unfinished = Path(scratch, folder.name)  # has the usual permissions; those of the temporary folder are 0700
+            unfinished.mkdir()
+            spec.save(str(unfinished))
+            if translator.tokenizer.kind == "bpe":
+                text = service_tokenizer(translator.tokenizer).to_str()
+                (unfinished / "tokenizer.json").write_text(text, encoding="utf-8")
+            else:
+                translator.tokenizer.save(unfinished)
+            for path in unfinished.iterdir():
+                flush_to_disk(path)
+            if folder.exists():
+                folder.rmdir()
+            os.replace(unfinished, folder)
 
 
 def model_spec(translator: Translator) -> "TransformerSpec":
@@ -141,7 +133,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
         set_norm(spec.decoder.layer_norm, model.decoder.norm)
     spec.config.layer_norm_epsilon = model.decoder.layers[0].residuals[0].norm.eps
 
-    source, target = vocabularies(translator)
+    source, target = tokenizer.source_side.tokens, tokenizer.target_side.tokens
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.bos_token = spec.config.decoder_start_token = target[config.bos_id]
@@ -212,16 +204,6 @@ def set_feed_forward(spec: "FeedForwardSpec", feed_forward: FeedForward, norm: L
     set_linear(spec.linear_1, feed_forward.w_2)
 
 
-def vocabularies(translator: Translator) -> tuple[list[str], list[str]]:
-    """Return the source and target tokens, ordered by ID, as the exported tokenizer writes them."""
-    tokenizer = translator.tokenizer
-    if isinstance(tokenizer, BpeTokenizer):
-        return tokenizer.tokens, tokenizer.tokens
-    if isinstance(tokenizer, SeparateBpeTokenizer):
-        return tokenizer.source_side.tokens, tokenizer.target_side.tokens
-    return tokenizer.source_vocabulary.itos, tokenizer.target_vocabulary.itos
-
-
 def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
     """Return the tokenizer for use with the `tokenizers` library alone.
 
@@ -229,7 +211,7 @@ def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
     """
     from tokenizers import Regex, Tokenizer, decoders, normalizers
 
-    service = Tokenizer.from_str(tokenizer._tokenizer.to_str())
+    service = Tokenizer.from_str(tokenizer.source_side.library_tokenizer.to_str())
     white_space = Regex(r"[\s\x1c-\x1f]+")  # what str.split() splits at
     service.normalizer = normalizers.Sequence(
         [
@@ -238,7 +220,7 @@ def service_tokenizer(tokenizer: BpeTokenizer) -> "Tokenizer":
             normalizers.NFC(),
             normalizers.Replace(Regex(NEEDLESS_SPACE), ""),
             normalizers.Prepend(" "),
-            *([normalizers.Replace(Regex(f"^ (?=[{HAN}])"), "")] if tokenizer.chinese else []),
+            *([normalizers.Replace(Regex(f"^ (?=[{HAN}])"), "")] if tokenizer.source_side.chinese else []),
         ]
     )
     service.decoder = decoders.Sequence(

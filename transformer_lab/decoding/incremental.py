@@ -286,7 +286,7 @@ def cached_beam_search(
         finished = torch.zeros_like(newest, dtype=torch.bool)  # (sentences, beam)
         generated = newest[:, :, None][:, :, :0]  # (sentences, beam, length)
         ancestors = generated.bool()  # (sentences, beam, fed): what each hypothesis may attend to
-        for step in range(1, longest(limits) + 1):
+        for step in range(1, max(limits.tolist(), default=0) + 1):
             itself = torch.eye(newest.size(1), dtype=torch.bool, device=device) & (newest != config.pad_id)[:, :, None]
             ancestors = torch.cat([ancestors, itself], dim=2)
             x = decoder.step(newest, ancestors)  # (sentences, beam, d_model)
@@ -325,10 +325,10 @@ def cached_beam_search(
 def children_of(
     x: Tensor, finished: Tensor, output: nn.Module, n_children: int, eos_id: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the likeliest next tokens of each hypothesis: their log-probabilities and ids, each
-    `(sentences, beam, children)`.
+    """Return the likeliest next tokens of each hypothesis.
 
-    The only child of a finished hypothesis is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
+    The result is log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished hypothesis
+    is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0
@@ -337,11 +337,6 @@ def children_of(
     likeliest = likeliest_tokens(output, x.flatten(0, 1)[unfinished], n_children)
     log_probabilities.flatten(0, 1)[unfinished], children.flatten(0, 1)[unfinished] = likeliest
     return log_probabilities, children
-
-
-def longest(limits: Tensor) -> int:
-    """Return the largest of the limits, or 0 if there are none."""
-    return int(limits.max()) if len(limits) else 0
 
 
 ROWS_AT_ONCE = 128  # limits the memory for logits: 19 MB with a vocabulary of 37,000

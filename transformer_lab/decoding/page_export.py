@@ -145,7 +145,7 @@ def still_picture(translator: Translator) -> str:
 
 
 def line_of_words(tokens: list[str]) -> tuple[list[Word], float]:
-    """The words that the tokens spell, side by side as wide as they usually are, and the width of the line."""
+    """Return the words that the tokens form, placed side by side at estimated widths, and the width of the line."""
     words: list[Word] = []
     for index, token in enumerate(tokens):
         if not words or token.startswith("▁") or not token.isalnum():

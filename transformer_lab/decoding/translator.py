@@ -16,7 +16,7 @@ from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.decoding.incremental import cached_beam_search
 from transformer_lab.decoding.weights import load_weights, model_weights, read_weights
 from transformer_lab.errors import InputError
-from transformer_lab.files import replacing_together
+from transformer_lab.files import replacing_together, writing
 from transformer_lab.model import Transformer, TransformerConfig, record_attention
 from transformer_lab.presets import DEFAULT_ALPHA, LARGEST_BEAM
 
@@ -51,20 +51,13 @@ class Translator:
             raise InputError(f"there is no folder {folder}: give the folder of a trained model")
         config = read_config(folder / "config.json")
         tokenizer = load_tokenizer(folder)
-        for side, of_tokenizer, of_config in (
-            ("source", tokenizer.source_size, config.source_vocab),
-            ("target", tokenizer.target_size, config.target_vocab),
-        ):
-            if of_tokenizer != of_config:
+        expected = {"source_vocab": tokenizer.source_size, "target_vocab": tokenizer.target_size}
+        expected |= {name: getattr(tokenizer, name) for name in ("pad_id", "bos_id", "eos_id")}
+        for name, value in expected.items():
+            if getattr(config, name) != value:
                 raise InputError(
-                    f"{folder / 'tokenizer.json'} has {of_tokenizer} {side} tokens, but config.json says "
-                    f"{side}_vocab {of_config}: take both files from the same run"
-                )
-        for name in ("pad_id", "bos_id", "eos_id"):
-            if getattr(tokenizer, name) != getattr(config, name):
-                raise InputError(
-                    f"{folder / 'tokenizer.json'} has {name} {getattr(tokenizer, name)}, but config.json says "
-                    f"{getattr(config, name)}: take both files from the same run"
+                    f"{folder / 'tokenizer.json'} has {name} {value}, but config.json says {getattr(config, name)}: "
+                    "take both files from the same run"
                 )
         try:
             model = build_model(config)
@@ -86,10 +79,8 @@ class Translator:
             InputError: The folder cannot be written, or the disk is full.
         """
         folder = Path(folder)
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
         weights = {name: tensor.cpu().contiguous() for name, tensor in model_weights(self.model).items()}
         if half:
             weights = {name: tensor.half() for name, tensor in weights.items()}

@@ -34,7 +34,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     for name, tensor in tensors.items():
         if not (tensor.is_floating_point() and tensor.isfinite().all()):
             raise InputError(
-                f"{path} is damaged ({name} has what is no number): copy it again, or train the model again"
+                f"{path} is damaged ({name} contains values that are not numbers): copy it again, or train the model "
+                "again"
             )
     return {
         name: tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
@@ -60,6 +61,6 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) 
             )
     for name in weights:
         if name not in own:
-            raise InputError(f"{origin} has {name}, which the model of its config.json has not: {remedy}")
+            raise InputError(f"{origin} has {name}, which the model of its config.json doesn't have: {remedy}")
     for name, tensor in own.items():
         tensor.copy_(weights[name])
