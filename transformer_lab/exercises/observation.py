@@ -174,7 +174,9 @@ def same_data(data: Any, other: Any) -> bool:
         if not isinstance(other, Tensor):
             return False
         same_form = (data.shape, data.dtype, data.device) == (other.shape, other.dtype, other.device)
-        return same_form and bool(((data == other) | (data.isnan() & other.isnan())).all())
+        return same_form and (
+            torch.equal(data, other) or bool(((data == other) | (data.isnan() & other.isnan())).all())
+        )
     if type(data) is not type(other):
         return False
     if isinstance(data, np.ndarray):
