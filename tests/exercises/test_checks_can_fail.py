@@ -11,6 +11,7 @@ from transformer_lab.exercises.judgment import judge, observe_all
 from transformer_lab.model import (
     Encoder,
     EncoderLayer,
+    PositionalEncoding,
     TokenEmbedding,
     combine_heads,
     count_parameters,
@@ -90,6 +91,13 @@ class AnyPad(TokenEmbedding):
         super().__init__(vocab_size, d_model, min(pad_id, vocab_size - 1))
 
 
+class WithoutNumbers(PositionalEncoding):
+    def forward(self, x):
+        if x.size(1) > self.encoding.size(0):
+            raise ValueError("too long")
+        return super().forward(x)
+
+
 BROKEN = [
     ("split_heads", "the numbers are only moved", lambda x, n_heads: 2 * split_heads(x, n_heads)),
     ("split_heads", "gradients pass through", lambda x, n_heads: split_heads(x, n_heads).detach()),
@@ -109,7 +117,9 @@ BROKEN = [
     ("bleu", "the order of the sentences does not matter", first_sentence_counts_twice(bleu)),
     ("bleu", "a reference for each hypothesis", up_to_the_shorter),
 ]
+LONG_SENTENCE = "a sentence longer than `max_length` doesn't silently get a wrong result"
 REMARKED = [
+    ("PositionalEncoding", LONG_SENTENCE, WithoutNumbers, "does not name both numbers"),
     ("TokenEmbedding", "tried: a `pad_id` outside the vocabulary", AnyPad, "raises nothing"),
     ("train_step", "gradients left over from before the first step", gradients_left, "gradients left over from before"),
 ]

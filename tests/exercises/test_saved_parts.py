@@ -185,9 +185,7 @@ def test_a_newer_check_is_run_again(notebook, monkeypatch):
 
 def test_without_a_part_the_package_helps_out(notebook, capsys):
     assert load("softmax") is transformer_lab.model.softmax
-    assert (
-        "softmax: the package's (yours is saved once its check in notebook 01 passes)" in capsys.readouterr().out
-    )
+    assert "softmax: the package's (yours is saved once its check in notebook 01 passes)" in capsys.readouterr().out
 
 
 def test_the_packages_part_uses_the_readers_parts(notebook, capsys):
