@@ -45,7 +45,7 @@ class Crash:
     part: str = ""  # the earlier part of the student's that it stopped in, if it isn't the one that is checked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Observation:
     """What a call returned, and what it modified: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
 
