@@ -67,12 +67,12 @@ def test_exercise_is_complete(exercise):
     assert all("  " not in hint for hint in hints_of(exercise))
     assert len(names) == len(set(names)), "two checks have one name"
     for name in names:
-        assert name[0].islower() or not name[0].isalpha(), "names of checks stand in the middle of sentences"
+        assert name[0].islower() or not name[0].isalpha(), "names of checks appear in the middle of sentences"
         assert not name.endswith(".")
     assert sum(one is exercise for one, _ in VARIANTS) >= 3, "tests/exercises/variants/ needs three right answers"
     assert bool(exercise.blank) == isinstance(exercise.answer, type), "`blank` names the methods of a class"
     for index, one in enumerate(exercise.checks):
-        assert set(one.needs) <= set(names[:index]), "`needs` names checks that stand before"
+        assert set(one.needs) <= set(names[:index]), "`needs` may name only earlier checks"
     order = [known.name for known in EXERCISES]
     assert all(order.index(part) < order.index(exercise.name) for part in exercise.builds_on)
 
