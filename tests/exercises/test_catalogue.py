@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from transformer_lab.exercises import exercises
+from transformer_lab.exercises import catalogue, exercises
 from transformer_lab.exercises.catalogue import CatalogueError, mistakes_of, read
 from transformer_lab.exercises.edits import EditError, find, without_comments
 from transformer_lab.exercises.judgment import judge
@@ -39,7 +39,8 @@ def test_every_mistake_is_named_as_itself(exercise):
 
 
 @every_exercise
-def test_texts_can_be_read(exercise):
+def test_there_are_enough_and_their_texts_can_be_read(exercise):
+    assert len(mistakes_of(exercise)) >= 5
     for mistake in mistakes_of(exercise):
         assert mistake.says.rstrip()[-1] in ".?!)`”", mistake.slug
         assert len(mistake.says) >= 60, (
@@ -47,11 +48,6 @@ def test_texts_can_be_read(exercise):
         )
         assert "  " not in mistake.says, mistake.slug
         assert mistake.says.count("`") % 2 == 0, mistake.slug
-
-
-@every_exercise
-def test_there_are_enough_and_few_are_whole_functions(exercise):
-    assert len(mistakes_of(exercise)) >= 5
 
 
 def test_fewer_than_one_in_ten_is_a_whole_function():
@@ -96,8 +92,6 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, text, message):
     ],
 )
 def test_what_is_wrong_with_an_entry_is_said(tmp_path, edit, message):
-    from transformer_lab.exercises import catalogue
-
     (entry,) = read(broken(tmp_path, f"## softmax\n### one\n{edit}\n\nSome text for the student.\n"))
     with pytest.raises(CatalogueError) as caught:
         catalogue._mistake(exercises()["softmax"], entry)

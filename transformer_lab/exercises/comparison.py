@@ -177,9 +177,10 @@ def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray,
     """Return the kind of the difference and how to say it; two empty strings if there is none."""
     is_exact = _kind_of_dtype(expected) in ("bool", "whole numbers")
     expected, received = to_double(expected), to_double(received)
+    if torch.equal(expected, received):
+        return "", ""
     if is_exact:
-        wrong = expected != received
-        return ("value", f"is wrong in {_entries(wrong)}") if wrong.any() else ("", "")
+        return "value", f"is wrong in {_entries(expected != received)}"
     nan = received.isnan() & ~expected.isnan()
     if nan.any():
         return "nan", f"is NaN (not a number) in {_entries(nan)}"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from transformer_lab.exercises.catalogue import Mistake, mistakes_of
-from transformer_lab.exercises.edits import Wrong
+from transformer_lab.exercises.edits import Wrong, joined
 from transformer_lab.exercises.exercise import Check, Exercise
 from transformer_lab.exercises.observation import Observation
 from transformer_lab.exercises.variants import SAYS, Variant, variants_of
@@ -97,6 +97,7 @@ class _Search:
         checks.sort(key=lambda check: self.cost[check.name])
         self.failed = [check for check in checks if not self._is_right(check)]
         self.right = [check for check in checks if check not in self.failed]
+        self.informative = [check for check in self.failed if _is_informative(observations[check.name])]
         possible = [mistake for mistake in mistakes_of(exercise) if mistake.is_possible(source)]
         self.known = [_Candidate(way, mistake) for mistake in possible for way in mistake.ways]
         self.budget = 0
@@ -104,7 +105,11 @@ class _Search:
     def diagnosis(self) -> Diagnosis:
         if not self.failed:
             return Diagnosis()
-        if diagnosis := self._single() or self._two(self._pairs_of_known()):
+        if diagnosis := self._single():
+            return diagnosis
+        if not self.informative:  # only a known mistake can explain such results: see `_explains`
+            return Diagnosis()
+        if diagnosis := self._two(self._pairs_of_known()):
             return diagnosis
         generic = [_Candidate(variant.wrong, variant) for variant in variants_of(self.reference.exercise)]
         self.budget = EFFORT
@@ -142,7 +147,7 @@ class _Search:
             agreement = self._agreement(wrong, check)
             if not agreement:
                 return False
-            counts = is_known or _is_informative(self.observations[check.name])
+            counts = is_known or check in self.informative
             is_exact = is_exact or (counts and agreement == "exactly" and self.reference.is_symptom(wrong, check))
         return is_exact and all(self._agreement(wrong, check) == "exactly" for check in self.right)
 
@@ -174,7 +179,7 @@ class _Search:
     def _two(self, pairs: Iterable[_Pair]) -> Diagnosis | None:
         """Return the first pair of wrong versions that agree everywhere if they are applied together."""
         for first, second in pairs:
-            both = first.wrong.joined(second.wrong)
+            both = joined(first.wrong, second.wrong)
             if both is None:
                 continue
             if not self._can_afford():
@@ -225,8 +230,7 @@ class _Search:
 
     def _shows(self, wrong: Wrong) -> bool:
         """Return whether a wrong version alone gives one of the student's wrong results."""
-        informative = [check for check in self.failed if _is_informative(self.observations[check.name])]
-        return any(self._is_clue(wrong, check) for check in informative[:MOST_CHECKS])
+        return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
         """Return whether, in each failed check where only one of the two shows, the student's result is its result."""

@@ -133,37 +133,6 @@ class Wrong:
         self.source = source or edited(bare_source(exercise.answer), self.edits)
         self.label = label
 
-    def joined(self, other: "Wrong") -> "Wrong | None":
-        """Return the version with the edits of both, or None if they can't be applied together.
-
-        Edits that overlap can still be applied one after the other if the second fits the text that the first puts in.
-        """
-        label = f"{self.label} and {other.label}"
-        if not self.edits or not other.edits:
-            return None
-        if not any(mine.overlaps(theirs) for mine in self.edits for theirs in other.edits):
-            return Wrong(self.exercise, {*self.edits, *other.edits}, label=label)
-        for first, second in ((self, other), (other, self)):
-            if source := first._followed_by(second):
-                return Wrong(self.exercise, self.edits, source, label)
-        return None
-
-    def _followed_by(self, other: "Wrong") -> str:
-        """Return the source with the edits of `other` applied after these, or "" if a fragment is no longer there.
-
-        A fragment that the answer has twice could be found in the wrong place, so it counts as missing.
-        """
-        answer, source = bare_source(self.exercise.answer), self.source
-        for edit in other.edits:
-            fragment = answer[edit.start : edit.end]
-            try:
-                find(answer, fragment)
-                ((start, end),) = find(source, fragment)
-            except EditError:
-                return ""
-            source = edited(source, [Edit(start, end, edit.new)])
-        return source
-
     @functools.cached_property
     def subject(self) -> Any:
         """The function or class.
@@ -187,6 +156,40 @@ class Wrong:
         }
         exec(compile(ast.fix_missing_locations(tree), file, "exec"), names)
         return names[self.exercise.name]
+
+
+@functools.cache  # students make the same mistakes, and what the result does is remembered with it
+def joined(first: Wrong, second: Wrong) -> Wrong | None:
+    """Return the version with the edits of both, or None if they can't be applied together.
+
+    Edits that overlap can still be applied one after the other if the second fits the text that the first puts in.
+    """
+    label = f"{first.label} and {second.label}"
+    if not first.edits or not second.edits:
+        return None
+    if not any(edit.overlaps(other) for edit in first.edits for other in second.edits):
+        return Wrong(first.exercise, {*first.edits, *second.edits}, label=label)
+    for one, other in ((first, second), (second, first)):
+        if source := _followed_by(one, other):
+            return Wrong(first.exercise, first.edits, source, label)
+    return None
+
+
+def _followed_by(first: Wrong, second: Wrong) -> str:
+    """Return the source with the edits of `second` applied after those of `first`, or "" if a fragment is gone.
+
+    A fragment that the answer has twice could be found in the wrong place, so it counts as missing.
+    """
+    answer, source = bare_source(first.exercise.answer), first.source
+    for edit in second.edits:
+        fragment = answer[edit.start : edit.end]
+        try:
+            find(answer, fragment)
+            ((start, end),) = find(source, fragment)
+        except EditError:
+            return ""
+        source = edited(source, [Edit(start, end, edit.new)])
+    return source
 
 
 @functools.cache

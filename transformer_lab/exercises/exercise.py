@@ -63,7 +63,7 @@ def same_defaults(inputs: dict, received: dict) -> str | None:
 
 @dataclass(frozen=True, eq=False)  # every exercise is a single object, so its identity is its hash
 class Exercise:
-    """One function or class of the package, as something to write. The guide is in `exercises/__init__.py`."""
+    """One function or class of the package, as something to write. README.md is the guide."""
 
     answer: Callable  # the package's own object; its name is the exercise's name
     points: float

@@ -138,5 +138,10 @@ def same_value(reference: Reference, check: Check, observed: Observation, other:
             return True
         if check.compare_results is None:
             return False
-    verdict, other_verdict = verdict_on(reference, check, observed), verdict_on(reference, check, other)
-    return (verdict.state, verdict.says) == (other_verdict.state, other_verdict.says)
+    return _outcome(reference, check, observed) == _outcome(reference, check, other)
+
+
+@functools.lru_cache(maxsize=2_000)  # a diagnosis compares the same observations many times
+def _outcome(reference: Reference, check: Check, observed: Observation) -> tuple[str, str]:
+    verdict = verdict_on(reference, check, observed)
+    return verdict.state, verdict.says
