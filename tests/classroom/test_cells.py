@@ -130,8 +130,8 @@ def test_uses_are_whole_names():
 def test_every_import_has_its_line():
     """A name may be imported twice, from different modules."""
     source = "import a.b\nimport a.b as c\ndef f():\n    from d import e as c\nfrom g import *\nfrom . import h\n"
-    assert names_of(source).imported == ((1, "a", "a"), (2, "c", "a.b"), (4, "c", "d.e"))
-    assert names_of(source).imports == {"a": "a", "c": "d.e"}
+    assert names_of(source).imported == ((1, "a", "a"), (2, "c", "a.b"), (5, "*", "g.*"), (4, "c", "d.e"))
+    assert names_of(source).imports == {"a": "a", "c": "d.e", "*": "g.*"}
 
 
 def test_nothing_warns():

@@ -148,7 +148,7 @@ def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
     """
     names = names_of(source)
     ways = {name for _, name, _ in names.uses} | {command for _, command in names.commands}
-    return bool(names.stars) or not ways.isdisjoint(MAY_BIND_ANYTHING) or not names.changes.isdisjoint(known)
+    return "*" in names.imports or not ways.isdisjoint(MAY_BIND_ANYTHING) or not names.changes.isdisjoint(known)
 
 
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
@@ -158,7 +158,7 @@ def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
     """
     names = names_of(source)
     used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
-    return sorted([*used, *((line, f"{module}.*") for line, module in names.stars)])
+    return sorted([*used, *((line, full) for line, alias, full in names.imported if alias == "*")])
 
 
 def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
