@@ -363,9 +363,7 @@ class _Plan:
             return False
         if cell.exercise:
             return cell.is_written(self.original.exercises[cell.exercise])
-        return cell.position is None or (
-            cell.is_edited and self.original.cells[cell.position].cell_type == "code"
-        )
+        return cell.position is None or (cell.is_edited and self.original.cells[cell.position].cell_type == "code")
 
     def _newly_bound(self, cell: _Cell) -> frozenset[str]:
         """Return the names that a cell binds, except for those that the course's version of the cell binds."""

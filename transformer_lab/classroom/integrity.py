@@ -9,7 +9,7 @@ import re
 import textwrap
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -263,29 +263,23 @@ def _comments(text: str) -> set[str]:
 
 
 def _is_solution_text(exercise: Exercise, source: str) -> bool:
-    """Return whether a definition in it equals the package's, except for its name, docstrings, and comments."""
+    """Return whether the body of a definition equals the package's, except for comments and other ignored parts."""
     tree = syntax_tree(source)
     kind = ast.ClassDef if exercise.blank else ast.FunctionDef
     try:
         defined = [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []
-        return any(_text_of_code(node, exercise.name) == _solution_text(exercise) for node in defined)
+        return any(_body(node) == _solution_body(exercise) for node in defined)
     except UNREADABLE:
         return False
 
 
 @lru_cache
-def _solution_text(exercise: Exercise) -> str:
-    return _text_of_code(ast.parse(_answer_text(exercise)).body[0], exercise.name)
+def _solution_body(exercise: Exercise) -> tuple[str, ...]:
+    return _body(ast.parse(_answer_text(exercise)).body[0])
 
 
-def _text_of_code(definition: ast.stmt, name: str) -> str:
-    """Return the code of a function or class in a standard layout, without docstrings, under another name."""
-    copy = ast.parse(ast.unparse(definition))
-    copy.body[0].name = name
-    for node in ast.walk(copy):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:]
-    return ast.unparse(copy)
+def _body(definition: ast.FunctionDef | ast.ClassDef) -> tuple[str, ...]:
+    return tuple(_StatementWriter(anonymous=()).statements(definition.body))
 
 
 # --- similar answers -------------------------------------------------------------------------------------------------
@@ -353,26 +347,26 @@ def _form(source: str) -> _Form | None:
     if tree is None:
         return None
     try:
-        writer = _AnonymousWriter(tree)
+        writer = _StatementWriter(_own_names(tree))
         return _Form(tuple(writer.statements(tree.body)), writer.nodes)
     except UNREADABLE:
         return None
 
 
-class _AnonymousWriter:
-    """Writes the statements of an answer without the names of its variables, and counts their nodes."""
+def _own_names(tree: ast.Module) -> set[str]:
+    """Return the names of variables and arguments. Functions and classes keep their names."""
+    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return arguments | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+class _StatementWriter:
+    """Writes statements without docstrings, comments, annotations, imports, and some names, and counts their nodes."""
 
     IGNORED = ("annotation", "returns", "type_comment", "ctx", "kind", "decorator_list", "type_params")
     BLOCKS = ("body", "handlers", "orelse", "finalbody")
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.nodes = 0
-        self.own_names = set()  # of variables and arguments; functions and classes keep their names
-        for node in ast.walk(tree):
-            if isinstance(node, ast.arg):
-                self.own_names.add(node.arg)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self.own_names.add(node.id)
+    def __init__(self, anonymous: Collection[str]) -> None:
+        self.anonymous, self.nodes = anonymous, 0
 
     def statements(self, body: Sequence[ast.stmt | ast.ExceptHandler]) -> Iterator[str]:
         for statement in body:
@@ -390,11 +384,11 @@ class _AnonymousWriter:
                 yield from self.statements(block)
 
     def text(self, node: ast.AST, numbers: dict[str, int], skip: Sequence[str] = ()) -> str:
-        """Write a statement or expression, with its own names numbered in order of appearance."""
+        """Write a statement or expression, with the anonymous names numbered in order of appearance."""
         self.nodes += 1
         if isinstance(node, ast.Name | ast.arg):
             name = node.id if isinstance(node, ast.Name) else node.arg
-            return str(numbers.setdefault(name, len(numbers))) if name in self.own_names else name
+            return str(numbers.setdefault(name, len(numbers))) if name in self.anonymous else name
         parts = [type(node).__name__]
         for field, value in ast.iter_fields(node):
             if field not in self.IGNORED and field not in skip:
