@@ -490,6 +490,7 @@ UNREADABLE = {
     "a text": (b'"cells"', "no list of cells"),
     "no cells": (b'{"nbformat": 4}', "no list of cells"),
     "cells are no list": (b'{"cells": {"0": 1}}', "no list of cells"),
+    "worksheets are no list": (b'{"cells": 3, "worksheets": "abc"}', "no list of cells"),
     "no cell": (b'{"cells": []}', "the notebook is empty"),
     "empty cells": (b'{"cells": [{"cell_type": "code", "source": ""}]}', "the notebook is empty"),
     "no texts": (b'{"cells": [{"source": 3}, 4, null, {"source": [1]}]}', "the notebook is empty"),

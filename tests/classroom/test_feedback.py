@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from transformer_lab.classroom.exports import gradescope_results, junit_xml
 from transformer_lab.classroom.feedback import feedback_page, parts_of_report, reading_places, sentences
 from transformer_lab.classroom.pages import STYLE, STYLE_HASH
 from transformer_lab.classroom.results import ExerciseResult
@@ -161,14 +162,13 @@ def test_text_can_be_read_in_light_and_in_dark():
         assert contrast(colors["ink"], colors["warning"]) >= 4.5
 
 
-def test_flags_and_other_students_are_not_on_the_page(entry):
-    found = replace(
-        entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)}),
-        similar={"padding_mask": ("Bob",)},
-    )
-    page = feedback_page("Ada", [found], {})
-    assert "secret" not in page
-    assert "Bob" not in page
+def test_flags_and_other_students_are_in_nothing_that_students_see(entry):
+    """A suspicion isn't feedback."""
+    flagged = {"state": "passed", "flags": ("line 4 uses `torch.secret`",)}
+    found = replace(entry("Ada", padding_mask=flagged), similar={"padding_mask": ("Bob",)})
+    for text in (feedback_page("Ada", [found], {}), junit_xml(found.result), gradescope_results([found])):
+        assert "secret" not in text
+        assert "Bob" not in text
 
 
 def test_code_without_end_is_shortened(entry):
