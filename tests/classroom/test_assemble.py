@@ -197,32 +197,10 @@ def test_where_an_answer_is_found(change):
 
 
 @pytest.mark.parametrize(
-    "source",
-    [
-        "softmax = lambda scores: scores",
-        "softmax: object = functools.partial(print)",
-        "@functools.cache\ndef softmax(scores):\n    return scores",
-        "class Softmax:\n    def __call__(self, scores): return scores\n\nsoftmax = Softmax()",
-        "a = softmax = max",
-        "(softmax, other) = max, min",
-        "if True:\n    def softmax(scores):\n        return scores",
-        "from numpy import max as softmax",
-        "with open('x') as softmax: pass",
-        "def f():\n    global softmax\n    softmax = max\nf()",
-        "(softmax := max)",
-        "    def softmax(scores):\n        return scores",
-        "def softmax(scores)\n    return scores",
-        "softmax = lambda scores: scores)",
-        "!pip install numpy\nfiles = !ls\n%matplotlib inline\nnp.exp?\ndef softmax(scores):\n    return scores",
-        "%%time\ndef softmax(scores):\n    return scores",
-        "def softmax(scores):\n    return '\\d' is scores",
-        "def softmax(scores): return scores\nraise SystemExit",
-        "return\ndef softmax(scores): return scores",
-        "await x\ndef softmax(scores): return scores",
-    ],
+    "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
 )
-def test_all_ways_to_bind_a_name(source):
-    """In a cell without ID or metadata; with IPython syntax, with a syntax error, and without a warning of ours."""
+def test_a_cell_that_binds_the_name_is_the_answer(source):
+    """Even without ID or metadata, with IPython syntax, and with a syntax error. For more ways, see `test_cells`."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -230,21 +208,8 @@ def test_all_ways_to_bind_a_name(source):
     assert next(cell for cell in assembled.notebook.cells if cell.id == "exercise-softmax").source == source
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "%%bash\ndef softmax(scores)",
-        "%%writefile x.py\nsoftmax = 1",
-        "def f():\n    softmax = 1",
-        "print(softmax(3))",
-        "softmax.name = 1",
-        "# softmax = 1",
-        "class A:\n    softmax = 1",
-        "'''\ndef softmax(): pass\n'''",
-    ],
-)
-def test_what_does_not_bind_the_name(source):
-    """A cell that only uses the name is not an answer."""
+@pytest.mark.parametrize("source", ["%%bash\ndef softmax(scores)", "print(softmax(3))"])
+def test_a_cell_that_does_not_bind_the_name_is_not_the_answer(source):
     notebook = untouched()
     insert(notebook, "check-softmax", code(source))
     assert "NotImplementedError" in handed_in(notebook).sources["softmax"]
