@@ -37,14 +37,10 @@ class Reader(HTMLParser):
         self.text += data
 
 
-@pytest.fixture
-def read():
-    def reading(text: str) -> Reader:
-        reader = Reader(text)
-        assert reader.open == []  # every tag is closed where it should be
-        return reader
-
-    return reading
+def read(text: str) -> Reader:
+    reader = Reader(text)
+    assert reader.open == []  # every tag is closed where it should be
+    return reader
 
 
 def graded(name, number):
@@ -58,7 +54,7 @@ def graded(name, number):
     }  # fmt: skip
 
 
-def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course, read):
+def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course):
     softmax = mistakes_of(exercises()["softmax"])[0]
     found = entry("Ada", "01_attention", softmax=graded("softmax", 0), numpy_attention="not attempted")
     page = read(feedback_page("Ada", [found], reading_places(course, "01_attention")))
@@ -109,7 +105,7 @@ HOSTILE = (
 )
 
 
-def test_nothing_of_a_student_is_more_than_text(entry, read):
+def test_nothing_of_a_student_is_more_than_text(entry):
     for hostile in HOSTILE:
         fields = {"state": "failed", "report": hostile, "source": hostile, "remarks": (hostile,), "cell_id": hostile}
         ours = entry("x", path="p", remarks=["r"], padding_mask=fields | dict.fromkeys(("report", "source"), "t"))
@@ -124,7 +120,7 @@ def test_nothing_of_a_student_is_more_than_text(entry, read):
         assert set("\x00\x1b\x9b\u202e").isdisjoint(page.text)
 
 
-def test_the_browser_is_told_to_run_nothing(entry, read):
+def test_the_browser_is_told_to_run_nothing(entry):
     """Even if a value is not escaped one day, the policy stops scripts and network requests."""
     page = feedback_page("Ada", [entry("Ada", padding_mask="passed")], {})
     policy = re.search('Content-Security-Policy" content="([^"]+)"', page)[1]
