@@ -304,7 +304,7 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[st
     """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
     Names of variables, comments, docstrings, annotations, and imports may differ; in larger answers, so may one
-    statement. Small answers are ignored. The time is linear in the number of answers.
+    statement. Small answers are ignored.
 
     Args:
         answers: `(student, exercise, source)`.
@@ -323,23 +323,18 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[st
     return groups
 
 
-def _connected(forms: Iterable[_Form]) -> Iterator[list[_Form]]:
-    """Yield groups of forms that share hashes, directly or through others."""
+def _connected(forms: Iterable[_Form]) -> list[set[_Form]]:
+    """Return groups of forms that share hashes, directly or through others."""
     with_hash: dict[int, list[_Form]] = defaultdict(list)
     for form in forms:
         for each in form.partial_hashes():
             with_hash[each].append(form)
-    ungrouped = dict.fromkeys(forms)
-    while ungrouped:
-        group = [next(iter(ungrouped))]
-        del ungrouped[group[0]]
-        for form in group:  # grows during the loop
-            for each in form.partial_hashes():
-                for neighbor in with_hash.pop(each, ()):
-                    if neighbor in ungrouped:
-                        group.append(neighbor)
-                        del ungrouped[neighbor]
-        yield group
+    group_of = {form: {form} for form in forms}
+    for sharing in with_hash.values():
+        if len(sharing) > 1:
+            group = set().union(*(group_of[form] for form in sharing))
+            group_of |= dict.fromkeys(group, group)
+    return list({id(group): group for group in group_of.values()}.values())
 
 
 def _form(source: str) -> _Form | None:
@@ -355,8 +350,11 @@ def _form(source: str) -> _Form | None:
 
 def _own_names(tree: ast.Module) -> set[str]:
     """Return the names of variables and arguments. Functions and classes keep their names."""
-    arguments = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    return arguments | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
 
 
 class _StatementWriter:
