@@ -67,16 +67,16 @@ def review(
         course_cells: The course's cells that are run, for their imports.
         answers: The cells of all exercises, by name. They may contain helpers, too.
     """
-    known, of_course = _known_names(source, [*own_cells, *answers.values()], course_cells)
-    allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
-    course_imports = {item for cell in course_cells for item in names_of(cell).imports.items()}
+    theirs = _imports(course_cells)
+    known = _known_names(source, [*own_cells, *answers.values()], theirs)
+    allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | set(theirs.values())
     flags = _solution_flags(exercise, source)
     for cell in [source, *_needed(source, own_cells, answers, known)]:
         where, subject = ("", "it") if cell == source else (" of another cell", "another cell")
         if cannot_be_analyzed(cell):
             flags.append(f"{subject} cannot be read as Python")
         for line, alias, full in names_of(cell).imported:
-            if alias == exercise.name and (alias, full) not in course_imports:
+            if alias == exercise.name and theirs.get(alias) != full:
                 flags.append(f"line {line}{where} imports the answer: `{printable(full)}`")
         flags += [f"line {line}{where} {what}" for line, what in _suspicious_lines(cell, exercise, known, allowed)]
     flags += [f"it {action}" for action in interference(source, course_cells)]
@@ -106,13 +106,14 @@ def _suspicious_lines(
             yield line, f"contains the text `{name}`"
 
 
-def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[dict[str, str], set[str]]:
-    """Return alias to full name for all cells together, and the full names that the course imports."""
-    known = dict(USUAL_NAMES) | {name: name for name in UNUSUAL_BUILTINS}
-    of_course: set[str] = set()
-    for cell in course_cells:
-        known |= names_of(cell).imports
-        of_course |= set(names_of(cell).imports.values())
+def _imports(cells: Iterable[str]) -> dict[str, str]:
+    """Return alias to full name for all cells together."""
+    return {alias: full for cell in cells for alias, full in names_of(cell).imports.items()}
+
+
+def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return alias to full name for the student's cells, below the course's imports."""
+    known = {**USUAL_NAMES, **{name: name for name in UNUSUAL_BUILTINS}, **theirs}
     for cell in [*own_cells, source]:
         for name in names_of(cell).definitions:
             known.pop(name, None)  # the student's own function of that name
@@ -121,7 +122,7 @@ def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[s
         for alias, (base, attributes) in names_of(cell).aliases.items():
             if base in known and alias != base:
                 known[alias] = ".".join([known[base], *attributes])
-    return known, of_course
+    return known
 
 
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
@@ -203,8 +204,8 @@ def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
     """Return attempts to change the checks or the package: "replaces `check`". They earn nothing but are reported."""
-    names, known = names_of(source), _known_names(source, [], course_cells)[0]
-    theirs = {alias: full for cell in course_cells for alias, full in names_of(cell).imports.items()}
+    names, theirs = names_of(source), _imports(course_cells)
+    known = _known_names(source, [], theirs)
     replaced = [
         name
         for name in sorted(names.binds & set(theirs))
