@@ -53,12 +53,10 @@ def answer(body: str, before: str = "") -> str:
         (answer("eval('F.' + 'scaled')"), "line 2 uses `eval`"),
         (answer("inspect.getsource(query)", "import inspect\n"), "line 3 uses `inspect.getsource`"),
         (answer("pkgutil.resolve_name('torch.nn:' + 'x')(query)", "import pkgutil\n"), "line 3 uses `pkgutil.resolve"),
-        (answer("pickle.loads(b'...')(query)", "import pickle\n"), "line 3 uses `pickle.loads`"),
         (answer("load(file)(query)", "from pickle import load\n"), "line 3 uses `pickle.load`"),
         (answer("op.methodcaller('soft' + 'max', -1)(query)", "import operator as op\n"), "line 3 uses `operator.m"),
         (answer("attrgetter('nn.' + 'x')(torch)", "from operator import attrgetter\n"), "line 3 uses `operator.attr"),
         (answer("getattr(query, 'soft' + 'max')(-1)"), "line 2 uses `getattr`"),
-        (answer("getattr(F, f'scaled_dot_{mask}')(query)"), "line 2 uses `getattr`"),
         (answer("getattr(self.functional, 'soft' + 'max')(query)"), "line 2 uses `getattr`"),
         (answer("get(F, name)(query)", "get = getattr\n"), "line 1 uses `getattr`"),
         ("%load_ext x\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 4 uses `torch.nn.functional."),
@@ -94,12 +92,23 @@ def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
     assert not any("\n" in text for text in flags)
 
 
-@pytest.mark.parametrize(
-    "line", ["%matplotlib inline", "%time x = 1", "%%time", "%%capture", "%timeit -n1 -r 2 math.sqrt(2)", "torch.exp?"]
-)
-def test_harmless_commands_next_to_an_answer_are_not_flagged(line):
-    before = "\n".join((line, "x = 1\n"))
-    assert review(ATTENTION, answer("query @ key", before), [], COURSE) == ()
+HONEST = [
+    "weights = torch.softmax(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), -1)",
+    "softmax = nn.Softmax(dim=-1)\nweights = softmax(query)",
+    "nn.functional.softmax(query, dim=-1), check",
+    "F = 3\nprint(F)",
+    "sys.float_info.max, os.path",
+    "torch.__version__, torch.optim",
+    "weights = query.softmax(dim=-1)",
+    "attend = getattr(query, 'attend', None), getattr(nn, 'Linear')",
+    "import operator\nproduct = operator.mul(query, operator.itemgetter(0)(key))",
+    "for name in ('w_q', 'w_k'):\n    getattr(self, name)(query), getattr(self.attention, self.names[0])(key)",
+    # IPython's commands
+    "%matplotlib inline",
+    "%time x = 1",
+    "%timeit -n1 -r 2 math.sqrt(2)",
+    "torch.exp?",
+]
 
 
 def softmax(expression: str) -> str:
@@ -157,6 +166,9 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
                 (PAD, "ragged.to_padded_tensor(0)", ".to_padded_tensor"),
             ]
         ),
+        # functions that the exercise allows, the course's own imports, and variables named like something else
+        *((ATTENTION, answer("query @ key", f"import os\nimport sys\n{line}\n"), [], []) for line in HONEST),
+        *((ATTENTION, answer("query @ key", f"{magic}\nx = 1\n"), [], []) for magic in ("%%time", "%%capture")),
         (ATTENTION, softmax("scores.softmax(-1)"), [], []),  # later notebooks use it themselves
         # a text can be a name; a word in a sentence isn't
         *(
@@ -189,27 +201,6 @@ def test_a_helper_in_the_cell_of_another_exercise_is_found():
     assert f"line 2 of another cell uses `{SDPA}`" in flags
     honest = answer("tnf.softmax(softmax(query), -1)")
     assert review(ATTENTION, honest, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: honest}) == ()
-
-
-HONEST = [
-    "weights = torch.softmax(query @ key.transpose(-2, -1) / math.sqrt(query.size(-1)), -1)",
-    "softmax = nn.Softmax(dim=-1)\nweights = softmax(query)",
-    "nn.functional.softmax(query, dim=-1), check",
-    "F = 3\nprint(F)",
-    "sys.float_info.max, os.path",
-    "torch.__version__, torch.optim",
-    "weights = query.softmax(dim=-1)",
-    "attend = getattr(query, 'attend', None), getattr(nn, 'Linear')",
-    "import operator\nproduct = operator.mul(query, operator.itemgetter(0)(key))",
-    "for name in ('w_q', 'w_k'):\n    getattr(self, name)(query), getattr(self.attention, self.names[0])(key)",
-]
-
-
-@pytest.mark.parametrize("line", HONEST)
-def test_an_honest_answer_is_not_flagged(line):
-    """Functions that the exercise allows, the course's own imports, and variables named like something else."""
-    source = f"import os\nimport sys\n{line}\n"
-    assert review(ATTENTION, source, [], COURSE) == ()
 
 
 def test_parts_that_the_exercise_builds_on_are_free():
@@ -347,28 +338,19 @@ def test_a_short_solution_may_be_found_by_oneself():
         ("check.__code__ = f.__code__", "writes into `transformer_lab.check`"),
         ("open('transformer_lab/exercises/judgment.py', 'w').write('')", "opens a file of the package"),
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
+        # a repeated import, a part that the student built, a local variable, and files and objects of other programs
+        ("from transformer_lab import check", None),
+        ("def split_heads(x): return x", None),
+        ("def f(check):\n    check[0] = 1\n    check = 2", None),
+        ("open('notes.txt').read()", None),
+        ("setattr(model, 'x', 1)", None),
+        ("torch.x = 1", None),
     ],
 )
 def test_an_attempt_on_the_checks_is_reported(source, says):
     """It earns nothing, but the instructor should know."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
-    assert interference(source, course) == [says]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from transformer_lab import check",
-        "def split_heads(x): return x",
-        "def f(check):\n    check[0] = 1\n    check = 2",
-        "open('notes.txt').read()",
-        "setattr(model, 'x', 1)",
-        "torch.x = 1",
-    ],
-)
-def test_code_that_leaves_the_checks_alone_is_not_reported(source):
-    """A repeated import, a part that the student built, a local variable."""
-    assert interference(source, [*COURSE, "from transformer_lab.mine import split_heads"]) == []
+    assert interference(source, course) == ([says] if says else [])
 
 
 def test_what_cannot_be_read():
