@@ -460,7 +460,7 @@ UNREADABLE = {
     "a long number": (b'{"cells": [' + b"1" * 10_000 + b"]}", "invalid JSON"),
     "many values": (b"[" + b"0," * 2_100_000 + b"0]", "more than 2,000,000 values"),
     "long": (json.dumps({"cells": [code("#" * 399_999)] * 2}).encode(), "more than 400,000 characters"),
-    "many cells": (json.dumps({"cells": [code("x = 1")] * 5_001}).encode(), "5,001 cells, more than 5,000"),
+    "many cells": (json.dumps({"cells": [code("x = 1")] * 3_501}).encode(), "3,501 cells, more than 3,500"),
     "another course": (json.dumps({"cells": [code("def f(): pass")]}).encode(), "not one of this course's"),
     "the tour": ((ROOT / "notebooks" / "00_tour.ipynb").read_bytes(), "not one of this course's"),
 }

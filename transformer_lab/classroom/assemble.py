@@ -20,7 +20,7 @@ from transformer_lab.exercises import Exercise, exercises
 from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 
-MAX_CELLS = 5_000  # a notebook of the course has about a hundred
+MAX_CELLS = 3_500  # the names in so many cells are cached; a notebook of the course has about a hundred
 MAX_CHARACTERS = 400_000  # of all code cells together: parsing that much takes seconds
 MIN_MATCHES = 8  # IDs or texts that identify a notebook without answers; some cells, such as headings, are in several
 SKIP = "nbval-skip"
