@@ -1,13 +1,16 @@
 """Without these tests, the instructor might not see where the class is stuck, or a name could run a script."""
 
 import base64
+import os
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from transformer_lab.classroom.summary import OUTCOMES, outcome, summary_page
+from transformer_lab.classroom.summary import OUTCOMES, _leave_home_alone, outcome, summary_page
 from transformer_lab.exercises import exercises
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.files import file_names
@@ -151,3 +154,22 @@ def test_three_hundred_students_are_still_a_page(show, entry):
     page = show(*entries)
     assert "<details><summary>300 students</summary>" in page  # folded, so that the charts are seen
     assert len(page) < 500_000
+
+
+def test_a_home_without_matplotlib_stays_without(tmp_path, monkeypatch):
+    """matplotlib would save a list of fonts there, but grading must write to the output folder only."""
+    monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
+    for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "")  # so that it is put back in the end
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache = tmp_path / ".cache" / "matplotlib"
+    cache.mkdir(parents=True)
+    (cache / "fontlist-v1.json").write_text("{}")
+    _leave_home_alone()
+    assert "MPLCONFIGDIR" not in os.environ  # a list that is there is used: to make one takes time
+    (cache / "fontlist-v1.json").unlink()
+    _leave_home_alone()
+    folder = Path(os.environ["MPLCONFIGDIR"])
+    assert folder.is_dir()
+    assert not folder.is_relative_to(tmp_path)

@@ -20,7 +20,7 @@ from transformer_lab.exercises import Exercise, exercises
 from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 
-MAX_CELLS = 3_500  # the names in so many cells are cached; a notebook of the course has about a hundred
+MAX_CELLS = 2_000
 MAX_CHARACTERS = 400_000  # of all code cells together: parsing that much takes seconds
 MIN_MATCHES = 8  # IDs or texts that identify a notebook without answers; some cells, such as headings, are in several
 SKIP = "nbval-skip"
@@ -88,7 +88,7 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     if submission.problem:
         raise NotGradable(submission.problem)
     remarks: list[str] = []
-    cells = _read_cells(read_notebook(submission.content), remarks)
+    cells = _read_cells(read_notebook(submission.content), course, remarks)
     original = _best_match(cells, submission.path.rpartition("/")[2], course)
     plan = _Plan(cells, original, remarks)
     notebook = plan.notebook()
@@ -115,16 +115,19 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNot
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _read_cells(notebook: dict[str, Any], remarks: list[str]) -> list[_Cell]:
+def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[_Cell]:
     """Return the cells that have a text, whatever the version of the format."""
     raw_cells = cells_of(notebook)
-    if len(raw_cells) > MAX_CELLS:
-        raise NotGradable(f"it has {len(raw_cells):,} cells, more than {MAX_CELLS:,}: remove those that you added")
     if raw_cells is not notebook.get("cells"):
         remarks.append("The notebook has an old format (before version 4), but its cells could be read.")
     cells = [cell for raw in raw_cells if (cell := _read_cell(raw)) is not None]
     if damaged := len(raw_cells) - len(cells):
         remarks.append(f"{plural(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
+    if len(cells) > MAX_CELLS:
+        remarks.append(
+            f"The notebook has {len(raw_cells):,} cells; only {MAX_CELLS:,} were read, starting with the course's own."
+        )
+        cells = _most_important(cells, course)
     if not any(cell.source.strip() for cell in cells):
         raise NotGradable("the notebook is empty: there is no text in its cells")
     if sum(len(cell.source) for cell in cells if cell.is_code) > MAX_CHARACTERS:
@@ -162,6 +165,20 @@ def _text_in(value: Any, *keys: str) -> str:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
+
+
+def _most_important(cells: list[_Cell], course: Course) -> list[_Cell]:
+    """Return `MAX_CELLS` cells in their order: the course's own and answers, then the first of the others."""
+    known = {mark for notebook in _course_notebooks(course) for mark in (*notebook.by_id, *notebook.by_text)}
+
+    def rank(cell: _Cell) -> int:
+        defined = re.findall(r"^(?:def|class)[ \t]+(\w+)", cell.source, re.MULTILINE)
+        if cell.exercise or {cell.id, _normalized(cell.source)} & known or not exercises().keys().isdisjoint(defined):
+            return 0
+        return 1 if cell.source.strip() else 2
+
+    chosen = set(sorted(cells, key=rank)[:MAX_CELLS])
+    return [cell for cell in cells if cell in chosen]
 
 
 def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNotebook:

@@ -504,12 +504,16 @@ def _unique(name: str, used: set[str]) -> str:
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """Return untrusted text on one line, shortened, with only characters that Python calls printable.
+    """Return untrusted text on one line, shortened, without control, format, or lone surrogate characters.
 
     With a limit of at most `LONGEST_NAME`, the text is a name: slashes are replaced.
     """
     text = unicodedata.normalize("NFC", text[: 10 * longest].encode("utf-8", "replace").decode("utf-8"))
-    text = "".join(character if character.isprintable() else " " for character in text)
+    text = "".join(
+        " " if character.isspace() or unicodedata.category(character) in ("Cc", "Zl", "Zp") else character
+        for character in text
+        if unicodedata.category(character) not in ("Cf", "Co", "Cn")
+    )
     if longest <= LONGEST_NAME:
         text = re.sub(r"[/\\]", "_", text)
     text = " ".join(text.split())

@@ -1,12 +1,17 @@
 """Writes `summary.html` for the instructor: how the exercises went, common mistakes, who is stuck, what to review."""
 
+import atexit
 import base64
 import io
+import os
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_lab.classroom.feedback import sentences
@@ -14,6 +19,7 @@ from transformer_lab.classroom.gradebook import Entry, by_student, columns, grad
 from transformer_lab.classroom.pages import render
 from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.roster import NO_ROSTER, Attendance
+from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.files import on_screen
 
 if TYPE_CHECKING:
@@ -190,6 +196,7 @@ def _similar(entries: Sequence[Entry]) -> list[tuple[str, tuple[str, ...]]]:
 
 def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
     """Draw a picture for the light theme and one for the dark theme, each as a `data:` URL. `height` is in inches."""
+    _leave_home_alone()
     import matplotlib
     import seaborn
     from matplotlib.figure import Figure
@@ -209,3 +216,14 @@ def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
             figure.savefig(image, format="svg", transparent=True, metadata={"Date": None})
         data[theme] = f"data:image/svg+xml;base64,{base64.b64encode(image.getvalue()).decode('ascii')}"
     return data
+
+
+def _leave_home_alone() -> None:
+    """Keep matplotlib from saving a list of fonts in the home folder: grading writes to its output folder only."""
+    if "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ:
+        return
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "matplotlib"), Path.home() / ".matplotlib"
+    if not any(list(cache.glob("fontlist-*.json")) for cache in caches):
+        folder = ExitStack()
+        atexit.register(folder.close)
+        os.environ["MPLCONFIGDIR"] = str(folder.enter_context(temporary_folder()))
