@@ -6,38 +6,61 @@ import pytest
 
 from transformer_lab.classroom.cells import MAX_CHARACTERS, is_unwritten, names_of
 
+PYTHON = [
+    "x = 1",
+    "x: object = functools.partial(print)",
+    "a = x = max",
+    "(x, other) = max, min",
+    "(x := max)",
+    "@functools.cache\ndef x(scores):\n    return scores",
+    "class X:\n    def __call__(self, scores): return scores\n\nx = X()",
+    "if True:\n    def x(scores):\n        return scores",
+    "from numpy import max as x",
+    "with open('a') as x: pass",
+    "def f():\n    global x\n    x = max\nf()",
+    "def x(scores): return scores\nraise SystemExit",
+    "await y\nx = 1",
+    "    x = 1\n    y = 2",
+    # IPython's lines
+    "!pip install numpy\nx = 1",
+    "%matplotlib inline\nx = 1",
+    "x = 1\nnumpy.exp?",
+    "?numpy\nx = 1",
+    "x = !ls\nx",
+    "x = %timeit -o y",
+    "%time x = 1",
+    "%time 1 +\nx = 1",
+    "%timeit -n 3 x = 1",
+    "if y:\n    !ls\n    x = 1",
+    "%%time\nx = 1",
+    "%%capture out\nx = 1",
+]
+NOT_PYTHON = ["def x(scores)\n    return scores", "x = lambda scores: scores)"]
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "x = 1",
-        "    x = 1\n    y = 2",
-        "!pip install numpy\nx = 1",
-        "%matplotlib inline\nx = 1",
-        "x = 1\nnumpy.exp?",
-        "?numpy\nx = 1",
-        "x = !ls\nx",
-        "x = %timeit -o y",
-        "%time x = 1",
-        "%time 1 +\nx = 1",
-        "%timeit -n 3 x = 1",
-        "if y:\n    !ls\n    x = 1",
-        "%%time\nx = 1",
-        "%%capture out\nx = 1",
-        "await y\nx = 1",
-    ],
-)
-def test_ipythons_lines_are_no_errors(source):
-    """If such a cell could not be parsed, its imports and names would be lost."""
+
+@pytest.mark.parametrize("source", [*PYTHON, *NOT_PYTHON])
+def test_all_ways_to_bind_a_name(source):
+    """If a cell could not be analyzed, its imports and names would be lost. With a syntax error, names are guessed."""
     names = names_of(source)
-    assert names.is_python
+    assert names.is_python == (source in PYTHON)
     assert "x" in names.binds
 
 
 @pytest.mark.parametrize(
-    "source", ["%%bash\nx = 1", "%%html\n<x = 1>", "%%writefile a.py\nx = 1", "%%javascript\nx = 1"]
+    "source",
+    [
+        "%%bash\nx = 1",
+        "%%html\n<x = 1>",
+        "%%writefile a.py\nx = 1",
+        "%%javascript\nx = 1",
+        "print(x(3))",
+        "x.name = 1",
+        "# x = 1",
+        "'''\ndef x(): pass\n'''",
+    ],
 )
-def test_another_language_binds_nothing(source):
+def test_what_binds_no_name(source):
+    """Other languages, and Python that only mentions a name."""
     assert names_of(source).binds == frozenset()
 
 
@@ -53,6 +76,7 @@ def test_another_language_binds_nothing(source):
         ("def f():\n    global a\n    a = b", {"f", "a"}, {"b"}, set()),
         ("for a, (b, *c) in d: pass", {"a", "b", "c"}, {"d"}, set()),
         ("x = lambda y: y + z", {"x"}, {"z"}, set()),
+        ("def f():\n    x = 1\nclass A:\n    x = 1", {"f", "A"}, set(), set()),
         ("setattr(a.b, 'c', d)\ndelattr(e, 'f')", set(), {"setattr", "delattr", "a", "d", "e"}, {"a", "e"}),
     ],
 )
@@ -130,8 +154,8 @@ def test_uses_are_whole_names():
 def test_every_import_has_its_line():
     """A name may be imported twice, from different modules."""
     source = "import a.b\nimport a.b as c\ndef f():\n    from d import e as c\nfrom g import *\nfrom . import h\n"
-    assert names_of(source).imported == ((1, "a", "a"), (2, "c", "a.b"), (4, "c", "d.e"))
-    assert names_of(source).imports == {"a": "a", "c": "d.e"}
+    assert names_of(source).imported == ((1, "a", "a"), (2, "c", "a.b"), (5, "*", "g.*"), (4, "c", "d.e"))
+    assert names_of(source).imports == {"a": "a", "c": "d.e", "*": "g.*"}
 
 
 def test_nothing_warns():

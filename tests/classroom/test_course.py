@@ -12,11 +12,6 @@ from transformer_lab.exercises import notebooks
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def course() -> Course:
-    return Course.find()
-
-
 def test_each_notebook_has_the_exercises_that_the_registry_lists_for_it(course):
     """The notebooks' cells and the files in `exercises/` must agree."""
     for name in course.graded:

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from transformer_lab.classroom.exports import gradescope_results, junit_xml
 from transformer_lab.classroom.feedback import feedback_page, parts_of_report, reading_places, sentences
 from transformer_lab.classroom.pages import STYLE, STYLE_HASH
 from transformer_lab.classroom.results import ExerciseResult
@@ -36,14 +37,10 @@ class Reader(HTMLParser):
         self.text += data
 
 
-@pytest.fixture
-def read():
-    def reading(text: str) -> Reader:
-        reader = Reader(text)
-        assert reader.open == []  # every tag is closed where it should be
-        return reader
-
-    return reading
+def read(text: str) -> Reader:
+    reader = Reader(text)
+    assert reader.open == []  # every tag is closed where it should be
+    return reader
 
 
 def graded(name, number):
@@ -57,7 +54,7 @@ def graded(name, number):
     }  # fmt: skip
 
 
-def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course, read):
+def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course):
     softmax = mistakes_of(exercises()["softmax"])[0]
     found = entry("Ada", "01_attention", softmax=graded("softmax", 0), numpy_attention="not attempted")
     page = read(feedback_page("Ada", [found], reading_places(course, "01_attention")))
@@ -108,7 +105,7 @@ HOSTILE = (
 )
 
 
-def test_nothing_of_a_student_is_more_than_text(entry, read):
+def test_nothing_of_a_student_is_more_than_text(entry):
     for hostile in HOSTILE:
         fields = {"state": "failed", "report": hostile, "source": hostile, "remarks": (hostile,), "cell_id": hostile}
         ours = entry("x", path="p", remarks=["r"], padding_mask=fields | dict.fromkeys(("report", "source"), "t"))
@@ -123,7 +120,7 @@ def test_nothing_of_a_student_is_more_than_text(entry, read):
         assert set("\x00\x1b\x9b\u202e").isdisjoint(page.text)
 
 
-def test_the_browser_is_told_to_run_nothing(entry, read):
+def test_the_browser_is_told_to_run_nothing(entry):
     """Even if a value is not escaped one day, the policy stops scripts and network requests."""
     page = feedback_page("Ada", [entry("Ada", padding_mask="passed")], {})
     policy = re.search('Content-Security-Policy" content="([^"]+)"', page)[1]
@@ -161,14 +158,13 @@ def test_text_can_be_read_in_light_and_in_dark():
         assert contrast(colors["ink"], colors["warning"]) >= 4.5
 
 
-def test_flags_and_other_students_are_not_on_the_page(entry):
-    found = replace(
-        entry("Ada", padding_mask={"state": "passed", "flags": ("line 4 uses `torch.secret`",)}),
-        similar={"padding_mask": ("Bob",)},
-    )
-    page = feedback_page("Ada", [found], {})
-    assert "secret" not in page
-    assert "Bob" not in page
+def test_flags_and_other_students_are_in_nothing_that_students_see(entry):
+    """A suspicion isn't feedback."""
+    flagged = {"state": "passed", "flags": ("line 4 uses `torch.secret`",)}
+    found = replace(entry("Ada", padding_mask=flagged), similar={"padding_mask": ("Bob",)})
+    for text in (feedback_page("Ada", [found], {}), junit_xml(found.result), gradescope_results([found])):
+        assert "secret" not in text
+        assert "Bob" not in text
 
 
 def test_code_without_end_is_shortened(entry):

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 
 import pytest
@@ -15,6 +16,7 @@ ATTENTION = exercises()["scaled_dot_product_attention"]
 HEADS = exercises()["MultiHeadAttention"]
 SOFTMAX = exercises()["softmax"]
 PADDING = exercises()["padding_mask"]
+PAD = exercises()["pad_batch"]
 COURSE = [
     "import math\nimport numpy as np\nimport torch\nfrom torch import Tensor, nn\nfrom transformer_lab import check"
 ]
@@ -51,12 +53,10 @@ def answer(body: str, before: str = "") -> str:
         (answer("eval('F.' + 'scaled')"), "line 2 uses `eval`"),
         (answer("inspect.getsource(query)", "import inspect\n"), "line 3 uses `inspect.getsource`"),
         (answer("pkgutil.resolve_name('torch.nn:' + 'x')(query)", "import pkgutil\n"), "line 3 uses `pkgutil.resolve"),
-        (answer("pickle.loads(b'...')(query)", "import pickle\n"), "line 3 uses `pickle.loads`"),
         (answer("load(file)(query)", "from pickle import load\n"), "line 3 uses `pickle.load`"),
         (answer("op.methodcaller('soft' + 'max', -1)(query)", "import operator as op\n"), "line 3 uses `operator.m"),
         (answer("attrgetter('nn.' + 'x')(torch)", "from operator import attrgetter\n"), "line 3 uses `operator.attr"),
         (answer("getattr(query, 'soft' + 'max')(-1)"), "line 2 uses `getattr`"),
-        (answer("getattr(F, f'scaled_dot_{mask}')(query)"), "line 2 uses `getattr`"),
         (answer("getattr(self.functional, 'soft' + 'max')(query)"), "line 2 uses `getattr`"),
         (answer("get(F, name)(query)", "get = getattr\n"), "line 1 uses `getattr`"),
         ("%load_ext x\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 4 uses `torch.nn.functional."),
@@ -71,6 +71,15 @@ def answer(body: str, before: str = "") -> str:
         (answer("f(query)", "!curl example.org\n"), "line 1 runs `!`"),
         (answer("f(query)", ",exec x = 1\n"), "line 1 uses `exec`"),
         (answer("f(query)", "/exec 'x = 1'\n"), "line 1 uses `exec`"),
+        *(
+            (answer("f.scaled_dot_product_attention(query)", before), "uses `torch.nn.functional.scaled_dot_product_")
+            for before in (
+                "f = torch.nn.functional\n",
+                "g = nn\nf: object = g.functional\n",
+                "(f := getattr(nn, 'functional'))\n",
+                "f = torch.nn.functional\nif False: torch = nn = 0\n",
+            )
+        ),
         ("%%time\n%%prun\n!ls\n" + answer("F.scaled_dot_product_attention(query)"), "line 3 runs `!`"),
         ("\n \n?exec\n" + answer("F.scaled_dot_product_attention(query)"), "line 5 uses `torch.nn."),
         (answer("F.scaled_dot_product_attention(query)") + "#" + "x" * 50_000, "it cannot be read as Python"),
@@ -81,78 +90,6 @@ def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
     flags = review(ATTENTION, source, [], COURSE)
     assert any(flag in text for text in flags), flags
     assert not any("\n" in text for text in flags)
-
-
-def test_a_helper_that_cannot_be_read_is_flagged():
-    helper = "def helper(*arguments):\n    return F.scaled_dot_product_attention(*arguments)\n#" + "x" * 50_000
-    flags = review(ATTENTION, answer("helper(query, key, value)"), [helper], COURSE)
-    assert flags == ("another cell cannot be read as Python",)
-
-
-@pytest.mark.parametrize(
-    "line", ["%matplotlib inline", "%time x = 1", "%%time", "%%capture", "%timeit -n1 -r 2 math.sqrt(2)", "torch.exp?"]
-)
-def test_harmless_commands_next_to_an_answer_are_not_flagged(line):
-    before = "\n".join((line, "x = 1\n"))
-    assert review(ATTENTION, answer("query @ key", before), [], COURSE) == ()
-
-
-def test_an_answer_in_another_cell_is_found():
-    """A helper is a part of the answer; a cell that the answer doesn't use isn't."""
-    helper = "def helper(*arguments):\n    return nn.functional.scaled_dot_product_attention(*arguments)\n"
-    through = "def through(*arguments):\n    return helper(*arguments)"
-    unused = "expected = nn.MultiheadAttention(4, 1)"
-    flags = review(ATTENTION, answer("through(query, key, value)"), [helper, through, unused], COURSE)
-    assert flags == ("line 2 of another cell uses `torch.nn.functional.scaled_dot_product_attention`",)
-
-
-def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """The other exercise's answer doesn't belong to this one, and neither does what it uses."""
-    other = (
-        "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_product_attention\n"
-        "def softmax(scores):\n    return nn.MultiheadAttention(4, 1)(scores)\n"
-    )
-    through = answer("quick(query, key, value)")
-    flags = review(ATTENTION, through, [], COURSE, {"softmax": other, ATTENTION.name: through})
-    assert "line 2 of another cell uses `torch.nn.functional.scaled_dot_product_attention`" in flags
-    honest = answer("tnf.softmax(softmax(query), -1)")
-    assert review(ATTENTION, honest, [], COURSE, {"softmax": other, ATTENTION.name: honest}) == ()
-
-
-def test_a_cell_that_changes_a_library_is_a_part_of_every_answer():
-    """It binds no name, so no answer seems to need it."""
-    change = "torch.Tensor.normal = torch.Tensor.softmax"
-    source = "def softmax(scores):\n    return torch.from_numpy(scores).normal(-1).numpy()"
-    assert review(SOFTMAX, source, [change], COURSE) == ("line 1 of another cell uses `torch.Tensor.softmax`",)
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        "f = torch.nn.functional\n",
-        "g = nn\nf: object = g.functional\n",
-        "(f := getattr(nn, 'functional'))\n",
-        "f = torch.nn.functional\nif False: torch = nn = 0\n",
-    ],
-)
-def test_another_name_for_a_library_is_followed(before):
-    flags = review(ATTENTION, answer("f.scaled_dot_product_attention(query, key)", before), [], COURSE)
-    assert any("uses `torch.nn.functional.scaled_dot_product_attention`" in flag for flag in flags)
-
-
-def test_other_ways_to_the_same_are_flagged():
-    """A library has the same answer under several names, and another cell may import it under an alias."""
-    for body in ("torch.nn.functional.softmin(-x, -1)", "nn.Softmin(-1)(-x)", "nn.Softmax2d()(x)"):
-        source = f"def softmax(scores):\n    x = torch.from_numpy(scores)\n    return {body}"
-        assert review(SOFTMAX, source, [], COURSE)
-    for body in (
-        "torch.nested.nested_tensor(sequences).to_padded_tensor(pad_id)",
-        "torch.nested.to_padded_tensor(ragged, pad_id)",
-        "ragged.to_padded_tensor(pad_id)",
-    ):
-        assert review(exercises()["pad_batch"], f"def pad_batch(sequences, pad_id):\n    return {body}", [], COURSE)
-    source = answer("tnf.scaled_dot_product_attention(query, key)")
-    assert review(ATTENTION, source, ["import torch.nn.functional as tnf"], COURSE)
 
 
 HONEST = [
@@ -166,14 +103,104 @@ HONEST = [
     "attend = getattr(query, 'attend', None), getattr(nn, 'Linear')",
     "import operator\nproduct = operator.mul(query, operator.itemgetter(0)(key))",
     "for name in ('w_q', 'w_k'):\n    getattr(self, name)(query), getattr(self.attention, self.names[0])(key)",
+    # IPython's commands
+    "%matplotlib inline",
+    "%time x = 1",
+    "%timeit -n1 -r 2 math.sqrt(2)",
+    "torch.exp?",
 ]
 
 
-@pytest.mark.parametrize("line", HONEST)
-def test_an_honest_answer_is_not_flagged(line):
-    """Functions that the exercise allows, the course's own imports, and variables named like something else."""
-    source = f"import os\nimport sys\n{line}\n"
-    assert review(ATTENTION, source, [], COURSE) == ()
+def softmax(expression: str) -> str:
+    return f"def softmax(scores):\n    return {expression}\n"
+
+
+SDPA = "torch.nn.functional.scaled_dot_product_attention"
+HELPER = f"def helper(*arguments):\n    return {SDPA}(*arguments)\n"
+OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_product_attention\n" + softmax(
+    "nn.MultiheadAttention(4, 1)(scores)"
+)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "source", "cells", "flags"),
+    [
+        # a helper is a part of the answer, also through another helper; a cell that the answer doesn't use isn't
+        (
+            ATTENTION,
+            answer("through(query)"),
+            [HELPER, "def through(*x):\n    return helper(*x)", "expected = nn.MultiheadAttention(4, 1)"],
+            [f"line 2 of another cell uses `{SDPA}`"],
+        ),
+        (ATTENTION, answer("helper(query)"), [HELPER + "#" + "x" * 50_000], ["another cell cannot be read as Python"]),
+        (
+            ATTENTION,
+            answer("tnf.scaled_dot_product_attention(query)"),
+            ["import torch.nn.functional as tnf"],
+            [f"line 2 uses `{SDPA}`"],
+        ),
+        # a cell that changes a library is a part of every answer, although it binds no name
+        (
+            SOFTMAX,
+            softmax("torch.from_numpy(scores).normal(-1).numpy()"),
+            ["torch.Tensor.normal = torch.Tensor.softmax"],
+            ["line 1 of another cell uses `torch.Tensor.softmax`"],
+        ),
+        # a library has an answer under several names, and tensors have some as methods
+        *(
+            (exercise, f"def {exercise.name}(scores):\n    return {expression}", [], [f"line 2 uses `{used}`"])
+            for exercise, expression, used in [
+                (SOFTMAX, "torch.nn.functional.softmin(-scores, -1)", "torch.nn.functional.softmin"),
+                (SOFTMAX, "nn.Softmin(-1)(-scores)", "torch.nn.Softmin"),
+                (SOFTMAX, "nn.Softmax2d()(scores)", "torch.nn.Softmax2d"),
+                (SOFTMAX, "scores.softmax(-1)", ".softmax"),
+                (SOFTMAX, "torch.from_numpy(scores).softmax(-1).numpy()", ".softmax"),
+                (SOFTMAX, "torch.tensor(scores).log_softmax(dim=-1).exp().numpy()", ".log_softmax"),
+                (SOFTMAX, "getattr(torch.from_numpy(scores), 'softmax')(-1)", ".softmax"),
+                (SOFTMAX, "torch.Tensor.softmax(torch.tensor(scores), -1)", "torch.Tensor.softmax"),
+                (SOFTMAX, "torch.nn.functional.log_softmax(scores, -1).exp()", "torch.nn.functional.log_softmax"),
+                (SOFTMAX, "torch.special.log_softmax(torch.tensor(scores), -1)", "torch.special.log_softmax"),
+                (SOFTMAX, "nn.LogSoftmax(-1)(torch.tensor(scores)).exp()", "torch.nn.LogSoftmax"),
+                (PAD, "torch.nested.nested_tensor(scores)", "torch.nested.nested_tensor"),
+                (PAD, "torch.nested.to_padded_tensor(ragged, 0)", "torch.nested.to_padded_tensor"),
+                (PAD, "ragged.to_padded_tensor(0)", ".to_padded_tensor"),
+            ]
+        ),
+        # functions that the exercise allows, the course's own imports, and variables named like something else
+        *((ATTENTION, answer("query @ key", f"import os\nimport sys\n{line}\n"), [], []) for line in HONEST),
+        *((ATTENTION, answer("query @ key", f"{magic}\nx = 1\n"), [], []) for magic in ("%%time", "%%capture")),
+        (ATTENTION, softmax("scores.softmax(-1)"), [], []),  # later notebooks use it themselves
+        # a text can be a name; a word in a sentence isn't
+        *(
+            (SOFTMAX, softmax(f"{name}(scores)"), [], ["line 2 contains the text `softmax`"])
+            for name in ("methodcaller('softmax', -1)", "torch.Tensor.__dict__['softmax']")
+        ),
+        (ATTENTION, softmax("methodcaller('softmax', -1)(scores)"), [], []),
+        (SOFTMAX, 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n', [], []),
+        # a copied solution that was changed may keep a marker
+        *(
+            (
+                ATTENTION,
+                answer(f"query @ key\n    {marker}"),
+                [],
+                [f"it contains `{marker}`, a marker of the course's own solution"],
+            )
+            for marker in ("### BEGIN SOLUTION", "### END SOLUTION")
+        ),
+    ],
+)
+def test_what_is_flagged(exercise, source, cells, flags):
+    """Exactly these flags appear, and no others."""
+    assert list(review(exercise, source, cells, COURSE)) == flags
+
+
+def test_a_helper_in_the_cell_of_another_exercise_is_found():
+    """The other exercise's answer doesn't belong to this one, and neither does what it uses."""
+    through = answer("quick(query, key, value)")
+    flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
+    assert f"line 2 of another cell uses `{SDPA}`" in flags
+    honest = answer("tnf.softmax(softmax(query), -1)")
+    assert review(ATTENTION, honest, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: honest}) == ()
 
 
 def test_parts_that_the_exercise_builds_on_are_free():
@@ -186,26 +213,22 @@ def test_parts_that_the_exercise_builds_on_are_free():
 
 
 @pytest.mark.parametrize(
-    ("source", "imported"),
+    ("before", "module", "names"),
     [
-        ("from transformer_lab.model import padding_mask", "transformer_lab.model.padding_mask"),
-        (
-            "import math\nfrom transformer_lab.model.masks import padding_mask",
-            "transformer_lab.model.masks.padding_mask",
-        ),
-        ("from transformer_lab.model import causal_mask as padding_mask", "transformer_lab.model.causal_mask"),
-        ("from transformer_lab.mine import padding_mask", "transformer_lab.mine.padding_mask"),
-        (
-            "try:\n    from transformer_lab.model import padding_mask\nexcept: pass",
-            "transformer_lab.model.padding_mask",
-        ),
-        ("from elsewhere import padding_mask", "elsewhere.padding_mask"),
+        ("", "transformer_lab.model", "padding_mask"),
+        ("import math\n", "transformer_lab.model.masks", "padding_mask"),
+        ("", "transformer_lab.model", "causal_mask as padding_mask"),
+        ("", "transformer_lab.mine", "padding_mask"),
+        ("try:\n    ", "transformer_lab.model", "padding_mask\nexcept: pass"),
+        ("", "elsewhere", "padding_mask"),
     ],
 )
-def test_an_answer_that_is_imported_is_flagged(source, imported):
+def test_an_answer_that_is_imported_is_flagged(before, module, names):
     """The cell doesn't use it, but it would earn all points."""
-    line = source.count("\n", 0, source.index("from ")) + 1
-    assert review(PADDING, source, [], COURSE) == (f"line {line} imports the answer: `{imported}`",)
+    source = f"{before}from {module} import {names}"
+    line = 1 + before.count("\n")
+    flag = f"line {line} imports the answer: `{module}.{names.split()[0]}`"
+    assert review(PADDING, source, [], COURSE) == (flag,)
     assert review(exercises()["target_mask"], source, [], COURSE) == ()
 
 
@@ -250,36 +273,6 @@ def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
     for exercise in Course.find().exercises(name):
         source = "\n".join([*imports, stub(exercise.answer, exercise.blank)])
         assert review(exercise, source, [], cells) == ()
-
-
-@pytest.mark.parametrize(
-    ("expression", "used"),
-    [
-        ("scores.softmax(-1)", ".softmax"),
-        ("torch.from_numpy(scores).softmax(-1).numpy()", ".softmax"),
-        ("torch.tensor(scores).log_softmax(dim=-1).exp().numpy()", ".log_softmax"),
-        ("getattr(torch.from_numpy(scores), 'softmax')(-1)", ".softmax"),
-        ("torch.Tensor.softmax(torch.tensor(scores), -1)", "torch.Tensor.softmax"),
-        ("torch.nn.functional.log_softmax(torch.tensor(scores), -1).exp()", "torch.nn.functional.log_softmax"),
-        ("torch.special.log_softmax(torch.tensor(scores), -1).exp()", "torch.special.log_softmax"),
-        ("nn.LogSoftmax(-1)(torch.tensor(scores)).exp()", "torch.nn.LogSoftmax"),
-    ],
-)
-def test_a_softmax_that_is_a_method_is_flagged(expression, used):
-    """Tensors have the answer of notebook 01 as a method; later notebooks use it themselves."""
-    source = f"def softmax(scores):\n    return {expression}\n"
-    assert review(SOFTMAX, source, [], COURSE) == (f"line 2 uses `{used}`",)
-    assert review(ATTENTION, source, [], COURSE) == ()
-
-
-@pytest.mark.parametrize("name", ["methodcaller('softmax', -1)", "torch.Tensor.__dict__['softmax']"])
-def test_a_softmax_that_is_a_text_is_flagged(name):
-    """But a word in a sentence, such as an error message, isn't."""
-    source = f"def softmax(scores):\n    return {name}(torch.from_numpy(scores))\n"
-    assert review(SOFTMAX, source, [], COURSE) == ("line 2 contains the text `softmax`",)
-    assert review(ATTENTION, source, [], COURSE) == ()
-    honest = 'def softmax(scores):\n    """softmax"""\n    raise ValueError("softmax of nothing")\n'
-    assert review(SOFTMAX, honest, [], COURSE) == ()
 
 
 def test_a_name_of_their_own_hides_ours():
@@ -329,14 +322,6 @@ def test_a_short_solution_may_be_found_by_oneself():
     assert review(combine, own, [], COURSE) == ()
 
 
-def test_a_mark_of_the_solutions_is_flagged():
-    """A student who copies a solution and changes it may leave a marker behind."""
-    for mark in ("### BEGIN SOLUTION", "### END SOLUTION"):
-        source = answer(f"query @ key\n    {mark}")
-        flag = f"it contains `{mark}`, a marker of the course's own solution"
-        assert review(ATTENTION, source, [], COURSE) == (flag,)
-
-
 @pytest.mark.parametrize(
     ("source", "says"),
     [
@@ -353,28 +338,19 @@ def test_a_mark_of_the_solutions_is_flagged():
         ("check.__code__ = f.__code__", "writes into `transformer_lab.check`"),
         ("open('transformer_lab/exercises/judgment.py', 'w').write('')", "opens a file of the package"),
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
+        # a repeated import, a part that the student built, a local variable, and files and objects of other programs
+        ("from transformer_lab import check", None),
+        ("def split_heads(x): return x", None),
+        ("def f(check):\n    check[0] = 1\n    check = 2", None),
+        ("open('notes.txt').read()", None),
+        ("setattr(model, 'x', 1)", None),
+        ("torch.x = 1", None),
     ],
 )
 def test_an_attempt_on_the_checks_is_reported(source, says):
     """It earns nothing, but the instructor should know."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
-    assert interference(source, course) == [says]
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from transformer_lab import check",
-        "def split_heads(x): return x",
-        "def f(check):\n    check[0] = 1\n    check = 2",
-        "open('notes.txt').read()",
-        "setattr(model, 'x', 1)",
-        "torch.x = 1",
-    ],
-)
-def test_code_that_leaves_the_checks_alone_is_not_reported(source):
-    """A repeated import, a part that the student built, a local variable."""
-    assert interference(source, [*COURSE, "from transformer_lab.mine import split_heads"]) == []
+    assert interference(source, course) == ([says] if says else [])
 
 
 def test_what_cannot_be_read():
@@ -396,61 +372,12 @@ def test_flags_are_few_short_and_printable():
 
 # --- alike -----------------------------------------------------------------------------------------------------------
 
-BASE = """
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, n_heads, dropout=0.0):
-        super().__init__()
-        if d_model % n_heads:
-            raise ValueError(f"{d_model} does not go into {n_heads}")
-        self.n_heads = n_heads
-        self.w_q = nn.Linear(d_model, d_model)
-        self.w_k = nn.Linear(d_model, d_model)
-        self.w_v = nn.Linear(d_model, d_model)
-        self.w_o = nn.Linear(d_model, d_model)
-        self.dropout = nn.Dropout(dropout)
-        self.attend = scaled_dot_product_attention
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = (split_heads(w(x), self.n_heads) for w, x in zip((self.w_q, self.w_k, self.w_v), (query, key, value)))
-        out, _ = self.attend(q, k, v, mask, self.dropout)
-        return self.w_o(combine_heads(out))
-"""
-RENAMED = BASE
-for old, new in {
-    "q, k, v": "first, second, third",
-    "out, _": "result, weights",
-    "(out)": "(result)",
-    "w(x)": "part(thing)",
-    "w, x": "part, thing",
-    "self.n_heads = n_heads": "# keep it\n        self.n_heads = n_heads\n",
-    "(self, d_model, n_heads, dropout=0.0)": "(self, d_model: int, n_heads: int, dropout: float = 0.0) -> None",
-}.items():
-    RENAMED = RENAMED.replace(old, new)
-ONE_MORE = BASE.replace("        out, _", "        assert q is not None\n        out, _")
+BASE = inspect.getsource(HEADS.answer)
+PLAIN = re.sub(r"  # .*|: (Tensor|int|float)( \| None)?", "", BASE)  # without comments and annotations
+RENAMED = re.sub(r"\b([qkv]|output|query|key|value)\b", r"my_\1", PLAIN)
+ONE_MORE = BASE.replace("        output, _", "        assert q is not None\n        output, _")
 ONE_OTHER = BASE.replace("raise ValueError(f", "raise TypeError(f")
-OTHER = """
-class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model, n_heads, dropout=0.0):
-        super().__init__()
-        assert d_model % n_heads == 0
-        self.h, self.d_k = n_heads, d_model // n_heads
-        for name in ("w_q", "w_k", "w_v", "w_o"):
-            setattr(self, name, nn.Linear(d_model, d_model))
-        self.p = nn.Dropout(dropout)
-
-    def attend(self, *inputs):
-        return scaled_dot_product_attention(*inputs)
-
-    def forward(self, query, key, value, mask=None):
-        batch = query.size(0)
-        q = self.w_q(query).view(batch, -1, self.h, self.d_k).transpose(1, 2)
-        k = self.w_k(key).view(batch, -1, self.h, self.d_k).transpose(1, 2)
-        v = self.w_v(value).view(batch, -1, self.h, self.d_k).transpose(1, 2)
-        heads = self.attend(q, k, v, mask, self.p)[0]
-        return self.w_o(heads.transpose(1, 2).reshape(batch, -1, self.h * self.d_k))
-"""
-
-
+OTHER = inspect.getsource(exercises()["AdditiveAttention"].answer)
 NAME = "MultiHeadAttention"
 SMALL = "def softmax(scores):\n    e = np.exp(scores - scores.max(-1))\n    return e / e.sum(-1)[..., None]"
 OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "join").replace("scaled_dot", "my")
@@ -466,7 +393,7 @@ def test_a_copy_is_found(copy):
 def test_copies_of_copies_are_one_group():
     """Each differs from the next in one statement, and the first from the last in two."""
     twice = ONE_MORE.replace("raise ValueError(f", "raise TypeError(f")
-    repeated = BASE.replace("        out, _", "        print(q)\n        print(q)\n        out, _")
+    repeated = BASE.replace("        output, _", "        print(q)\n        print(q)\n        output, _")
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
     answers += [("eve", NAME, repeated), ("fay", NAME, repeated.replace("print(q)", "print(q)\n        print(k)", 1))]
     assert similar(answers) == [(NAME, ("ada", "cy", "dee")), (NAME, ("eve", "fay"))]

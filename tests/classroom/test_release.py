@@ -17,11 +17,6 @@ from transformer_lab.files import write_file
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def course() -> Course:
-    return Course.find()
-
-
 def test_what_is_handed_out(course, tmp_path):
     """The notebook byte for byte, a page for people, and a manifest with points and checksums for programs."""
     written = release("01", tmp_path / "new" / "handout", course)

@@ -389,26 +389,19 @@ def test_pictures_are_left_out_of_a_large_notebook(tmp_path):
 SPACES = " " * MEBIBYTE
 LARGE = [
     (json.dumps({"cells": [{"cell_type": "code", "source": "#" * 3 * MEBIBYTE}]}), "3.0 MiB without its outputs"),
-    ("[" + "[]," * 1_100_000 + "[]]", "more than 2,000,000 values"),
-    ('{"cells": ' * 60_000 + "[" * MEBIBYTE, "nested too deeply"),
-    ('{"cells": [' + "{}," * 500_000, "the file is incomplete"),
-    ('{"cells": ["' + "x" * MEBIBYTE, "the file is incomplete"),
     ("x" * MEBIBYTE * 3, "invalid JSON (line 1, column 1)"),
-    ('{"cells": [' + "1" * MEBIBYTE * 2 + "]}", "invalid JSON"),
-    (f"[{SPACES}]", "no list of cells"),
-    ('{"cells": 3, "worksheets": "abc"' + SPACES + "}", "no list of cells"),
     ('{"cells": [3, null, "x", {"outputs": 1}], "worksheets": [1]' + SPACES + "}", ""),
     ('{"worksheets": [3, null, {"cells": 7}, {"cells": [{"input": "1"}]}]' + SPACES + "}", ""),
 ]
 
 
-def test_large_files_that_are_not_notebooks(tmp_path):
-    """None of them is kept in memory or stops the others."""
-    for content, reason in LARGE:
-        (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
-        assert reason in submission.problem
-        assert bool(submission.problem) == bool(reason)
-        assert len(submission.content) <= 1_000
+@pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
+def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
+    """None of them is kept in memory or stops the others. See `test_assemble` for more files that are not notebooks."""
+    (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
+    assert reason in submission.problem
+    assert bool(submission.problem) == bool(reason)
+    assert len(submission.content) <= 1_000
 
 
 def with_claimed_size(content: bytes, size: int) -> bytes:
@@ -481,9 +474,9 @@ WAYS = {  # to submit many files
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_one_student_cannot_submit_a_thousand_files(tmp_path, read, way, is_packed):
+def test_one_student_cannot_submit_hundreds_of_files(tmp_path, read, way, is_packed):
     """Files above the limit are not even read, and the student is told."""
-    files = WAYS[way]({f"{n:03}.ipynb": NOTEBOOK for n in range(1_000)})
+    files = WAYS[way]({f"{n:03}.ipynb": NOTEBOOK for n in range(200)})
     results = collect([both(tmp_path, files | {"ben/03_masks.ipynb": NOTEBOOK})[is_packed]])
     assert [one.content for one in results if one.student == "ben"] == [NOTEBOOK]
     (refused,) = (one for one in results if one.problem)
@@ -515,8 +508,8 @@ def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, i
 def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
     """A hundred zips, each with a hundred notebooks of a megabyte, fit into a zip of ten kilobytes."""
     notebook = json.dumps({"cells": [{"cell_type": "code", "source": "#" * 1_300_000}]}).encode()
-    bomb = {f"{n}.zip": {f"{m}.ipynb": notebook for m in range(20)} for n in range(6)}
-    flat = {f"{n}.ipynb": notebook for n in range(90)}
+    bomb = {f"{n}.zip": {f"{m}.ipynb": notebook for m in range(20)} for n in range(2)}
+    flat = {f"{n}.ipynb": notebook for n in range(40)}
     write(tmp_path, {"ada/all.zip": bomb, "ben/all.zip": {"03_masks.ipynb": notebook}, "cy/all.zip": flat})
     results, peak = with_memory(tmp_path)
     # what is kept of one student, and a notebook that is being read

@@ -307,17 +307,10 @@ class _Plan:
         return []
 
     def _choose_homes(self) -> None:
-        """Give each answer one position, also if it answers several exercises; earlier attempts fill the others."""
-        answering = set(self.answers.values())
-        for name, cell in self.answers.items():
+        """Give each answer one position, also if it answers several exercises."""
+        for cell in self.answers.values():
             answered = [exercise for exercise, answer in self.answers.items() if answer is cell]
-            home = cell.exercise if cell.exercise in answered else answered[0]
-            self.homes[home] = cell
-            if name != home and name not in self.homes:
-                exercise = self.original.exercises[name]
-                own = [own for own in self.cells if own.exercise == name and own not in answering and own.is_code]
-                if attempts := [attempt for attempt in own if attempt.is_written(exercise)]:
-                    self.homes[name] = attempts[-1]
+            self.homes[cell.exercise if cell.exercise in answered else answered[0]] = cell
 
     def _place_added_cells(self) -> None:
         """Put the student's own cells after the cell that they follow, but before the next exercise.
@@ -370,9 +363,7 @@ class _Plan:
             return False
         if cell.exercise:
             return cell.is_written(self.original.exercises[cell.exercise])
-        return cell.position is None or (
-            cell.is_edited and self.original.cells[cell.position].cell_type == "code"
-        )
+        return cell.position is None or (cell.is_edited and self.original.cells[cell.position].cell_type == "code")
 
     def _newly_bound(self, cell: _Cell) -> frozenset[str]:
         """Return the names that a cell binds, except for those that the course's version of the cell binds."""

@@ -36,12 +36,11 @@ class Names:
     binds: frozenset[str] = frozenset()  # assigned, defined, or imported
     changes: frozenset[str] = frozenset()  # an attribute or item is assigned: `config.size = 3`, `table[0] = 1`
     reads: frozenset[str] = frozenset()
-    # Line, alias, and full name of every import, in any scope.
+    # Line, alias, and full name of every import, in any scope: `(1, "*", "torch.*")` for `from torch import *`.
     imported: tuple[tuple[int, str, str], ...] = ()
     aliases: dict[str, tuple[str, Attributes]] = field(default_factory=dict)  # `f = nn.functional`, in any scope
     # Line, name, and attributes: `(3, "F", ("softmax",))`. The name is "" if the object has none: `f(x).T`.
     uses: tuple[tuple[int, str, Attributes], ...] = ()
-    stars: tuple[tuple[int, str], ...] = ()  # line and module of `from module import *`
     commands: tuple[tuple[int, str], ...] = ()  # line and name of IPython commands that can't be analyzed: `%run`, `!`
     # The last definition of each function and class whose name is not bound otherwise: methods (functions: "") to
     # whether their body is unwritten.
@@ -227,7 +226,6 @@ def _names(source: str) -> Names:
         imported=tuple(nodes.imported),
         aliases=nodes.aliases,
         uses=tuple(sorted(nodes.uses)),
-        stars=tuple(nodes.stars),
         commands=commands,
         definitions=_definitions(tree),
     )
@@ -244,7 +242,6 @@ class _NodeReader:
         self.changes: set[str] = set()
         self.aliases: dict[str, tuple[str, Attributes]] = {}
         self.imported: list[tuple[int, str, str]] = []
-        self.stars: list[tuple[int, str]] = []
         self.uses: set[tuple[int, str, Attributes]] = set()
         inner: set[int] = set()  # nodes within a longer dotted name, which is visited before them
         for node in ast.walk(tree):
@@ -265,9 +262,7 @@ class _NodeReader:
         if isinstance(node, ast.ImportFrom) and (not node.module or node.level):
             return
         for alias in node.names:
-            if isinstance(node, ast.ImportFrom) and alias.name == "*":
-                self.stars.append((node.lineno, node.module))
-            elif isinstance(node, ast.ImportFrom):
+            if isinstance(node, ast.ImportFrom):
                 self.imported.append((node.lineno, alias.asname or alias.name, f"{node.module}.{alias.name}"))
             else:
                 full = alias.name if alias.asname else alias.name.split(".")[0]

@@ -45,13 +45,7 @@ def reading_places(course: Course, name: str) -> dict[str, str]:
 
 
 def feedback_page(student: str, entries: Sequence[Entry], places: Mapping[str, str]) -> str:
-    """Return the page of one student.
-
-    Args:
-        student: The student's name.
-        entries: The results that count for the student's notebooks.
-        places: See `reading_places`.
-    """
+    """Return a student's page about the results that count. For `places`, see `reading_places`."""
     functions = {"is_graded_again": is_graded_again, "parts_of_report": parts_of_report}
     return render("feedback.html", student=student, entries=entries, places=places, **functions)
 

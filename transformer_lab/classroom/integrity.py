@@ -9,7 +9,7 @@ import re
 import textwrap
 import types
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -67,16 +67,16 @@ def review(
         course_cells: The course's cells that are run, for their imports.
         answers: The cells of all exercises, by name. They may contain helpers, too.
     """
-    known, of_course = _known_names(source, [*own_cells, *answers.values()], course_cells)
-    allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | of_course
-    course_imports = {item for cell in course_cells for item in names_of(cell).imports.items()}
+    theirs = _imports(course_cells)
+    known = _known_names(source, [*own_cells, *answers.values()], theirs)
+    allowed = {f"transformer_lab.mine.{name}" for name in exercise.builds_on} | set(theirs.values())
     flags = _solution_flags(exercise, source)
     for cell in [source, *_needed(source, own_cells, answers, known)]:
         where, subject = ("", "it") if cell == source else (" of another cell", "another cell")
         if cannot_be_analyzed(cell):
             flags.append(f"{subject} cannot be read as Python")
         for line, alias, full in names_of(cell).imported:
-            if alias == exercise.name and (alias, full) not in course_imports:
+            if alias == exercise.name and theirs.get(alias) != full:
                 flags.append(f"line {line}{where} imports the answer: `{printable(full)}`")
         flags += [f"line {line}{where} {what}" for line, what in _suspicious_lines(cell, exercise, known, allowed)]
     flags += [f"it {action}" for action in interference(source, course_cells)]
@@ -106,13 +106,14 @@ def _suspicious_lines(
             yield line, f"contains the text `{name}`"
 
 
-def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[str]) -> tuple[dict[str, str], set[str]]:
-    """Return alias to full name for all cells together, and the full names that the course imports."""
-    known = dict(USUAL_NAMES) | {name: name for name in UNUSUAL_BUILTINS}
-    of_course: set[str] = set()
-    for cell in course_cells:
-        known |= names_of(cell).imports
-        of_course |= set(names_of(cell).imports.values())
+def _imports(cells: Iterable[str]) -> dict[str, str]:
+    """Return alias to full name for all cells together."""
+    return {alias: full for cell in cells for alias, full in names_of(cell).imports.items()}
+
+
+def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Return alias to full name for the student's cells, below the course's imports."""
+    known = {**USUAL_NAMES, **{name: name for name in UNUSUAL_BUILTINS}, **theirs}
     for cell in [*own_cells, source]:
         for name in names_of(cell).definitions:
             known.pop(name, None)  # the student's own function of that name
@@ -121,7 +122,7 @@ def _known_names(source: str, own_cells: Sequence[str], course_cells: Sequence[s
         for alias, (base, attributes) in names_of(cell).aliases.items():
             if base in known and alias != base:
                 known[alias] = ".".join([known[base], *attributes])
-    return known, of_course
+    return known
 
 
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
@@ -148,7 +149,7 @@ def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
     """
     names = names_of(source)
     ways = {name for _, name, _ in names.uses} | {command for _, command in names.commands}
-    return bool(names.stars) or not ways.isdisjoint(MAY_BIND_ANYTHING) or not names.changes.isdisjoint(known)
+    return "*" in names.imports or not ways.isdisjoint(MAY_BIND_ANYTHING) or not names.changes.isdisjoint(known)
 
 
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
@@ -158,7 +159,7 @@ def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
     """
     names = names_of(source)
     used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
-    return sorted([*used, *((line, f"{module}.*") for line, module in names.stars)])
+    return sorted([*used, *((line, full) for line, alias, full in names.imported if alias == "*")])
 
 
 def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
@@ -203,8 +204,8 @@ def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
     """Return attempts to change the checks or the package: "replaces `check`". They earn nothing but are reported."""
-    names, known = names_of(source), _known_names(source, [], course_cells)[0]
-    theirs = {alias: full for cell in course_cells for alias, full in names_of(cell).imports.items()}
+    names, theirs = names_of(source), _imports(course_cells)
+    known = _known_names(source, [], theirs)
     replaced = [
         name
         for name in sorted(names.binds & set(theirs))
@@ -263,29 +264,23 @@ def _comments(text: str) -> set[str]:
 
 
 def _is_solution_text(exercise: Exercise, source: str) -> bool:
-    """Return whether a definition in it equals the package's, except for its name, docstrings, and comments."""
+    """Return whether the body of a definition equals the package's, except for comments and other ignored parts."""
     tree = syntax_tree(source)
     kind = ast.ClassDef if exercise.blank else ast.FunctionDef
     try:
         defined = [node for node in ast.walk(tree) if isinstance(node, kind)] if tree else []
-        return any(_text_of_code(node, exercise.name) == _solution_text(exercise) for node in defined)
+        return any(_body(node) == _solution_body(exercise) for node in defined)
     except UNREADABLE:
         return False
 
 
 @lru_cache
-def _solution_text(exercise: Exercise) -> str:
-    return _text_of_code(ast.parse(_answer_text(exercise)).body[0], exercise.name)
+def _solution_body(exercise: Exercise) -> tuple[str, ...]:
+    return _body(ast.parse(_answer_text(exercise)).body[0])
 
 
-def _text_of_code(definition: ast.stmt, name: str) -> str:
-    """Return the code of a function or class in a standard layout, without docstrings, under another name."""
-    copy = ast.parse(ast.unparse(definition))
-    copy.body[0].name = name
-    for node in ast.walk(copy):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:]
-    return ast.unparse(copy)
+def _body(definition: ast.FunctionDef | ast.ClassDef) -> tuple[str, ...]:
+    return tuple(_StatementWriter(anonymous=()).statements(definition.body))
 
 
 # --- similar answers -------------------------------------------------------------------------------------------------
@@ -310,7 +305,7 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[st
     """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
     Names of variables, comments, docstrings, annotations, and imports may differ; in larger answers, so may one
-    statement. Small answers are ignored. The time is linear in the number of answers.
+    statement. Small answers are ignored.
 
     Args:
         answers: `(student, exercise, source)`.
@@ -329,23 +324,18 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[st
     return groups
 
 
-def _connected(forms: Iterable[_Form]) -> Iterator[list[_Form]]:
-    """Yield groups of forms that share hashes, directly or through others."""
+def _connected(forms: Iterable[_Form]) -> list[set[_Form]]:
+    """Return groups of forms that share hashes, directly or through others."""
     with_hash: dict[int, list[_Form]] = defaultdict(list)
     for form in forms:
         for each in form.partial_hashes():
             with_hash[each].append(form)
-    ungrouped = dict.fromkeys(forms)
-    while ungrouped:
-        group = [next(iter(ungrouped))]
-        del ungrouped[group[0]]
-        for form in group:  # grows during the loop
-            for each in form.partial_hashes():
-                for neighbor in with_hash.pop(each, ()):
-                    if neighbor in ungrouped:
-                        group.append(neighbor)
-                        del ungrouped[neighbor]
-        yield group
+    group_of = {form: {form} for form in forms}
+    for sharing in with_hash.values():
+        if len(sharing) > 1:
+            group = set().union(*(group_of[form] for form in sharing))
+            group_of |= dict.fromkeys(group, group)
+    return list({id(group): group for group in group_of.values()}.values())
 
 
 def _form(source: str) -> _Form | None:
@@ -353,26 +343,29 @@ def _form(source: str) -> _Form | None:
     if tree is None:
         return None
     try:
-        writer = _AnonymousWriter(tree)
+        writer = _StatementWriter(_own_names(tree))
         return _Form(tuple(writer.statements(tree.body)), writer.nodes)
     except UNREADABLE:
         return None
 
 
-class _AnonymousWriter:
-    """Writes the statements of an answer without the names of its variables, and counts their nodes."""
+def _own_names(tree: ast.Module) -> set[str]:
+    """Return the names of variables and arguments. Functions and classes keep their names."""
+    return {
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
+
+
+class _StatementWriter:
+    """Writes statements without docstrings, comments, annotations, imports, and some names, and counts their nodes."""
 
     IGNORED = ("annotation", "returns", "type_comment", "ctx", "kind", "decorator_list", "type_params")
     BLOCKS = ("body", "handlers", "orelse", "finalbody")
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.nodes = 0
-        self.own_names = set()  # of variables and arguments; functions and classes keep their names
-        for node in ast.walk(tree):
-            if isinstance(node, ast.arg):
-                self.own_names.add(node.arg)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self.own_names.add(node.id)
+    def __init__(self, anonymous: Collection[str]) -> None:
+        self.anonymous, self.nodes = anonymous, 0
 
     def statements(self, body: Sequence[ast.stmt | ast.ExceptHandler]) -> Iterator[str]:
         for statement in body:
@@ -390,11 +383,11 @@ class _AnonymousWriter:
                 yield from self.statements(block)
 
     def text(self, node: ast.AST, numbers: dict[str, int], skip: Sequence[str] = ()) -> str:
-        """Write a statement or expression, with its own names numbered in order of appearance."""
+        """Write a statement or expression, with the anonymous names numbered in order of appearance."""
         self.nodes += 1
         if isinstance(node, ast.Name | ast.arg):
             name = node.id if isinstance(node, ast.Name) else node.arg
-            return str(numbers.setdefault(name, len(numbers))) if name in self.own_names else name
+            return str(numbers.setdefault(name, len(numbers))) if name in self.anonymous else name
         parts = [type(node).__name__]
         for field, value in ast.iter_fields(node):
             if field not in self.IGNORED and field not in skip:

@@ -346,7 +346,7 @@ class GradedExercise(pytest.Item):
         index = run.check_of(exercise.name)
         names = {exercise.name, *(name for name in exercise.builds_on if run.check_of(name) is not None)}
         later = [names_of(cell.source) for cell in run.code[index + 1 :]] if index is not None else []
-        redefined = {name for cell in later for name in (names if cell.stars else names & cell.binds)}
+        redefined = {name for cell in later for name in (names if "*" in cell.imports else names & cell.binds)}
         if not redefined or run.seconds_left() <= 0:
             return None
         try:

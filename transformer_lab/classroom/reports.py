@@ -1,5 +1,6 @@
 """Writes the reports next to `gradebook.sqlite`: the table, the pages, and the files for other programs."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -62,18 +63,8 @@ def with_similar(entries: Sequence[Entry]) -> list[Entry]:
         for result in entry.result.exercises
         if result.source and result.state != "not attempted"
     ]
-    others: dict[tuple[str, str], tuple[str, ...]] = {}  # by student and exercise
+    others: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)  # student to exercise to names
     for exercise, students in similar(answers):
         for student in students:
-            others[student, exercise] = tuple(name for name in students if name != student)
-    return [
-        replace(
-            entry,
-            similar={
-                result.exercise: others[entry.student, result.exercise]
-                for result in entry.result.exercises
-                if (entry.student, result.exercise) in others
-            },
-        )
-        for entry in entries
-    ]
+            others[student][exercise] = tuple(name for name in students if name != student)
+    return [replace(entry, similar=others[entry.student]) for entry in entries]

@@ -195,12 +195,7 @@ def _similar(entries: Sequence[Entry]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
-    """Draw a picture for the light theme and one for the dark theme, each as a `data:` URL.
-
-    Args:
-        draw: Called with the axes.
-        height: In inches; the width is 9.
-    """
+    """Draw a picture for the light theme and one for the dark theme, each as a `data:` URL. `height` is in inches."""
     _leave_home_alone()
     import matplotlib
     import seaborn
