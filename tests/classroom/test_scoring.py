@@ -279,7 +279,8 @@ def test_nothing_written_is_told_from_something_wrong():
 
     assert score("softmax", Here(softmax=stub)).state == "not attempted"
     assert score("softmax", Here(softmax=halfway)).state == "failed"
-    assert score("softmax", Here()).is_missing
+    assert score("softmax", Here()).state == "not attempted"
+    assert scoring.score(Here(), exercises()["softmax"], SEED, set(), 60.0, "x = 1").state == "failed"
     assert "is of type `int`" in score("softmax", Here(softmax=3)).report
 
 
