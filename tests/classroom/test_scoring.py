@@ -367,6 +367,7 @@ GOOD_SHAPE = ["array", "<f8", [4], "A" * 42 + "A="]
         '{"observations": 3}',
         '{"observations": [[]]}',
         '{"unwritten": "true"}',
+        '{"unwritten": true}',
         '{"passed": true, "score": 1.0}',
         '{"kind": 3}',
         '{"broken": []}',
@@ -384,10 +385,6 @@ def test_no_lie_of_a_kernel_earns_anything_or_stops_the_grader(data):
     assert found.state in ("failed", "not attempted")
     found.report.encode()
     assert "\x1b" not in found.report
-
-
-def test_a_claim_to_be_unwritten_earns_nothing():
-    assert score("softmax", Lying('{"unwritten": true}')).earned == 0
 
 
 @pytest.mark.parametrize(

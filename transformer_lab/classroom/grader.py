@@ -39,11 +39,7 @@ class Setup:
     limits: Limits
     sandboxed: bool
     seed: int
-    course: Path | None  # folder of the course's notebooks; the package's own checkout if None
-
-    def open_course(self) -> Course:
-        """Return the course."""
-        return Course(self.course) if self.course else Course.find()
+    course: Path  # folder of the course's notebooks
 
 
 class Grader:
@@ -77,7 +73,7 @@ class Grader:
         self.sandboxed = not why
         self.jobs = jobs or _processors()
         seed = secrets.randbits(31) + 1 if seed is None else seed
-        self._setup = Setup(limits, self.sandboxed, seed, course.folder if course else None)
+        self._setup = Setup(limits, self.sandboxed, seed, (course or Course.find()).folder)
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -185,7 +181,7 @@ class _Worker:
         self.close()
         exercises = [
             exercise
-            for exercise in self._setup.open_course().exercises(self._assembled.name)
+            for exercise in Course(self._setup.course).exercises(self._assembled.name)
             if self._only in (None, exercise.name)
         ]
         return without_points(self._assembled, exercises, state, report, time.monotonic() - self.began)

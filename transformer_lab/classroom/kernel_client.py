@@ -1,4 +1,10 @@
-"""The grader's side of a submission's kernel: every message is checked, and every wait has a limit."""
+"""The grader's side of a submission's kernel: every message is checked, and every wait has a limit.
+
+It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, their folder
+is read-only, so here the grader binds them, which also lets it limit the size and number of messages ("garbage on the
+sockets", "a message without an end"). And `jupyter_client` waits for a reply only until a time limit, while here the
+wait also ends with the kernel, which any of several limits can end.
+"""
 
 import contextlib
 import json

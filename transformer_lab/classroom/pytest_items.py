@@ -1,4 +1,10 @@
-"""A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise."""
+"""A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise.
+
+nbval runs a cell, collects its outputs, and compares them with the notebook's. It would start a kernel of its own, fail
+every cell after one that has ended the kernel or timed out, and obey its markers in a student's cell. Here, the kernel
+is in a sandbox, the cells share the submission's time, and the next cell gets a new kernel in which the others have run
+again, so that one cell costs its own points only ("os._exit in the cell", "a loop that swallows interrupts").
+"""
 
 import json
 import re

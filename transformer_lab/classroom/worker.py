@@ -22,6 +22,7 @@ import pytest
 import torch
 
 from transformer_lab.classroom.assemble import Assembled
+from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.grader import Setup
 from transformer_lab.classroom.kernel_client import preload
 from transformer_lab.classroom.kernel_process import PR_SET_PDEATHSIG
@@ -43,7 +44,7 @@ class Worker:
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.setup, self.folder = setup, folder
-        self.course = setup.open_course()
+        self.course = Course(setup.course)
         self._submissions = itertools.count()
         self.package = functools.cache(self._package)
 
