@@ -727,7 +727,7 @@ def grade(
         if only:
 
             def approve(changes: list["Change"]) -> bool:
-                bar.stop()
+                bar.close()
                 return ask_about(changes, yes)
 
             outcome = regrade_exercise(paths, out, only, open_grader, approve, advance=bar.advance_to)

@@ -53,7 +53,9 @@ class MarkReader:
             for exercise in self.course.exercises(submission.name)
             if only in (None, exercise.name)
         )
-        return SubmissionResult(submission.student, submission.name, "", results, submission.remarks, junit=JUNIT)
+        return SubmissionResult(
+            submission.student, submission.name, submission.digest, results, submission.remarks, junit=JUNIT
+        )
 
     def read(self, name: str, source: str) -> ExerciseResult:
         marked = source.rpartition("# ")[2].strip() if "return 1" in source else "not attempted"

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lab.classroom import batch
+from transformer_lab.classroom import batch, grader
+from transformer_lab.classroom import cluster as cluster_module
 from transformer_lab.classroom.assemble import assemble
 from transformer_lab.classroom.batch import grade_batch, grader_for
 from transformer_lab.classroom.submissions import Submission
@@ -120,13 +122,7 @@ def open_grader(cluster):
 
 
 def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, mark_reader, monkeypatch):
-    """Starting a grader for each submission would take seconds; one that is left over keeps processes alive.
-
-    A result is text, so that a submission can't send anything else from a worker.
-    """
-    from transformer_lab.classroom import cluster as module
-    from transformer_lab.classroom import grader as grading
-
+    """Starting a grader for each submission would take seconds; one that is left over keeps processes alive."""
     started, ended = [], []
 
     class CountedGrader(mark_reader):
@@ -138,31 +134,26 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
         def __exit__(self, *_):
             ended.append(*self.seeds)
 
-    monkeypatch.setattr(grading, "Grader", CountedGrader)
+    monkeypatch.setattr(grader, "Grader", CountedGrader)
     given = assemble(Submission("Ada", "p", notebook_with("03_masks", **ALL).encode()), course)
     for seed in (1, 2, 1, 2):
-        text = module.grade_on_worker(given, None, seed, True)
-        assert text.isascii()
-        answer = json.loads(text)
-        assert (answer["sandboxed"], json.loads(answer["result"])["student"]) == (True, "Ada")
+        sandboxed, result = cluster_module.grade_on_worker(given, None, seed, True)
+        assert (sandboxed, result.student) == (True, "Ada")
     assert (started, ended) == ([1, 2], [])  # a grader knows one seed
-    module.end_graders(1)
+    cluster_module.end_graders(1)
     assert ended == [1]  # another run may still use the same worker
-    module.end_graders()
-    module.end_graders()
+    cluster_module.end_graders(2)
     assert ended == [1, 2]
 
 
 def test_workers_of_another_version_are_refused(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
     """Otherwise one gradebook would mix the results of two versions."""
-    from transformer_lab.classroom import cluster as module
-
     here = version("transformer-lab")
-    monkeypatch.setattr(module, "version", lambda name: "9.9")
+    monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
     with pytest.raises(InputError, match=rf"has transformer-lab {here} .*, but this is transformer-lab 9.9 "):
         grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", open_grader, course)
     monkeypatch.undo()
-    monkeypatch.setattr(module, "source_digest", lambda: "not updated")
+    monkeypatch.setattr(cluster_module, "source_digest", lambda: "not updated")
     with pytest.raises(InputError, match=r"but this is .* \(code not updated\)"):
         grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", open_grader, course)
 
@@ -203,8 +194,6 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
     assert sorted(cluster.times("Ada", "begun")) == sorted([*killed, survivor])
     for student in students:
         assert cluster.times(student, "done").count(survivor) <= 1
-    import sqlite3
-
     with sqlite3.connect(tmp_path / "grades" / "gradebook.sqlite") as database:
         saved = Counter(student for (student,) in database.execute("SELECT student FROM results"))
     assert saved == Counter(students)
@@ -215,10 +204,8 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
 @pytest.mark.parametrize("gone", ["worker only", "scheduler"])
 def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypatch, gone):
     """Waiting forever for a cluster that was switched off would keep the output folder locked."""
-    from transformer_lab.classroom import cluster as module
-
-    monkeypatch.setattr(module, "CONNECT_SECONDS", 5)
-    monkeypatch.setattr(module, "LOST_SECONDS", 2)
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 5)
+    monkeypatch.setattr(cluster_module, "LOST_SECONDS", 2)
     (tmp_path / "cluster").mkdir()
     lost = Cluster(tmp_path / "cluster")
     try:
@@ -240,9 +227,7 @@ def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypa
 
 
 def test_no_scheduler_at_the_address(course, hand_in, tmp_path, monkeypatch):
-    from transformer_lab.classroom import cluster as module
-
-    monkeypatch.setattr(module, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 1)
     for address in ("tcp://127.0.0.1:9", "nonsense", "tcp://nowhere.invalid:8786"):
         with pytest.raises(InputError, match="no Dask scheduler answers at") as raised:
             grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", grader_for(None, False, address), course)

@@ -72,11 +72,6 @@ def test_cells_share_their_names_and_show_results_and_errors(kernel_with):
     assert (kind, content["ename"]) == ("error", "ZeroDivisionError")
 
 
-def test_it_has_the_stubbed_package(kernel_with):
-    code = "import transformer_lab.model as m, numpy as np\nm.scaled_dot_product_attention(1, 2, 3)"
-    assert run(kernel_with(), code)[-1][1]["ename"] == "NotImplementedError"
-
-
 def test_a_new_kernel_knows_nothing_of_the_one_before(kernel_with):
     first = kernel_with()
     run(first, "secret = 1; open('/tmp/left_behind', 'w').write('x')")
@@ -121,38 +116,11 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
     assert printed(kernel, "print(x)") == "1\n"
 
 
-def test_a_cell_that_swallows_interrupts_is_killed_with_its_kernel(kernel_with, monkeypatch):
-    monkeypatch.setattr(kernel_client, "INTERRUPT_SECONDS", 0.5)
-    kernel = kernel_with()
-    swallow = "import time\nwhile True:\n  try: time.sleep(9)\n  except BaseException: pass"
-    request = kernel.execute_cell_input(swallow)
-    with pytest.raises(Empty):
-        kernel.await_reply(request, 0.3)
-    kernel.interrupt()
-    with pytest.raises(Empty):
-        shown(kernel)
-    assert not kernel.is_alive()
-    kernel.stop()  # as nbval does now
-
-
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
     """Even while the grader waits for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
-
-
-@needs_sandbox
-def test_processes_are_counted_together_in_their_memory(kernel_with):
-    """Each process alone stays within the limit."""
-    kernel = kernel_with(memory=700 * 2**20 + CUDA_BYTES)
-    code = (
-        "import os, time\nfor _ in range(3):\n  if os.fork() == 0:\n    x = b'1' * 300_000_000; time.sleep(99)\n"
-        "time.sleep(99)"
-    )
-    with pytest.raises(KernelEnded) as ended:
-        run(kernel, code)
-    assert ended.value.reason == "memory"
 
 
 @needs_sandbox
@@ -225,31 +193,6 @@ def test_forks_without_end_are_refused(kernel_with):
 
 
 @needs_sandbox
-def test_detached_processes_end_with_the_kernel(kernel_with):
-    kernel = kernel_with()
-    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # no other namespace gets its number
-    space = os.fstat(held).st_ino
-    run(
-        kernel,
-        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(999)\n  os._exit(0)",
-    )
-    assert len(_processes(space)) > 2
-    kernel.stop()
-    assert _processes(space) == []
-    os.close(held)
-
-
-def _processes(space: int) -> list[str]:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            found += [name] * (os.stat(f"/proc/{name}/ns/pid").st_ino == space)
-        except OSError:
-            continue
-    return found
-
-
-@needs_sandbox
 def test_the_kernel_has_no_rights(kernel_with):
     code = """
         import ctypes, json, os, socket
@@ -274,20 +217,6 @@ def test_the_kernel_has_no_rights(kernel_with):
     kill_is_refused = os.geteuid() == 0  # an ordinary user may signal its own; the first process is immune
     assert found.pop("refused")[: 12 + kill_is_refused] == [True] * (12 + kill_is_refused)
     assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
-
-
-@needs_sandbox
-def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
-    code = """
-        import os
-        for top in ("/", "/dev/shm", "/tmp"):
-            for folder, folders, files in os.walk(top):
-                folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/usr", "/sys")]
-                for name in files + folders:
-                    if name in ("solutions", "notebook_01_attention.py", "01_attention.ipynb", ".git", "judgment.py"):
-                        print(os.path.join(folder, name))
-    """
-    assert printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())) == ""
 
 
 # Floods and lies ------------------------------------------------------------------------------------------------------

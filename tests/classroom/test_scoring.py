@@ -279,7 +279,8 @@ def test_nothing_written_is_told_from_something_wrong():
 
     assert score("softmax", Here(softmax=stub)).state == "not attempted"
     assert score("softmax", Here(softmax=halfway)).state == "failed"
-    assert score("softmax", Here()).is_missing
+    assert score("softmax", Here()).state == "not attempted"
+    assert scoring.score(Here(), exercises()["softmax"], SEED, set(), 60.0, "x = 1").state == "failed"
     assert "is of type `int`" in score("softmax", Here(softmax=3)).report
 
 
@@ -366,6 +367,7 @@ GOOD_SHAPE = ["array", "<f8", [4], "A" * 42 + "A="]
         '{"observations": 3}',
         '{"observations": [[]]}',
         '{"unwritten": "true"}',
+        '{"unwritten": true}',
         '{"passed": true, "score": 1.0}',
         '{"kind": 3}',
         '{"broken": []}',
@@ -383,10 +385,6 @@ def test_no_lie_of_a_kernel_earns_anything_or_stops_the_grader(data):
     assert found.state in ("failed", "not attempted")
     found.report.encode()
     assert "\x1b" not in found.report
-
-
-def test_a_claim_to_be_unwritten_earns_nothing():
-    assert score("softmax", Lying('{"unwritten": true}')).earned == 0
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ class Assembled:
     sources: dict[str, str]  # exercise to the text of the student's cell; an exercise without a cell is left out
     flags: dict[str, tuple[str, ...]]  # exercise to what the instructor should look at
     remarks: tuple[str, ...]  # for the student: what was unusual about the file
+    digest: str = ""  # of the submission, as in its result
 
 
 @dataclass(eq=False)

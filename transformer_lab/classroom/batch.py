@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -29,7 +29,13 @@ from transformer_lab.classroom.gradebook import (
 )
 from transformer_lab.classroom.reports import write_reports
 from transformer_lab.classroom.resource_limits import STUDENT_SECONDS
-from transformer_lab.classroom.results import GRADEBOOK, ExerciseResult, SubmissionResult, require_gradebook
+from transformer_lab.classroom.results import (
+    GRADEBOOK,
+    ExerciseResult,
+    SubmissionResult,
+    require_gradebook,
+    without_points,
+)
 from transformer_lab.classroom.roster import Attendance, read_roster
 from transformer_lab.classroom.submissions import Submission, collect, printable
 from transformer_lab.errors import InputError
@@ -316,54 +322,34 @@ def _grade_all(
     for student, digest in todo:
         files[student] += 1
         turns[student, digest] = files[student]
-    pending = {key: todo[key] for key in sorted(todo, key=turns.__getitem__)}
     seconds_spent: Counter[str] = Counter()  # by student
-    while pending:
-        pending = yield from _grade_round(pending, grader, course, only, seconds_spent)
-
-
-def _grade_round(
-    pending: dict[Key, Submission],
-    grader: Grading | None,
-    course: Course,
-    only: str | None,
-    seconds_spent: Counter[str],
-) -> Generator[SubmissionResult, None, dict[Key, Submission]]:
-    """Grade one file per student and notebook, because these two identify a result. Return the other files."""
-    later: dict[Key, Submission] = {}
-    digests: dict[tuple[str, str], str | None] = {}  # by student and notebook; None once there is a result
-    failures: list[SubmissionResult] = []
+    refused: list[SubmissionResult] = []
+    running: dict[Key, Assembled] = {}
 
     def assembled() -> Iterator[Assembled]:
-        for (student, digest), submission in pending.items():
-            began = time.monotonic()
+        for student, digest in sorted(todo, key=turns.__getitem__):
+            submission, began = todo[student, digest], time.monotonic()
             is_late = seconds_spent[student] >= STUDENT_SECONDS and not submission.problem
             notebook = TIME_IS_UP if is_late else _assembled(submission, course)
             seconds_spent[student] += time.monotonic() - began
             if isinstance(notebook, str):
-                failures.append(SubmissionResult(student, "", digest, (), problem=notebook))
-            elif (student, notebook.name) in digests:
-                later[student, digest] = submission
+                refused.append(SubmissionResult(student, "", digest, (), problem=notebook))
             else:
-                digests[student, notebook.name] = digest
-                yield notebook
+                running[student, digest] = replace(notebook, digest=digest)
+                yield running[student, digest]
 
     notebooks = assembled()
     for result in grader.grade(notebooks, only) if grader else ():
         seconds_spent[result.student] += result.seconds
-        if digest := digests.get((result.student, result.notebook)):
-            digests[result.student, result.notebook] = None
-            yield replace(result, digest=digest)
-        while failures:
-            yield failures.pop()
+        if running.pop((result.student, result.digest), None):
+            yield result
+        while refused:
+            yield refused.pop()
     for _ in notebooks:  # assembles what the grader did not ask for
         pass
-    yield from failures
-    for (student, name), digest in digests.items():
-        if digest:  # the grader lost it: the next run grades it again
-            lost = [ExerciseResult(e.name, "grader error", 0.0, e.points) for e in course.exercises(name)]
-            yield SubmissionResult(student, name, digest, tuple(lost))
-    return later
+    yield from refused
+    for notebook in running.values():  # the grader lost these: the next run grades them again
+        yield without_points(notebook, course.exercises(notebook.name), "grader error")
 
 
 def _assembled(submission: Submission, course: Course) -> Assembled | str:

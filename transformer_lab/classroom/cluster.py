@@ -1,33 +1,25 @@
-"""Grades on the machines of a Dask cluster.
+"""Grades on the machines of a Dask cluster. Everyone who can reach it is trusted, as always in Dask."""
 
-The cluster and everyone who can reach it are trusted, as always in Dask. Results come back as JSON.
-"""
-
-import atexit
-import json
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformer_lab.classroom.assemble import Assembled
 from transformer_lab.classroom.gradebook import source_digest
-from transformer_lab.classroom.results import SubmissionResult, as_json, from_json
+from transformer_lab.classroom.results import SubmissionResult
 from transformer_lab.errors import InputError
 from transformer_lab.files import on_screen
-
-if TYPE_CHECKING:
-    from transformer_lab.classroom.grader import Grader
 
 QUEUED = 3  # submissions per thread, running or waiting
 CONNECT_SECONDS = 20
 LOST_SECONDS = 60  # without any worker before the run gives up
 POLL_SECONDS = 2
 
-_graders: dict[tuple[int, int, bool], "Grader"] = {}  # on a worker, by thread, seed, and require_sandbox
+_graders: dict[tuple[int, int], Any] = {}  # on a worker, by the seed of the run and the thread
 
 
 @dataclass
@@ -37,7 +29,7 @@ class ClusterGrader:
     client: Any
     require_sandbox: bool
     seed: int
-    sandboxed: bool
+    sandboxed: bool = True
     running: dict[Any, Assembled] = field(default_factory=dict)  # by the future of its result
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
@@ -48,31 +40,31 @@ class ClusterGrader:
         """
         from distributed import wait
 
-        waiting, running = iter(assembled), self.running
+        waiting = iter(assembled)
         while True:
             try:
                 self.client.wait_for_workers(1, timeout=LOST_SECONDS)
-                room = max(QUEUED * sum(self.client.nthreads().values()), 1) - len(running)
+                room = max(QUEUED * sum(self.client.nthreads().values()), 1) - len(self.running)
             except Exception:  # no worker came back in time, or the scheduler is gone
                 raise InputError("the cluster has lost all its workers: continue with --resume") from None
             for submission in islice(waiting, max(room, 0)):
                 task = submission, only, self.seed, self.require_sandbox
-                running[self.client.submit(grade_on_worker, *task, pure=False)] = submission
-            if not running:
+                self.running[self.client.submit(grade_on_worker, *task, pure=False)] = submission
+            if not self.running:
                 return
             with suppress(Exception):  # a timeout, or a canceled task, which `_result` reports
-                wait(list(running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            for future in [future for future in running if future.done()]:
-                yield self._result(future, running.pop(future))
+                wait(list(self.running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            for future in [future for future in self.running if future.done()]:
+                yield self._result(future, self.running.pop(future))
 
     def _result(self, future: Any, submission: Assembled) -> SubmissionResult:
         try:
-            answer = json.loads(future.result(timeout=CONNECT_SECONDS))
+            sandboxed, result = future.result(timeout=CONNECT_SECONDS)
         except Exception as error:  # several workers died running it, or they lack something
             problem = f"the grader failed on the cluster ({type(error).__name__}: {_on_one_line(error)})"
-            return SubmissionResult(submission.student, submission.name, "", (), problem=problem)
-        self.sandboxed &= answer["sandboxed"]
-        return replace(from_json(answer["result"]), student=submission.student, notebook=submission.name)
+            return SubmissionResult(submission.student, submission.name, submission.digest, (), problem=problem)
+        self.sandboxed &= sandboxed
+        return result
 
 
 @contextmanager
@@ -91,7 +83,7 @@ def cluster_grader(address: str, require_sandbox: bool, seed: int) -> Iterator[C
         raise InputError(reason) from None
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"no Dask scheduler answers at {address}: {_on_one_line(error)}") from None
-    grader = ClusterGrader(client, require_sandbox, seed, sandboxed=True)
+    grader = ClusterGrader(client, require_sandbox, seed)
     try:
         workers = client.run(code_and_sandbox, on_error="return")
         if not workers:
@@ -133,22 +125,20 @@ def code_and_sandbox() -> tuple[str, str]:
     return _code(), why_no_sandbox()
 
 
-def grade_on_worker(assembled: Assembled, only: str | None, seed: int, require_sandbox: bool) -> str:
-    """Grade one submission and return the result as JSON. Each thread keeps its grader until the run ends."""
+def grade_on_worker(
+    assembled: Assembled, only: str | None, seed: int, require_sandbox: bool
+) -> tuple[bool, SubmissionResult]:
+    """Return whether there is a sandbox, and the result. Each thread keeps its grader until the run ends."""
     from transformer_lab.classroom.grader import Grader
 
-    key = threading.get_ident(), seed, require_sandbox
+    key = seed, threading.get_ident()
     if key not in _graders:
         _graders[key] = Grader(jobs=1, require_sandbox=require_sandbox, seed=seed).__enter__()
     (result,) = _graders[key].grade([assembled], only)
-    return json.dumps({"sandboxed": _graders[key].sandboxed, "result": as_json(result)})
+    return _graders[key].sandboxed, result
 
 
-def end_graders(seed: int | None = None) -> None:
-    """End a worker's graders of the run with this seed, or all of them."""
-    for key in list(_graders):
-        if seed in (None, key[1]) and (grader := _graders.pop(key, None)):
-            grader.__exit__(None, None, None)
-
-
-atexit.register(end_graders)
+def end_graders(seed: int) -> None:
+    """End a worker's graders of the run with this seed."""
+    for key in [key for key in _graders if key[0] == seed]:
+        _graders.pop(key).__exit__(None, None, None)

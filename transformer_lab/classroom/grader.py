@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.resource_limits import ONE_THREAD, Limits
-from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
+from transformer_lab.classroom.results import SubmissionResult, without_points
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.temporary_folders import temporary_folder
 from transformer_lab.errors import InputError
@@ -39,11 +39,7 @@ class Setup:
     limits: Limits
     sandboxed: bool
     seed: int
-    course: Path | None  # folder of the course's notebooks; the package's own checkout if None
-
-    def open_course(self) -> Course:
-        """Return the course."""
-        return Course(self.course) if self.course else Course.find()
+    course: Path  # folder of the course's notebooks
 
 
 class Grader:
@@ -77,7 +73,7 @@ class Grader:
         self.sandboxed = not why
         self.jobs = jobs or _processors()
         seed = secrets.randbits(31) + 1 if seed is None else seed
-        self._setup = Setup(limits, self.sandboxed, seed, course.folder if course else None)
+        self._setup = Setup(limits, self.sandboxed, seed, (course or Course.find()).folder)
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -183,21 +179,12 @@ class _Worker:
             reason = lines[-1][:300] if lines else "its process was ended."
             state, report = "grader error", f"The grader failed: {reason}"
         self.close()
-        assembled = self._assembled
-        exercises = tuple(
-            ExerciseResult(
-                exercise.name,
-                state,
-                0.0,
-                exercise.points,
-                report=report,
-                source=assembled.sources.get(exercise.name, ""),
-            )
-            for exercise in self._setup.open_course().exercises(assembled.name)
+        exercises = [
+            exercise
+            for exercise in Course(self._setup.course).exercises(self._assembled.name)
             if self._only in (None, exercise.name)
-        )
-        seconds = time.monotonic() - self.began
-        return SubmissionResult(assembled.student, assembled.name, "", exercises, assembled.remarks, seconds=seconds)
+        ]
+        return without_points(self._assembled, exercises, state, report, time.monotonic() - self.began)
 
     def close(self) -> None:
         """Kill the process. Its sandboxes end with it."""

@@ -1,4 +1,10 @@
-"""A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise."""
+"""A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise.
+
+nbval runs a cell, collects its outputs, and compares them with the notebook's. It would start a kernel of its own, fail
+every cell after one that has ended the kernel or timed out, and obey its markers in a student's cell. Here, the kernel
+is in a sandbox, the cells share the submission's time, and the next cell gets a new kernel in which the others have run
+again, so that one cell costs its own points only ("os._exit in the cell", "a loop that swallows interrupts").
+"""
 
 import json
 import re
@@ -18,35 +24,11 @@ from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
 from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.results import ExerciseResult
-from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, Score, score
+from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS, CellFailure, score
 from transformer_lab.exercises.exercise import Exercise
 
 MOST_REMARKS = 10
 MOST_KERNELS = 8  # the first one, and those that replace kernels that cells or exercises have ended
-
-
-@dataclass
-class KernelSource:
-    """What it takes to start a submission's kernels, and the secret seed of the inputs."""
-
-    package: Path  # the folder of the stubbed package
-    folder: Path  # private to the grader
-    sandboxed: bool
-    limits: Limits
-    seed: int
-
-
-@dataclass
-class CellFailure:
-    """Why a cell did not run to its end."""
-
-    state: str  # as in `results.STATES`
-    reason: str
-
-    @classmethod
-    def from_end(cls, ended: KernelEnded, default: str) -> "CellFailure":
-        """Return the failure of a cell whose kernel is gone, with `default` for an end that has no state of its own."""
-        return cls(STATES_OF_ENDS.get(ended.reason, default), str(ended))
 
 
 @dataclass(eq=False)  # pytest keeps its plug-ins in sets
@@ -55,13 +37,16 @@ class SubmissionRun:
 
     assembled: Assembled
     exercises: list[Exercise]
-    source: KernelSource
+    package: Path  # the folder of the stubbed package
+    folder: Path  # private to the grader
+    sandboxed: bool
+    limits: Limits
+    seed: int  # secret seed of the inputs
     results: list[ExerciseResult] = field(default_factory=list)
     failures: dict[int, CellFailure] = field(default_factory=dict)  # by index of the code cell
     kernel_killing_cells: set[int] = field(default_factory=set)  # not run in later kernels
     revealed: set[str] = field(default_factory=set)  # exercises that are scored, so a kernel may see their answers
     kernels: int = 0
-    kernels_started: int = 0
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
@@ -69,8 +54,14 @@ class SubmissionRun:
         self.revealed.update(name for exercise in self.exercises for name in exercise.builds_on if name not in to_score)
         self.code = [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
 
+    def written_notebook(self) -> Path:
+        """Write the assembled notebook for pytest, under a name that the student has not chosen."""
+        path = self.folder / f"{self.assembled.name}.ipynb"
+        path.write_text(json.dumps(self.assembled.notebook), encoding="ascii")
+        return path
+
     def seconds_left(self) -> float:
-        return self.began + self.source.limits.submission_seconds - time.monotonic()
+        return self.began + self.limits.submission_seconds - time.monotonic()
 
     def cell_seconds(self) -> float:
         """Return how long the next cell may take.
@@ -81,7 +72,7 @@ class SubmissionRun:
         left = self.seconds_left()
         if left <= 0:
             raise KernelEnded("time", "the time for the whole notebook was up")
-        return min(self.source.limits.cell_seconds, left)
+        return min(self.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
         """Return a new kernel that has run these cells, except for those that have ended an earlier one.
@@ -92,10 +83,8 @@ class SubmissionRun:
         while self.kernels < MOST_KERNELS:
             self.cell_seconds()
             self.kernels += 1
-            source = self.source
-            folder = source.folder / f"k{self.kernels}"
-            kernel = Kernel(source.package, folder, source.limits, self.seconds_left() + 5.0, source.sandboxed)
-            self.kernels_started += 1
+            folder = self.folder / f"k{self.kernels}"
+            kernel = Kernel(self.package, folder, self.limits, self.seconds_left() + 5.0, self.sandboxed)
             try:
                 for index in cells:
                     if index not in self.kernel_killing_cells and not _is_skipped(self.code[index]):
@@ -110,43 +99,7 @@ class SubmissionRun:
     def add_kernel_killer(self, index: int, ended: KernelEnded) -> None:
         """Record that this cell has ended its kernel."""
         self.kernel_killing_cells.add(index)
-        self.failures[index] = CellFailure.from_end(ended, "killed")
-
-    def add(self, exercise: Exercise, score: Score) -> None:
-        """Record the result of an exercise."""
-        index = self.cell_of(exercise.name)
-        source = self.assembled.sources.get(exercise.name, "")
-        score = self._explained(score, exercise.name, source, self.failures.get(index))
-        self.results.append(
-            ExerciseResult(
-                exercise=exercise.name,
-                state=score.state,
-                earned=score.earned,
-                possible=exercise.points,
-                misconceptions=score.misconceptions,
-                report=score.report,
-                flags=self.assembled.flags.get(exercise.name, ()),
-                remarks=score.remarks,
-                source=source,
-                cell_id="" if index is None else self.code[index].id,
-            )
-        )
-
-    @staticmethod
-    def _explained(score: Score, name: str, source: str, failure: CellFailure | None) -> Score:
-        """Return the score with a report that says why the kernel has no such object, or has an empty one."""
-        names = names_of(source)
-        if score.is_missing and failure is not None:
-            return Score(failure.state, report=f"{score.report} Its cell did not run to the end: {failure.reason}.")
-        if score.is_missing and not source.strip():
-            return Score("not attempted", report=f"`{name}` has not been written yet.")
-        if score.is_missing and names.definitions:
-            defined = ", ".join(f"`{definition}`" for definition in names.definitions)
-            return replace(score, report=f"{score.report} Its cell defines {defined}.")
-        if score.state == "not attempted" and names.imports.get(name, "").startswith("transformer_lab."):
-            reason = "which has no answers while you are graded: write it yourself"
-            return Score("failed", report=f"`{name}` is imported from the package, {reason}.")
-        return score
+        self.failures[index] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 
     def remarks(self) -> list[str]:
         """Return a remark on each added cell that failed, because everything it would define is missing."""
@@ -216,16 +169,14 @@ class GradedNotebook(IPyNbFile):
         return self.kernel
 
 
-def write_assembled(run: SubmissionRun) -> Path:
-    """Write the assembled notebook for pytest, under a name that the student has not chosen."""
-    path = run.source.folder / f"{run.assembled.name}.ipynb"
-    path.write_text(json.dumps(run.assembled.notebook), encoding="ascii")
-    return path
-
-
 def _about(cell: Any) -> dict[str, Any]:
     """Return what assembling the notebook has recorded about a cell."""
     return dict(cell.metadata.get("transformer_lab", {}))
+
+
+def _not_checked(ended: KernelEnded) -> CellFailure:
+    """Return the failure of a cell or exercise for which there is no kernel."""
+    return CellFailure(STATES_OF_ENDS.get(ended.reason, "not checked"), str(ended))
 
 
 def _is_skipped(cell: Any) -> bool:
@@ -251,7 +202,7 @@ class GradedCell(IPyNbCell):
             self.parent.living_kernel(range(index))
             self.config.option.nbval_cell_timeout = run.cell_seconds()
         except KernelEnded as ended:
-            run.failures.setdefault(index, CellFailure.from_end(ended, "not checked"))
+            run.failures.setdefault(index, _not_checked(ended))
             self.raise_cell_error(f"Not run: {ended}")
         try:
             super().runtest()
@@ -291,6 +242,7 @@ class GradedExercise(pytest.Item):
     def __init__(self, *arguments: Any, exercise: Exercise, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.exercise = exercise
+        self.source = self.parent.run.assembled.sources.get(exercise.name, "")
 
     def runtest(self) -> None:
         run = self.parent.run
@@ -299,9 +251,15 @@ class GradedExercise(pytest.Item):
             checked = self._score_where_checked()
             if checked is not None and checked.earned > final.earned:
                 final = checked
-        run.revealed.add(self.exercise.name)
-        run.add(self.exercise, final)
-        result = run.results[-1]
+        run.revealed.add(self.name)
+        index = run.cell_of(self.name)
+        result = replace(
+            final,
+            flags=run.assembled.flags.get(self.name, ()),
+            source=self.source,
+            cell_id="" if index is None else run.code[index].id,
+        )
+        run.results.append(result)
         self.user_properties += [
             ("exercise", result.exercise),
             ("cell_id", result.cell_id),
@@ -314,29 +272,29 @@ class GradedExercise(pytest.Item):
         if result.state != "passed":
             pytest.fail(result.report, pytrace=False)
 
-    def _score(self) -> Score:
+    def _score(self) -> ExerciseResult:
         run = self.parent.run
         try:
             kernel = self.parent.living_kernel(range(len(run.code)))
         except KernelEnded as ended:
-            own_failure = run.failures.get(run.cell_of(self.exercise.name))
-            failure = own_failure or CellFailure.from_end(ended, "not checked")
-            return Score(failure.state, report=f"`{self.exercise.name}` was not scored: {failure.reason}.")
+            state, reason = run.failures.get(run.cell_of(self.name)) or _not_checked(ended)
+            return ExerciseResult.without_points(self.exercise, state, f"`{self.name}` was not scored: {reason}.")
         if run.seconds_left() <= 0:
-            return Score("timed out", report="The time for the whole notebook was up before this could be scored.")
+            report = "The time for the whole notebook was up before this could be scored."
+            return ExerciseResult.without_points(self.exercise, "timed out", report)
         return self._score_in(kernel)
 
-    def _score_in(self, kernel: Kernel) -> Score:
+    def _score_in(self, kernel: Kernel) -> ExerciseResult:
         run = self.parent.run
-        seconds = min(run.source.limits.exercise_seconds, run.seconds_left())
+        seconds = min(run.limits.exercise_seconds, run.seconds_left())
+        failure = run.failures.get(run.cell_of(self.name))
         try:
-            source = run.assembled.sources.get(self.exercise.name, "")
-            return score(kernel, self.exercise, run.source.seed, run.revealed, seconds, source)
+            return score(kernel, self.exercise, run.seed, run.revealed, seconds, self.source, failure)
         except Exception as error:
             report = f"The grader failed ({type(error).__name__}). This isn't your fault."
-            return Score("grader error", report=report)
+            return ExerciseResult.without_points(self.exercise, "grader error", report)
 
-    def _score_where_checked(self) -> Score | None:
+    def _score_where_checked(self) -> ExerciseResult | None:
         """Return the score right after the exercise's check, if a later cell redefines one of the names involved.
 
         A later `from torch.nn.functional import softmax` replaces the student's function, and their check, which was

@@ -3,9 +3,13 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from transformer_lab.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer_lab.classroom.assemble import Assembled
+    from transformer_lab.exercises import Exercise
 
 GRADEBOOK = "gradebook.sqlite"
 
@@ -37,6 +41,11 @@ class ExerciseResult:
     source: str = ""  # the student's cell
     cell_id: str = ""
 
+    @classmethod
+    def without_points(cls, exercise: "Exercise", state: str, report: str = "", source: str = "") -> Self:
+        """Return the result of an exercise that has earned nothing."""
+        return cls(exercise.name, state, 0.0, exercise.points, report=report, source=source)
+
 
 @dataclass(frozen=True)
 class SubmissionResult:
@@ -58,6 +67,19 @@ class SubmissionResult:
     @property
     def possible(self) -> float:
         return sum(result.possible for result in self.exercises)
+
+
+def without_points(
+    assembled: "Assembled", exercises: "list[Exercise]", state: str, report: str = "", seconds: float = 0.0
+) -> SubmissionResult:
+    """Return the result of a submission whose exercises could not be scored."""
+    results = tuple(
+        ExerciseResult.without_points(exercise, state, report, assembled.sources.get(exercise.name, ""))
+        for exercise in exercises
+    )
+    return SubmissionResult(
+        assembled.student, assembled.name, assembled.digest, results, assembled.remarks, seconds=seconds
+    )
 
 
 def as_json(result: SubmissionResult) -> str:

@@ -1,15 +1,17 @@
 """Score an object that lives in a kernel: inputs go there, plain data comes back, and all judging happens here."""
 
+import contextlib
 import functools
 import inspect
 import json
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from transformer_lab.classroom.cells import names_of
 from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
 from transformer_lab.classroom.messages import clean_text
+from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.classroom.wire import WireError, decode_observation, encode
 from transformer_lab.exercises.diagnosis import sentences
 from transformer_lab.exercises.edits import bare_or_none
@@ -33,26 +35,30 @@ CLASS_SCORED = "This was an object of the class; its class has been scored."
 _source = functools.cache(inspect.getsource)  # before the file can change
 
 
-@dataclass(frozen=True)
-class Score:
-    """What an exercise has earned."""
+class CellFailure(NamedTuple):
+    """Why a cell did not run to its end."""
 
-    state: str
-    earned: float = 0.0
-    misconceptions: tuple[str, ...] = ()
-    report: str = ""
-    remarks: tuple[str, ...] = ()
-    is_missing: bool = False  # the kernel has nothing of this name
+    state: str  # one of `results.STATES`
+    reason: str
 
 
-class _NotObserved(Exception):  # noqa: N818 (it carries a score)
-    """The kernel returned no observations, which settles the score."""
-
-    def __init__(self, state: str, report: str, is_missing: bool = False) -> None:
-        self.score = Score(state, report=report, is_missing=is_missing)
+class _NotObserved(Exception):  # noqa: N818 (it carries a state and a report)
+    """The kernel returned no observations, which settles the result."""
 
 
-def score(kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], seconds: float, source: str = "") -> Score:
+class _Missing(Exception):  # noqa: N818 (`_why_missing` has the reason)
+    """The kernel has nothing of this name."""
+
+
+def score(
+    kernel: Kernel,
+    exercise: Exercise,
+    seed: int,
+    revealed: set[str],
+    seconds: float,
+    source: str = "",
+    failure: CellFailure | None = None,
+) -> ExerciseResult:
     """Score the object that has the exercise's name in the kernel.
 
     Args:
@@ -62,6 +68,7 @@ def score(kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], sec
         revealed: Exercises whose answers the kernel may see, because they have been scored, or will not be.
         seconds: Time for each of the two or three runs, after which the kernel is killed.
         source: The student's code, which can rule out a misconception.
+        failure: What happened to the student's cell, if it did not run to its end.
     """
 
     def observe(seed: int) -> tuple[dict[str, Observation], tuple[str, ...]]:
@@ -76,16 +83,34 @@ def score(kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], sec
         if not secret.passed:
             try:
                 public = judge(exercise, observe(PUBLIC_SEED)[0], PUBLIC_SEED, bare)
-            except _NotObserved:
+            except (_NotObserved, _Missing):
                 public = None
             if public is None or public.passed:
                 secret = judge(exercise, observations, seed, bare)
         return _scored(exercise, secret, public, _crash_kinds(observations.values()), remarks)
     except _NotObserved as settled:
-        return settled.score
+        state, report = settled.args
+        if state == "not attempted" and names_of(source).imports.get(exercise.name, "").startswith("transformer_lab."):
+            reason = "which has no answers while you are graded: write it yourself"
+            state, report = "failed", f"`{exercise.name}` is imported from the package, {reason}."
+    except _Missing:
+        state, report = _why_missing(exercise.name, source, failure)
     except KernelEnded as ended:
         state = STATES_OF_ENDS.get(ended.reason, "killed")
-        return Score(state, report=f"While `{exercise.name}` was being scored: {ended}.")
+        report = f"While `{exercise.name}` was being scored: {ended}."
+    return ExerciseResult.without_points(exercise, state, report)
+
+
+def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[str, str]:
+    """Return the state and the report of an exercise that the kernel has no object for."""
+    report = f"After the notebook has run, there is no `{name}`."
+    if failure is not None:
+        return failure.state, f"{report} Its cell did not run to the end: {failure.reason}."
+    if not source.strip():
+        return "not attempted", f"`{name}` has not been written yet."
+    if definitions := names_of(source).definitions:
+        report += f" Its cell defines {', '.join(f'`{definition}`' for definition in definitions)}."
+    return "failed", report
 
 
 def _observe(
@@ -94,19 +119,18 @@ def _observe(
     """Return what the kernel observes for each check, and remarks.
 
     Raises:
+        _Missing: The kernel has no such object.
         _NotObserved: There is nothing to observe, or the reply isn't one that `kernel_side.py` writes.
         KernelEnded: The kernel is gone.
     """
     name = exercise.name
-    end = time.monotonic() + seconds
-    content = {"data": json.dumps(request(exercise, seed, revealed))}
-    reply = kernel.ask("observe_request", content, max(0.1, end - time.monotonic()))
+    reply = kernel.ask("observe_request", {"data": json.dumps(request(exercise, seed, revealed))}, seconds)
     if reply is None:
         kernel.kill("time")
         raise _NotObserved("timed out", f"`{name}` took too long and did not stop when it was interrupted.")
     match answer := _json(reply.get("data")):
         case {"missing": True}:
-            raise _NotObserved("failed", f"After the notebook has run, there is no `{name}`.", is_missing=True)
+            raise _Missing
         case {"unwritten": True}:
             raise _NotObserved("not attempted", f"`{name}` has not been written yet.")
         case {"kind": str(kind)}:
@@ -115,10 +139,8 @@ def _observe(
         case {"broken": str(error)}:
             raise _NotObserved("failed", f"No check can run next to this code: {clean_text(error, 300)}")
         case {"observations": list(wire)} if len(wire) <= len(exercise.checks):
-            try:
+            with contextlib.suppress(WireError):
                 return _observations(exercise, wire), (CLASS_SCORED,) if answer.get("remark") else ()
-            except WireError:
-                pass
     raise _NotObserved("failed", f"Using `{name}` returned something that is not data.")
 
 
@@ -180,7 +202,7 @@ def _crash_kinds(observations: Iterable[Observation]) -> set[str]:
 
 def _scored(
     exercise: Exercise, secret: Report, public: Report | None, crash_kinds: set[str], remarks: tuple[str, ...]
-) -> Score:
+) -> ExerciseResult:
     """Return what the secret inputs have earned, with a report that only mentions the public ones."""
     state = secret.state
     if state == "failed" and "time" in crash_kinds:
@@ -200,4 +222,12 @@ def _scored(
             first, rest = text.split("\n", 1)
             text = f"{first}\n\n{ONLY_FOR_THESE}\n{rest}"
     report = clean_text(text, REPORT_CHARACTERS)
-    return Score(state, secret.points, tuple(slugs), report, (*remarks, *secret.remarks))
+    return ExerciseResult(
+        exercise.name,
+        state,
+        secret.points,
+        exercise.points,
+        tuple(slugs),
+        report,
+        remarks=(*remarks, *secret.remarks),
+    )

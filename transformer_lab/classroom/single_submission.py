@@ -9,7 +9,7 @@ from pathlib import Path
 from transformer_lab.classroom.assemble import NotGradable, assemble
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.kernel_client import preload
-from transformer_lab.classroom.pytest_items import KernelSource, SubmissionRun, write_assembled
+from transformer_lab.classroom.pytest_items import SubmissionRun
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import why_no_sandbox
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
@@ -42,9 +42,9 @@ def single_submission(file: str) -> Iterator[tuple[SubmissionRun, Path]]:
         write_stubbed_package(folder / "p", [assembled.name])
         work = folder / "w"
         work.mkdir()
-        source = KernelSource(folder / "p", work, not why, Limits(), secrets.randbits(31) + 1)
-        run = SubmissionRun(assembled, course.exercises(assembled.name), source)
-        yield run, write_assembled(run)
+        exercises, seed = course.exercises(assembled.name), secrets.randbits(31) + 1
+        run = SubmissionRun(assembled, exercises, folder / "p", work, not why, Limits(), seed)
+        yield run, run.written_notebook()
 
 
 def summary_lines(run: SubmissionRun) -> list[str]:

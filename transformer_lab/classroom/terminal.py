@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tqdm import tqdm
+
 from transformer_lab.classroom.batch import BatchResult, Change, Grading, OpenGrader
 from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.gradebook import by_student, number
@@ -14,38 +16,18 @@ from transformer_lab.plural import plural
 MOST_LINES = 20  # of one kind; the reports have the rest
 
 
-class Bar:
+class Bar(tqdm):
     """A progress bar with the remaining time on stderr. It shows nothing if stderr isn't a terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        columns = TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        period = {"speed_estimate_period": 300.0}  # seconds, because submissions differ a lot
-        self.progress = Progress(*columns, console=console, disable=not console.is_terminal, transient=True, **period)
-        self.task = self.progress.add_task("grading", total=None)
 
     def advance_to(self, done: int, total: int) -> None:
         """Show that `done` of `total` submissions are graded."""
-        if not self.progress.live.is_started and total:
-            self.progress.start()
-        self.progress.update(self.task, completed=done, total=total)
-
-    def stop(self) -> None:
-        """Remove the bar."""
-        self.progress.stop()
+        self.total = total
+        self.update(done - self.n)
 
 
-@contextmanager
-def progress_bar() -> Iterator[Bar]:
-    """Yield a bar that is removed in the end, even after an error."""
-    bar = Bar()
-    try:
-        yield bar
-    finally:
-        bar.stop()
+def progress_bar() -> Bar:
+    """Return a bar that is removed when it is closed."""
+    return Bar(desc="grading", disable=None, leave=False, smoothing=0.0)  # an average, because submissions differ a lot
 
 
 def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
@@ -55,7 +37,7 @@ def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
     def open_and_warn(seed: int, course: Course) -> Iterator[Grading]:
         with open_grader(seed, course) as grader:
             if not grader.sandboxed:
-                print("warning: there is no sandbox: students' code runs with your rights", file=sys.stderr)
+                tqdm.write("warning: there is no sandbox: students' code runs with your rights", file=sys.stderr)
             yield grader
 
     return open_and_warn

@@ -5,8 +5,10 @@ Without that, the submissions "replies that are no data" and "a reply of numbers
 """
 
 import base64
+import itertools
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,16 @@ MOST_BYTES = 2**20  # per result, and per text in it
 MOST_DEPTH = 12
 MOST_VALUES = 200_000  # per reply
 CRASH_KINDS = ("exception", "time", "memory")
-TENSOR_DTYPES = {
-    name: getattr(torch, name)
-    for name in (
-        *("bool", "uint8", "int8", "int16", "int32", "int64"),
-        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
-    )
+DTYPES: dict[str, dict[str, Any]] = {
+    "tensor": {
+        name: getattr(torch, name)
+        for name in (
+            *("bool", "uint8", "int8", "int16", "int32", "int64"),
+            *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+        )
+    },
+    "array": {np.dtype(char).str: np.dtype(char) for char in NUMBERS},
 }
-ARRAY_DTYPES = {name: np.dtype(name) for name in (np.dtype(char).str for char in NUMBERS)}
 
 
 class WireError(Exception):
@@ -62,20 +66,19 @@ def encode(data: Any, depth: int = 0) -> list:
 
 def _encode_tensor(tensor: torch.Tensor) -> list:
     name = str(tensor.dtype).removeprefix("torch.")
-    shape = tuple(tensor.shape)
     is_plain = tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
-    if not is_plain or name not in TENSOR_DTYPES:
+    if not is_plain or name not in DTYPES["tensor"]:
         return ["foreign", f"a tensor of another kind ({name}, {tensor.layout})"]
     if tensor.numel() * tensor.element_size() > MOST_BYTES:
-        return ["foreign", f"a tensor of shape {shape}"[:200]]
+        return ["foreign", f"a tensor of shape {tuple(tensor.shape)}"[:200]]
     resolved = tensor.detach().resolve_conj().resolve_neg()
     # `contiguous` would keep the stride of a single number, whatever it is, and then `view` fails.
     flat = resolved.clone(memory_format=torch.contiguous_format).reshape(-1)
-    return ["tensor", name, list(shape), _base64(flat.view(torch.uint8).numpy())]
+    return ["tensor", name, list(tensor.shape), _base64(flat.view(torch.uint8).numpy())]
 
 
 def _encode_array(array: np.ndarray) -> list:
-    if array.dtype.str not in ARRAY_DTYPES:
+    if array.dtype.str not in DTYPES["array"]:
         return ["foreign", f"an array of `{array.dtype}`"[:200]]
     if array.nbytes > MOST_BYTES:
         return ["foreign", f"an array of shape {array.shape}"[:200]]
@@ -87,76 +90,56 @@ def _base64(array: np.ndarray) -> str:
 
 
 def decode(wire: Any) -> Any:
-    """Return the data that `encode` was given.
+    """Return the data that `encode` was given. The size of a message limits how many bytes that can be.
 
     Raises:
         WireError: `encode` has not written this, or it is too much.
     """
     try:
-        return _Decoder().decode(wire, 0)
+        return _decode(wire, 0, itertools.count())
     except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # from Python, torch, or NumPy
         raise WireError(f"not the data of any value ({type(error).__name__})") from None
 
 
-class _Decoder:
-    """A decoder for one reply, with a budget of values and bytes."""
+def _decode(wire: Any, depth: int, values: Iterator[int]) -> Any:
+    if next(values) >= MOST_VALUES or depth > MOST_DEPTH + 1:
+        raise WireError("too many values, or nested too deeply")
+    match wire:
+        case ["none"]:
+            return None
+        case ["bool", 0 | 1 as value]:
+            return bool(value)
+        case ["int", str(text)] if len(text) < 300 and abs(value := int(text, 16)) <= sys.float_info.max:
+            return value
+        case ["float", str(text)] if len(text) < 100:
+            return float.fromhex(text)
+        case ["str", str(text)]:
+            return text
+        case ["foreign", str(text)] if len(text) <= 200:
+            return NotData(text)
+        case ["tensor" | "array" as kind, str(name), list(shape), str(text)] if name in DTYPES[kind]:
+            return _decode_numbers(kind, DTYPES[kind][name], shape, text)
+        case ["list" | "tuple" as kind, list(items)]:
+            decoded = [_decode(item, depth + 1, values) for item in items]
+            return decoded if kind == "list" else tuple(decoded)
+        case ["dict", list(items)]:
+            pairs = [(_decode(key, depth + 1, values), _decode(value, depth + 1, values)) for key, value in items]
+            if all(_can_be_key(key) for key, _ in pairs):
+                return dict(pairs)
+    raise WireError("not data that `encode` writes")
 
-    def __init__(self) -> None:
-        self.values = MOST_VALUES
-        self.bytes = 8 * MOST_BYTES
 
-    def decode(self, wire: Any, depth: int) -> Any:
-        self.values -= 1
-        if self.values < 0 or depth > MOST_DEPTH + 1:
-            raise WireError("too many values, or nested too deeply")
-        match wire:
-            case ["none"]:
-                return None
-            case ["bool", 0 | 1 as value]:
-                return bool(value)
-            case ["int", str(text)] if len(text) < 300 and abs(value := int(text, 16)) <= sys.float_info.max:
-                return value
-            case ["float", str(text)] if len(text) < 100:
-                return float.fromhex(text)
-            case ["str", str(text)]:
-                self._spend(len(text))
-                return text
-            case ["foreign", str(text)] if len(text) <= 200:
-                return NotData(text)
-            case ["tensor", str(name), list(shape), str(text)] if name in TENSOR_DTYPES:
-                dtype = TENSOR_DTYPES[name]
-                data = self._bytes(shape, dtype.itemsize, text, dtype == torch.bool)
-                return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
-            case ["array", str(name), list(shape), str(text)] if name in ARRAY_DTYPES:
-                dtype = ARRAY_DTYPES[name]
-                data = self._bytes(shape, dtype.itemsize, text, dtype.kind == "b")
-                return np.frombuffer(data, dtype).reshape(shape) if data else np.empty(shape, dtype)
-            case ["list", list(items)]:
-                return [self.decode(item, depth + 1) for item in items]
-            case ["tuple", list(items)]:
-                return tuple(self.decode(item, depth + 1) for item in items)
-            case ["dict", list(items)]:
-                pairs = [(self.decode(key, depth + 1), self.decode(value, depth + 1)) for key, value in items]
-                if all(_can_be_key(key) for key, _ in pairs):
-                    return dict(pairs)
-        raise WireError("not data that `encode` writes")
-
-    def _spend(self, count: int) -> None:
-        self.bytes -= count
-        if self.bytes < 0:
-            raise WireError("too many bytes")
-
-    def _bytes(self, shape: list, item_bytes: int, text: str, are_truth_values: bool) -> bytearray:
-        if len(shape) > 32 or not all(type(length) is int and 0 <= length < 1 << 40 for length in shape):
-            raise WireError("not a shape")
-        expected = math.prod(shape) * item_bytes
-        if expected > MOST_BYTES or len(text) > 4 * (expected // 3 + 1):
-            raise WireError("too many bytes")
-        self._spend(expected)
-        data = bytearray(base64.b64decode(text, validate=True))
-        if len(data) != expected:
-            raise WireError("more or fewer bytes than the shape says")
-        return bytearray(map(bool, data)) if are_truth_values else data  # torch expects no bytes but 0 and 1
+def _decode_numbers(kind: str, dtype: Any, shape: list, text: str) -> torch.Tensor | np.ndarray:
+    if len(shape) > 32 or not all(type(length) is int and 0 <= length < 1 << 40 for length in shape):
+        raise WireError("not a shape")
+    data = bytearray(base64.b64decode(text, validate=True))
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise WireError("more or fewer bytes than the shape says")
+    if dtype in (torch.bool, np.bool_):
+        data = bytearray(map(bool, data))  # torch expects no bytes but 0 and 1
+    if kind == "array":
+        return np.frombuffer(data, dtype).reshape(shape)
+    return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
 
 
 def _can_be_key(key: Any) -> bool:

@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,12 +22,12 @@ import pytest
 import torch
 
 from transformer_lab.classroom.assemble import Assembled
+from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.grader import Setup
 from transformer_lab.classroom.kernel_client import preload
 from transformer_lab.classroom.kernel_process import PR_SET_PDEATHSIG
-from transformer_lab.classroom.pytest_items import KernelSource, SubmissionRun, write_assembled
-from transformer_lab.classroom.results import SubmissionResult
-from transformer_lab.classroom.scoring import Score
+from transformer_lab.classroom.pytest_items import SubmissionRun
+from transformer_lab.classroom.results import SubmissionResult, without_points
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
 # The last two collect garbage several times, which takes long with all the objects of torch.
@@ -43,7 +44,7 @@ class Worker:
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.setup, self.folder = setup, folder
-        self.course = setup.open_course()
+        self.course = Course(setup.course)
         self._submissions = itertools.count()
         self.package = functools.cache(self._package)
 
@@ -61,23 +62,17 @@ class Worker:
         for _ in range(2):
             folder = self.folder / f"s{next(self._submissions)}"
             folder.mkdir()
-            source = KernelSource(package, folder, self.setup.sandboxed, self.setup.limits, self.setup.seed)
-            run = SubmissionRun(assembled, exercises, source)
+            setup = self.setup
+            run = SubmissionRun(assembled, exercises, package, folder, setup.sandboxed, setup.limits, setup.seed)
             junit = run_pytest(run)
             os.chdir(self.folder)
             shutil.rmtree(folder, ignore_errors=True)
-            if run.kernels_started:
+            if run.results:
                 break
-        scored = {result.exercise for result in run.results}
-        for exercise in exercises:
-            if exercise.name not in scored:
-                run.add(exercise, Score("grader error", report="The grader failed: no kernel could be started."))
-        results = {result.exercise: result for result in run.results}
-        return SubmissionResult(
-            student=assembled.student,
-            notebook=assembled.name,
-            digest="",
-            exercises=tuple(results[exercise.name] for exercise in exercises),
+        result = without_points(assembled, exercises, "grader error", "The grader failed: no kernel could be started.")
+        return replace(
+            result,
+            exercises=tuple(run.results) or result.exercises,
             remarks=(*assembled.remarks, *run.remarks()),
             seconds=time.monotonic() - began,
             junit=junit,
@@ -86,11 +81,10 @@ class Worker:
 
 def run_pytest(run: SubmissionRun) -> str:
     """Run the submission's cells, score its exercises, and return the JUnit XML."""
-    folder = run.source.folder
-    os.chdir(folder)
-    settings, junit = folder / "pytest.ini", folder / "junit.xml"
+    os.chdir(run.folder)
+    settings, junit = run.folder / "pytest.ini", run.folder / "junit.xml"
     settings.write_text("[pytest]\n")  # so that pytest looks for no other settings
-    files = ["-c", str(settings), "--rootdir", str(folder), f"--junitxml={junit}", str(write_assembled(run))]
+    files = ["-c", str(settings), "--rootdir", str(run.folder), f"--junitxml={junit}", str(run.written_notebook())]
     pytest.main([*PYTEST, *files], plugins=[run])
     text = junit.read_text(encoding="utf-8") if junit.exists() else ""
     return re.sub(r'(<testsuite [^>]*?) hostname="[^"]*"', r"\1", text)
