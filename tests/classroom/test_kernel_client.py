@@ -193,6 +193,31 @@ def test_forks_without_end_are_refused(kernel_with):
 
 
 @needs_sandbox
+def test_detached_processes_end_with_the_kernel(kernel_with):
+    kernel = kernel_with()
+    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # no other namespace gets its number
+    space = os.fstat(held).st_ino
+    run(
+        kernel,
+        "import os, time\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: time.sleep(999)\n  os._exit(0)",
+    )
+    assert len(_processes(space)) > 2
+    kernel.stop()
+    assert _processes(space) == []
+    os.close(held)
+
+
+def _processes(space: int) -> list[str]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found += [name] * (os.stat(f"/proc/{name}/ns/pid").st_ino == space)
+        except OSError:
+            continue
+    return found
+
+
+@needs_sandbox
 def test_the_kernel_has_no_rights(kernel_with):
     code = """
         import ctypes, json, os, socket
@@ -217,6 +242,20 @@ def test_the_kernel_has_no_rights(kernel_with):
     kill_is_refused = os.geteuid() == 0  # an ordinary user may signal its own; the first process is immune
     assert found.pop("refused")[: 12 + kill_is_refused] == [True] * (12 + kill_is_refused)
     assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
+
+
+@needs_sandbox
+def test_nothing_of_the_answers_lies_where_a_kernel_can_read(kernel_with):
+    code = """
+        import os
+        for top in ("/", "/dev/shm", "/tmp"):
+            for folder, folders, files in os.walk(top):
+                folders[:] = [f for f in folders if os.path.join(folder, f) not in ("/proc", "/usr", "/sys")]
+                for name in files + folders:
+                    if name in ("solutions", "notebook_01_attention.py", "01_attention.ipynb", ".git", "judgment.py"):
+                        print(os.path.join(folder, name))
+    """
+    assert printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())) == ""
 
 
 # Floods and lies ------------------------------------------------------------------------------------------------------

@@ -70,9 +70,10 @@ class Worker:
             if run.results:
                 break
         result = without_points(assembled, exercises, "grader error", "The grader failed: no kernel could be started.")
+        scored = {each.exercise: each for each in run.results}
         return replace(
             result,
-            exercises=tuple(run.results) or result.exercises,
+            exercises=tuple(scored.get(each.exercise, each) for each in result.exercises),
             remarks=(*assembled.remarks, *run.remarks()),
             seconds=time.monotonic() - began,
             junit=junit,
