@@ -209,6 +209,15 @@ def raised(function: Callable, *arguments: Any) -> str:
     return "nothing"
 
 
+def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
+    """Return whether `model` is in training mode after `call(model)`, by the mode it was in before the call."""
+    afterwards = {}
+    for mode in ("training", "evaluation"):
+        call(model.train(mode == "training"))
+        afterwards[mode] = model.training
+    return afterwards
+
+
 def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of the parameters that `expected` names, or "missing" if a parameter has none."""
     import inspect
@@ -226,7 +235,7 @@ HARNESS_NAMES = {"math": math, "nn": nn, "np": np, "torch": torch} | {
     function.__name__: function
     for function in (
         bare_transformer, batches_of, build, build_with_zeros, class_of_its_own, extremes, gradients, likely_tokens,
-        load_weights, raised, two_tables,
+        load_weights, modes_afterwards, raised, two_tables,
     )
 }  # fmt: skip
 
