@@ -418,7 +418,7 @@ TOP_P_FILTER = Exercise(
 
 
 def chain_inputs(sampler: InputSampler) -> dict:
-    """Return a table in which one token is by far the likeliest after each token, so greedy decoding visits them all."""
+    """Return a table in which each token is followed by another one almost certainly: greedy decoding visits them all."""
     vocab = sampler.integer(5, 7)
     order = sampler.order(vocab)
     table = sampler.numbers(vocab, vocab, low=-1, high=1)
@@ -456,7 +456,7 @@ def ranked_inputs(
     at: float = 1.0,
     **settings,
 ) -> dict:
-    """Return a model as data, in which a few tokens have the given probabilities at temperature `at`, whatever was written before.
+    """Return a model as data, in which a few tokens always have the given probabilities at temperature `at`.
 
     The rest is shared evenly by all other tokens, whose logits are 0.
     """

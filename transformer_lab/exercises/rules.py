@@ -31,6 +31,15 @@ def equal_results(says: str) -> Rule:
     return rule
 
 
+def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
+    """Return a rule that says `says` unless `holds(inputs, received)`."""
+
+    def rule(inputs, received):
+        return None if holds(inputs, received) else says
+
+    return rule
+
+
 def raises(error: str, verb: str = "raises") -> str:
     """Return a clause about an exception, named by the harness, or about "nothing"."""
     return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
