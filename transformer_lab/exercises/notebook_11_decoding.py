@@ -419,6 +419,10 @@ BEAM_SEARCH = Exercise(
             lambda sampler: beam_inputs(sampler, led_in(sampler, PUSHED_OUT, 1)),
         ),
         Probe(
+            "a longer sentence can be the more probable one",
+            lambda sampler: beam_inputs(sampler, LONG_IS_BETTER, alpha=1.5),
+        ),
+        Probe(
             "the length penalty puts a longer sentence first",
             lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, alpha=1.5),
         ),

@@ -176,10 +176,10 @@ def encoder_gradient_inputs(sampler: InputSampler) -> dict:
     return inputs
 
 
-def encoder_dropout_inputs(sampler: InputSampler) -> dict:
+def encoder_dropout_inputs(sampler: InputSampler, n_layers: int = 1) -> dict:
     """Let only one feature of the embeddings count: then 600 random draws meet all the outcomes there can be."""
     rate = (0.4, 0.45, 0.55)[sampler.integer(0, 2)]
-    arguments = {"vocab_size": 4, "d_model": 2, "n_layers": 2, "dropout": rate, "pad_id": 0}
+    arguments = {"vocab_size": 4, "d_model": 2, "n_layers": n_layers, "dropout": rate, "pad_id": 0}
     weights = {
         name: sampler.numbers(*parameter.shape, low=0.3, high=1.2)
         for name, parameter in RecurrentEncoder(*arguments.values()).named_parameters()
@@ -273,7 +273,12 @@ RECURRENT_ENCODER = Exercise(
         Probe("several layers", lambda sampler: encoder_inputs(sampler, (3, 2), n_layers=sampler.integer(2, 3))),
         Probe("a pad_id other than 0", lambda sampler: encoder_inputs(sampler, (2, 4), pad_id=sampler.integer(1, 8))),
         Probe("gradients reach the embedding and both directions", encoder_gradient_inputs, encoder_gradients),
-        Probe("with two layers, dropout also acts between them", encoder_dropout_inputs, encoder_dropout),
+        Probe("dropout acts on embeddings and memory, in training only", encoder_dropout_inputs, encoder_dropout),
+        Probe(
+            "with two layers, dropout also acts between them",
+            lambda sampler: encoder_dropout_inputs(sampler, 2),
+            encoder_dropout,
+        ),
     ],
     properties=[
         Property(
@@ -383,8 +388,16 @@ def decoder_dropout_inputs(sampler: InputSampler) -> dict:
     }
 
 
-def one_step(subject, arguments, weights, token, memory, state, **mask):
-    output, after = build(subject, arguments, weights).step(token, state, memory, *mask.values())
+def output_of_one_step(subject, arguments, weights, token, memory, state):
+    return build(subject, arguments, weights).step(token, state, memory)[0]
+
+
+def state_after_one_step(subject, arguments, weights, token, memory, state):
+    return build(subject, arguments, weights).step(token, state, memory)[1]
+
+
+def one_step(subject, arguments, weights, token, memory, state, mask):
+    output, after = build(subject, arguments, weights).step(token, state, memory, mask)
     return {"output": output, "state": after}
 
 
@@ -433,9 +446,14 @@ ATTENTION_DECODER = Exercise(
     builds_on=("TokenEmbedding", "AdditiveAttention"),
     probes=[
         Probe(
-            "the output and the state after one step",
+            "the output of one step",
             lambda sampler: step_inputs(sampler, **decoder_inputs(sampler)),
-            one_step,
+            output_of_one_step,
+        ),
+        Probe(
+            "the state after one step",
+            lambda sampler: step_inputs(sampler, **decoder_inputs(sampler)),
+            state_after_one_step,
         ),
         Probe("one step of a batch, with a mask", masked_step_inputs, one_step),
         Probe("three tokens, one after the other", decoder_inputs),

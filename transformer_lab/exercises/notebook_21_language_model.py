@@ -418,7 +418,7 @@ TOP_P_FILTER = Exercise(
 
 
 def chain_inputs(sampler: InputSampler) -> dict:
-    """Return a table in which each token is followed by another one almost certainly: greedy decoding visits them all."""
+    """Return a table in which each token has one clear successor, so greedy decoding visits them all."""
     vocab = sampler.integer(5, 7)
     order = sampler.order(vocab)
     table = sampler.numbers(vocab, vocab, low=-1, high=1)
