@@ -1,6 +1,7 @@
 """Notebook 11, decoding: greedy decoding, beam search with its length penalty, and the cache."""
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -365,6 +366,19 @@ def beam_inputs(
     return spoken_inputs(sampler, list(sentences), **others, **search)
 
 
+def beam_probe(name: str, *sentences: Rows | Callable[[InputSampler], Rows], **search) -> Probe:
+    """Return a probe with these sentences, some of which may be sampled."""
+
+    def inputs(sampler: InputSampler) -> dict:
+        return beam_inputs(sampler, *[one(sampler) if callable(one) else one for one in sentences], **search)
+
+    return Probe(name, inputs)
+
+
+def some_sentence(sampler: InputSampler) -> Rows:
+    return sentence(sampler, any_letters(sampler, 1, 3))
+
+
 def with_alphas(subject, model, source, beam_size, alphas, max_length):
     return {
         f"translations with alpha {alpha}": subject(TableModel(**model), source, beam_size, alpha, max_length)
@@ -396,93 +410,56 @@ BEAM_SEARCH = Exercise(
     builds_on=("length_penalty",),
     call=decoded,
     probes=[
-        Probe(
-            "the likeliest first word doesn't start the likeliest sentence",
-            lambda sampler: beam_inputs(sampler, GARDEN_PATH),
-        ),
-        Probe("probabilities multiply, they don't add up", lambda sampler: beam_inputs(sampler, NEARLY_EQUAL)),
-        Probe("a beam of one is greedy decoding", lambda sampler: beam_inputs(sampler, GARDEN_PATH, beam_size=1)),
-        Probe(
-            "a beam of three keeps three", lambda sampler: beam_inputs(sampler, THIRD_WORD, beam_size=3, max_length=2)
-        ),
-        Probe("the best two may start alike", lambda sampler: beam_inputs(sampler, SAME_FIRST_WORD)),
-        Probe(
+        beam_probe("the likeliest first word doesn't start the likeliest sentence", GARDEN_PATH),
+        beam_probe("probabilities multiply, they don't add up", NEARLY_EQUAL),
+        beam_probe("a beam of one is greedy decoding", GARDEN_PATH, beam_size=1),
+        beam_probe("a beam of three keeps three", THIRD_WORD, beam_size=3, max_length=2),
+        beam_probe("the best two may start alike", SAME_FIRST_WORD),
+        beam_probe(
             "a finished hypothesis stays as it is",
-            lambda sampler: beam_inputs(sampler, led_in(sampler, SHORT_OR_LONG, sampler.integer(1, 2)), max_length=8),
+            lambda sampler: led_in(sampler, SHORT_OR_LONG, sampler.integer(1, 2)),
+            max_length=8,
         ),
-        Probe(
+        beam_probe(
             "a finished hypothesis keeps its place in the beam",
-            lambda sampler: beam_inputs(sampler, led_in(sampler, PLACE_TAKEN, 1), alpha=2.0),
+            lambda sampler: led_in(sampler, PLACE_TAKEN, 1),
+            alpha=2.0,
         ),
-        Probe(
-            "a finished hypothesis can lose its place to better ones",
-            lambda sampler: beam_inputs(sampler, led_in(sampler, PUSHED_OUT, 1)),
+        beam_probe(
+            "a finished hypothesis can lose its place to better ones", lambda sampler: led_in(sampler, PUSHED_OUT, 1)
         ),
-        Probe(
-            "a longer sentence can be the more probable one",
-            lambda sampler: beam_inputs(sampler, LONG_IS_BETTER, alpha=1.5),
-        ),
-        Probe(
-            "the length penalty puts a longer sentence first",
-            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, alpha=1.5),
-        ),
+        beam_probe("a longer sentence can be the more probable one", LONG_IS_BETTER, alpha=1.5),
+        beam_probe("the length penalty puts a longer sentence first", SHORT_OR_LONG, alpha=1.5),
         Probe("the larger alpha is, the longer the translation", three_lengths_inputs, with_alphas),
-        Probe(
-            "eos counts toward the length",
-            lambda sampler: beam_inputs(sampler, nearly_tied(sampler, -1), alpha=1.0, max_length=8),
+        beam_probe("eos counts toward the length", lambda sampler: nearly_tied(sampler, -1), alpha=1.0, max_length=8),
+        beam_probe(
+            "bos doesn't count toward the length", lambda sampler: nearly_tied(sampler, +1), alpha=1.0, max_length=8
         ),
-        Probe(
-            "bos doesn't count toward the length",
-            lambda sampler: beam_inputs(sampler, nearly_tied(sampler, +1), alpha=1.0, max_length=8),
-        ),
-        Probe(
+        beam_probe(
             "the beam is chosen without the length penalty",
-            lambda sampler: beam_inputs(
-                sampler, led_in(sampler, LOST_BY_LENGTH, 1), default=GOES_ON, alpha=3.0, max_length=6
-            ),
+            lambda sampler: led_in(sampler, LOST_BY_LENGTH, 1),
+            default=GOES_ON,
+            alpha=3.0,
+            max_length=6,
         ),
-        Probe(
-            "the length penalty is applied once, at the end",
-            lambda sampler: beam_inputs(sampler, LATE_DOUBT, alpha=1.0),
-        ),
+        beam_probe("the length penalty is applied once, at the end", LATE_DOUBT, alpha=1.0),
         Probe(
             "an unfinished hypothesis can win",
             lambda sampler: beam_inputs(
                 sampler, CUT_OFF, NO_END, default=LONG_WINDED, alpha=0.6, max_length=sampler.integer(3, 5)
             ),
         ),
-        Probe(
-            "a batch",
-            lambda sampler: beam_inputs(
-                sampler,
-                GARDEN_PATH,
-                sentence(sampler, any_letters(sampler, 1, 3)),
-                SHORT_OR_LONG,
-                beam_size=3,
-                alpha=0.6,
-            ),
-        ),
+        beam_probe("a batch", GARDEN_PATH, some_sentence, SHORT_OR_LONG, beam_size=3, alpha=0.6),
         Probe(
             "a beam wider than the vocabulary",
             lambda sampler: beam_inputs(
                 sampler, GARDEN_PATH, vocab=10, beam_size=sampler.integer(11, 13), alpha=0.6, max_length=3
             ),
         ),
-        Probe(
-            "a longer sentence can be far more probable",
-            lambda sampler: beam_inputs(sampler, *LONG_IS_MUCH_BETTER, alpha=1.5),
-        ),
-        Probe(
-            "a pad and a bos that the model predicts",
-            lambda sampler: beam_inputs(sampler, with_specials(sampler), max_length=8),
-        ),
-        Probe("a model in training mode", lambda sampler: beam_inputs(sampler, GARDEN_PATH, training=True)),
-        Probe(
-            "other ids for pad, bos, and eos",
-            lambda sampler: beam_inputs(
-                sampler, GARDEN_PATH, sentence(sampler, any_letters(sampler, 1, 3)), other_ids=True
-            ),
-        ),
+        beam_probe("a longer sentence can be far more probable", *LONG_IS_MUCH_BETTER, alpha=1.5),
+        beam_probe("a pad and a bos that the model predicts", with_specials, max_length=8),
+        beam_probe("a model in training mode", GARDEN_PATH, training=True),
+        beam_probe("other ids for pad, bos, and eos", GARDEN_PATH, some_sentence, other_ids=True),
     ],
     properties=[
         Property("the model stays in the mode it was in", one_short_sentence, mode_is_restored, modes_after_decoding),

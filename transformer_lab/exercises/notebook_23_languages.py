@@ -52,27 +52,10 @@ def table_of(sampler: InputSampler, related: list[tuple[str, str]], singles: int
     return {"pairs": sampler.shuffled([*related, *sampler.shuffled(UNRELATED)[:singles]]), "held_out": held_out}
 
 
-def same_source_inputs(sampler: InputSampler) -> dict:
+def related_inputs(sampler: InputSampler, links: tuple[tuple[int, int], ...], singles: int, held_out: int) -> dict:
+    """Let pairs share sentences: each link has the number of an English sentence and that of a French one."""
     ((english, french),) = phrases(sampler, 1)
-    return table_of(sampler, [(english[0], french[0]), (english[0], french[1])], 3, 2)
-
-
-def same_target_inputs(sampler: InputSampler) -> dict:
-    ((english, french),) = phrases(sampler, 1)
-    return table_of(sampler, [(english[0], french[0]), (english[1], french[0])], 3, 2)
-
-
-def third_pair_inputs(sampler: InputSampler) -> dict:
-    """Let two pairs have nothing in common, while a third one has a sentence of each."""
-    ((english, french),) = phrases(sampler, 1)
-    return table_of(sampler, [(english[0], french[0]), (english[1], french[1]), (english[0], french[1])], 4, 2)
-
-
-def long_chain_inputs(sampler: InputSampler) -> dict:
-    """Let five pairs form a chain in which each has a sentence in common with the next one."""
-    ((english, french),) = phrases(sampler, 1)
-    steps = ((0, 0), (0, 1), (1, 1), (1, 2), (2, 2))
-    return table_of(sampler, [(english[one], french[other]) for one, other in steps], 6, 4)
+    return table_of(sampler, [(english[one], french[other]) for one, other in links], singles, held_out)
 
 
 def near_duplicates_inputs(sampler: InputSampler) -> dict:
@@ -91,11 +74,6 @@ def sizes_inputs(sampler: InputSampler) -> dict:
     related = [(english[0], one) for english, french in phrases(sampler, 3) for one in french[:2]]
     held_out = sampler.integer(2, 4)
     return table_of(sampler, related, 2 * held_out, held_out)
-
-
-def large_group_inputs(sampler: InputSampler) -> dict:
-    ((english, french),) = phrases(sampler, 1)
-    return table_of(sampler, [(english[0], one) for one in french], 6, 2)
 
 
 def copies_inputs(sampler: InputSampler) -> dict:
@@ -191,13 +169,29 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
     banned=("sklearn.", "networkx.", "transformer_lab.data.corpora.related_pairs"),
     call=kept_together,
     probes=[
-        Probe("two pairs with the same source sentence stay together", same_source_inputs),
-        Probe("two pairs with the same target sentence stay together", same_target_inputs),
-        Probe("two pairs that are related through a third one stay together", third_pair_inputs),
-        Probe("a chain of five pairs stays together", long_chain_inputs),
+        Probe(
+            "two pairs with the same source sentence stay together",
+            lambda sampler: related_inputs(sampler, ((0, 0), (0, 1)), 3, 2),
+        ),
+        Probe(
+            "two pairs with the same target sentence stay together",
+            lambda sampler: related_inputs(sampler, ((0, 0), (1, 0)), 3, 2),
+        ),
+        Probe(
+            "two pairs that are related through a third one stay together",
+            lambda sampler: related_inputs(sampler, ((0, 0), (1, 1), (0, 1)), 4, 2),
+        ),
+        Probe(
+            "a chain of five pairs stays together",
+            lambda sampler: related_inputs(sampler, ((0, 0), (0, 1), (1, 1), (1, 2), (2, 2)), 6, 4),
+        ),
         Probe("case, punctuation, and spaces don't separate two pairs", near_duplicates_inputs),
         Probe("the sets have the right sizes", sizes_inputs, sizes_of_sets),
-        Probe("a group that's larger than `held_out` is used for training", large_group_inputs, always_in_training),
+        Probe(
+            "a group that's larger than `held_out` is used for training",
+            lambda sampler: related_inputs(sampler, ((0, 0), (0, 1), (0, 2)), 6, 2),
+            always_in_training,
+        ),
     ],
     properties=[
         Property("every pair is in the sets as often as in the input", copies_inputs, every_pair_once, lost_and_added),
