@@ -17,7 +17,7 @@ from transformer_lab.electives.language_model import (
 from transformer_lab.electives.table_language_model import CountingLanguageModel, TableLanguageModel
 from transformer_lab.exercises.exercise import Exercise, Probe, Property, Remark
 from transformer_lab.exercises.harnesses import build, gradients, likely_tokens, modes_afterwards, raised
-from transformer_lab.exercises.rules import mode_is_restored, remark_unless_refused
+from transformer_lab.exercises.rules import mode_is_restored, remark_unless_refused, unless
 from transformer_lab.exercises.sampling import InputSampler
 
 # --- next_token_pairs -------------------------------------------------------------------------------------------------
@@ -42,13 +42,6 @@ def whole_windows_only(sampler: InputSampler) -> dict:
 def text_with_a_rest(sampler: InputSampler) -> dict:
     length = sampler.integer(3, 5)
     return text_inputs(sampler, length, sampler.integer(2, 3), rest=sampler.integer(1, length - 2))
-
-
-def labels_are_the_next_inputs(inputs, received):
-    windows, labels = (part.flatten() for part in received)
-    if not torch.equal(windows[1:], labels[:-1]):
-        return "the label of one position isn't the input of the next, even across the border between two windows"
-    return None
 
 
 def exceptions_of_values(subject, given, name, values):
@@ -79,7 +72,10 @@ NEXT_TOKEN_PAIRS = Exercise(
         Property(
             "each label is the next position's input",
             lambda sampler: text_inputs(sampler, 3, 3, rest=1),
-            labels_are_the_next_inputs,
+            unless(
+                lambda inputs, received: torch.equal(received[0].flatten()[1:], received[1].flatten()[:-1]),
+                "the label of one position isn't the input of the next, even across the border between two windows",
+            ),
         ),
         Property(
             "a text too short for one window",
@@ -148,12 +144,6 @@ def losses_of_cheater_and_guesser(subject, inputs, labels, vocab):
     }
 
 
-def the_label_is_hidden(inputs, received):
-    if float(received["the cheater's loss"]) < float(received["the guesser's loss"]) - 1e-6:
-        return "a model that copies the next token if it can see it does better than guessing, so the mask shows it"
-    return None
-
-
 def modes_around_loss(subject, table, inputs, labels):
     class Watched(TableLanguageModel):
         def forward(self, tokens, mask=None):
@@ -204,7 +194,10 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
         Property(
             "no position sees the token it has to predict",
             lambda sampler: window_inputs(sampler, 2, 4, 7) | {"vocab": 7},
-            the_label_is_hidden,
+            unless(
+                lambda inputs, losses: not losses["the cheater's loss"] < losses["the guesser's loss"] - 1e-6,
+                "a model that copies the next token if it can see it does better than guessing, so the mask shows it",
+            ),
             losses_of_cheater_and_guesser,
         ),
         Property(
@@ -266,13 +259,15 @@ def whether_overwritten(subject, logits, **amount):
     return not torch.equal(own, logits)
 
 
-def not_overwritten(inputs, overwritten):
-    return "your function changes the tensor that the caller passed in" if overwritten else None
-
-
 keeps_every_token = partial(Property, rule=nothing_is_removed, call=filtered_and_whether_new)
-leaves_logits_alone = partial(  # as a change of the input, it costs points anyway
-    Property, "the caller's logits aren't overwritten", rule=not_overwritten, call=whether_overwritten, penalty=0
+leaves_logits_alone = partial(
+    Property,
+    "the caller's logits aren't overwritten",
+    rule=unless(
+        lambda inputs, overwritten: not overwritten, "your function changes the tensor that the caller passed in"
+    ),
+    call=whether_overwritten,
+    penalty=0,  # as a change of the input, it costs points anyway
 )
 
 
@@ -556,12 +551,6 @@ def writes_beyond_max_length(subject, table, prompt, count):
     return raised(subject, TableLanguageModel(table, max_length=3), prompt, count)
 
 
-def long_text_is_written(inputs, error):
-    if error == "ValueError":
-        return "it stops with a ValueError once the text is longer than the 3 tokens that this model can read"
-    return None
-
-
 def writes_nothing(subject, table, prompt):
     model = TableLanguageModel(table)
     error = raised(subject, model, prompt, 0)
@@ -584,11 +573,6 @@ def runs_with_gradients(subject, table, prompt, count):
     model = TableLanguageModel(table)
     subject(model, prompt, count)
     return model.with_gradients
-
-
-def without_gradients(inputs, with_gradients):
-    says = "the model runs with gradients switched on, which costs memory for every token and is of no use here"
-    return says if with_gradients else None
 
 
 def bad_requests(subject, table, prompt):
@@ -659,12 +643,23 @@ SAMPLE = Exercise(
         Property(
             "the text may be longer than the model can read, at temperature 1 too",
             lambda sampler: table_and_prompt(sampler) | {"count": 4},
-            long_text_is_written,
+            unless(
+                lambda inputs, error: error != "ValueError",
+                "it stops with a ValueError once the text is longer than the 3 tokens that this model can read",
+            ),
             writes_beyond_max_length,
         ),
         Property("a count of 0 writes no token", table_and_prompt, nothing_is_written, writes_nothing, penalty=0.5),
         Property("the model's mode is restored", chain_inputs, mode_is_restored, modes_around_sampling),
-        Property("the model runs without gradients", chain_inputs, without_gradients, runs_with_gradients),
+        Property(
+            "the model runs without gradients",
+            chain_inputs,
+            unless(
+                lambda inputs, with_gradients: not with_gradients,
+                "the model runs with gradients switched on, which costs memory for every token and is of no use here",
+            ),
+            runs_with_gradients,
+        ),
         Property(
             "an empty prompt and a negative temperature",
             table_and_prompt,

@@ -15,13 +15,13 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def different_scores(sampler: InputSampler, count: int) -> list[float]:
-    """Scores from about 20 up, each higher than the one before."""
+    """Return scores from about 20 up, each higher than the one before."""
     steps = sampler.integers(count, low=3, high=40).cumsum(0)
     return [(200 + step) / 10 for step in steps.tolist()]
 
 
 def result_or_error(subject, **inputs):
-    """What comes back for arguments that make no sense, or the name of the exception that is raised."""
+    """Return the result for arguments that make no sense, or the name of the exception that they raise."""
     try:
         return {"returned": subject(*inputs.values())}
     except Exception as error:
@@ -29,7 +29,7 @@ def result_or_error(subject, **inputs):
 
 
 def refused_or_remarked(what: str):
-    """A rule for arguments that make no sense: a `ValueError`, or else a remark."""
+    """Return a rule for arguments that make no sense: it remarks on anything but a `ValueError`."""
 
     def rule(inputs, received):
         if received.get("raised") == "ValueError":
@@ -74,7 +74,7 @@ def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=flo
 
 
 def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
-    """Whether every other rule ends the trials differently."""
+    """Return whether every other rule ends the trials differently."""
     rule = partial(epochs_trained, curves)
     others = [
         rule(startup + 1, warmup),
@@ -90,7 +90,7 @@ def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
 def rising_curves(
     sampler: InputSampler, trials: int, epochs: int, startup: int, warmup: int, high: int = 40, tie: bool = False
 ) -> dict:
-    """Curves that never fall, for which the rules of `epochs_trained` end the trials differently.
+    """Return curves that never fall, for which the rules of `epochs_trained` end the trials differently.
 
     It makes no difference whether a trial's latest score or its best one is compared, and both are in use.
     """
@@ -109,7 +109,7 @@ def rising_curves(
 
 
 def search_these_curves(subject, rates, curves, startup, warmup):
-    """Each sample is the next rate, and training with this rate yields its curve."""
+    """Let each sample be the next rate, and training with this rate yield its curve."""
     from itertools import cycle
 
     rate_of_trial, curve_of = cycle(rates), dict(zip(rates, curves, strict=True))
@@ -165,7 +165,7 @@ search_probe = partial(Probe, call=search_these_curves, compare_results=same_tri
 
 
 def epochs_of_training(subject, rates, curves, startup, warmup):
-    """How many scores each trial's training was asked for, next to how many were needed."""
+    """Return how many scores each trial's training was asked for, and how many its curve has."""
     asked = []
 
     def sample():
@@ -226,7 +226,7 @@ RANDOM_SEARCH = Exercise(
 
 
 def highest_last(sampler: InputSampler, count: int, n: int) -> dict:
-    """Scores that aren't sorted, so that it shows if sorting was forgotten. The best one comes last."""
+    """Return scores that aren't sorted, so that it shows if sorting was forgotten. The best one comes last."""
     scores = different_scores(sampler, count)
     return {"values": [*scores[1:-1], scores[0], scores[-1]], "n": n}
 
@@ -238,7 +238,7 @@ def with_equal_scores(sampler: InputSampler) -> dict:
 
 
 def around_zero(sampler: InputSampler) -> dict:
-    """Negated losses, for instance: there, too, more is better."""
+    """Return scores on both sides of zero, such as negated losses: more is better there too."""
     inputs = highest_last(sampler, sampler.integer(5, 7), sampler.integer(3, 4))
     return inputs | {"values": [round(score - 27, 1) for score in inputs["values"]]}
 
@@ -249,7 +249,7 @@ def more_than_measured(sampler: InputSampler) -> dict:
 
 
 def best_asked_twice(subject, values, n):
-    """A formula gives the same number again; a simulation seldom does. A refused `n` gets words, too."""
+    """Return the result, or words if it changes from call to call, as in a simulation, or if `n` is refused."""
     try:
         first, *again = [subject(values, n) for _ in range(5)]
     except ValueError:
@@ -332,7 +332,7 @@ CLOSE = 1e-6  # 1.96 for 1.959964 changes the bounds by about 1e-5
 
 
 def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
-    """An order whose correlation with 0, 1, 2, … has the given sign and is anything between weak and nearly perfect."""
+    """Return an order whose correlation with 0, 1, 2, … has the given sign, but isn't perfect."""
     while True:
         noise = sampler.integers(count, low=0, high=sampler.integer(count // 2, 2 * count)).tolist()
         ranks = sorted(range(count), key=lambda rank: rank + noise[rank])
@@ -342,7 +342,7 @@ def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
 
 
 def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confidence: float = 0.95) -> dict:
-    """Two sides without equal values, both with uneven steps, and the runs in any order."""
+    """Return two sides without equal values, both with uneven steps, and the runs in any order."""
     count = sampler.integer(low, high)
     ranks = mixed_ranks(sampler, count, sign)
     x, y = different_scores(sampler, count), different_scores(sampler, count)
@@ -351,7 +351,7 @@ def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confid
 
 
 def rates_and_scores(sampler: InputSampler) -> dict:
-    """Learning rates that are powers of ten, so that without ranks only the highest one counts."""
+    """Return learning rates that are powers of ten, so that without ranks only the highest one counts."""
     count = sampler.integer(9, 12)
     scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
     order = sampler.order(count)
@@ -359,7 +359,7 @@ def rates_and_scores(sampler: InputSampler) -> dict:
 
 
 def heads_and_scores(sampler: InputSampler) -> dict:
-    """Equal values on both sides, in such a way that each wrong method to rank them gives another correlation.
+    """Return equal values on both sides, so that each wrong method to rank them gives another correlation.
 
     There aren't as many on one side as on the other, so the ranks don't vary equally much.
     """
@@ -396,7 +396,7 @@ def perfect_order(sampler: InputSampler, sign: float) -> dict:
 
 
 def three_runs(sampler: InputSampler) -> dict:
-    """Three runs whose order isn't perfect, so that there would have to be an interval, but there is none."""
+    """Return three runs whose order isn't perfect: too few runs for an interval."""
     low, middle, high = different_scores(sampler, 3)
     return {"x": different_scores(sampler, 3), "y": [middle, low, high]}
 
