@@ -120,13 +120,8 @@ def work_done(subject, model, source, **search):
 
     table_model = WithHeads(**model)
     subject(table_model, source, *search.values())
-    return {
-        "with gradients": table_model.with_gradients,
-        "sentences encoded": table_model.sentences_encoded,
-        "times decoded": table_model.times_decoded,
-        "padding seen": table_model.saw_padding,
-        "masks fit": table_model.masks_fit,
-    }
+    names = "with_gradients", "sentences_encoded", "times_decoded", "saw_padding", "masks_fit"
+    return {name: getattr(table_model, name) for name in names}
 
 
 NEVER_DECODES = "it never calls `model.decode`"
@@ -136,9 +131,9 @@ def no_gradients(never: str):
     """Return a rule; `never` is what is said of code that takes no step at all."""
 
     def rule(inputs, received):
-        if not received["times decoded"]:
+        if not received["times_decoded"]:
             return never
-        if received["with gradients"]:
+        if received["with_gradients"]:
             return "the model runs with gradients switched on, which takes memory for every token and is never used"
         return None
 
@@ -146,19 +141,19 @@ def no_gradients(never: str):
 
 
 def encoded_once(inputs, received):
-    if not received["sentences encoded"]:
+    if not received["sentences_encoded"]:
         return "it never calls `model.encode`"
-    if received["sentences encoded"] > len(inputs["source"]) * inputs.get("beam_size", 1):
+    if received["sentences_encoded"] > len(inputs["source"]) * inputs.get("beam_size", 1):
         return "a sentence is encoded more than once, although its memory doesn't change while the translation grows"
     return None
 
 
 def padding_stays_hidden(inputs, received):
-    if not received["times decoded"]:
+    if not received["times_decoded"]:
         return NEVER_DECODES
-    if received["padding seen"]:
+    if received["saw_padding"]:
         return "`decode` gets a mask that doesn't hide the padding of the source: pass on the one from `encode`"
-    if not received["masks fit"]:
+    if not received["masks_fit"]:
         return "`decode` gets a mask that doesn't broadcast to `(batch, heads, target, source)`, so a real model fails"
     return None
 
@@ -192,15 +187,12 @@ def stops_in_time(never: str):
 # --- greedy_decode ----------------------------------------------------------------------------------------------------
 
 
-def three_sentences(sampler: InputSampler) -> list[Rows]:
+def three_sentences_inputs(sampler: InputSampler, max_length: int = 7) -> dict:
     """Return a sentence of middle length, and then a short one and a long one in any order."""
     middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 4, 5)]
     first = sampler.integer(0, 1)
-    return [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
-
-
-def three_sentences_inputs(sampler: InputSampler) -> dict:
-    return spoken_inputs(sampler, three_sentences(sampler), max_length=7)
+    sentences = [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
+    return spoken_inputs(sampler, sentences, max_length=max_length)
 
 
 def one_sentence_inputs(sampler: InputSampler, max_length: int = 7, **others) -> dict:
@@ -249,7 +241,7 @@ GREEDY_DECODE = Exercise(
         Property("the padding of the source stays hidden", three_sentences_inputs, padding_stays_hidden, work_done),
         Property(
             "decoding stops once every sentence has its eos",
-            lambda sampler: spoken_inputs(sampler, three_sentences(sampler), max_length=sampler.integer(15, 20)),
+            lambda sampler: three_sentences_inputs(sampler, max_length=sampler.integer(15, 20)),
             stops_in_time(NEVER_DECODES),
             steps_taken,
             penalty=0.5,
@@ -464,12 +456,7 @@ BEAM_SEARCH = Exercise(
     properties=[
         Property("the model stays in the mode it was in", one_short_sentence, mode_is_restored, modes_after_decoding),
         Property("gradients are switched off", one_short_sentence, no_gradients(NEVER_DECODES), work_done),
-        Property(
-            "each sentence is encoded once",
-            lambda sampler: beam_inputs(sampler, SHORT_OR_LONG, sentence(sampler, any_letters(sampler, 3, 4))),
-            encoded_once,
-            work_done,
-        ),
+        Property("each sentence is encoded once", short_and_long, encoded_once, work_done),
         Property("the padding of the source stays hidden", short_and_long, padding_stays_hidden, work_done),
     ],
 )

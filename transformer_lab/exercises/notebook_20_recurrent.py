@@ -518,23 +518,19 @@ def empty_translation_inputs(sampler: InputSampler) -> dict:
 def work_done(subject, model, source, max_length):
     scripted_model = ScriptedModel(**model)
     subject(scripted_model, source, max_length)
-    return {
-        "with gradients": scripted_model.with_gradients,
-        "sentences encoded": scripted_model.sentences_encoded,
-        "times decoded": scripted_model.times_decoded,
-        "steps without keys": scripted_model.steps_without_keys,
-    }
+    names = "with_gradients", "sentences_encoded", "times_decoded", "steps_without_keys"
+    return {name: getattr(scripted_model, name) for name in names}
 
 
 NEVER_STEPS = "the model's decoder never takes a step"
 
 
 def fed_once(inputs, received):
-    if not received["times decoded"]:
+    if not received["times_decoded"]:
         return NEVER_STEPS
-    if received["times decoded"] > inputs["max_length"]:
-        return f"for at most {inputs['max_length']} tokens, the decoder takes {received['times decoded']} steps"
-    if received["steps without keys"]:
+    if received["times_decoded"] > inputs["max_length"]:
+        return f"for at most {inputs['max_length']} tokens, the decoder takes {received['times_decoded']} steps"
+    if received["steps_without_keys"]:
         return Remark(KEYS_EVERY_STEP + "Compute `keys = model.decoder.attention.project(memory)` before the loop and "
                       "pass them to `step` as its last argument.")  # fmt: skip
     return None
