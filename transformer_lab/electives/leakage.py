@@ -40,11 +40,12 @@ def split_without_leakage(
         if first in grouped:
             continue
         group = [first]
+        grouped.add(first)
         for index in group:  # the list grows during the loop, so relatives of relatives get their turn
-            related = {other for sentence in sentences[index] for other in occurrences[sentence]}
-            group += related - set(group)
+            related = {other for sentence in sentences[index] for other in occurrences.pop(sentence, [])}
+            group += related - grouped
+            grouped |= related
         groups.append(group)
-        grouped.update(group)
 
     random.Random(seed).shuffle(groups)
     train, validation, test = [], [], []

@@ -49,7 +49,8 @@ class ScriptedModel(nn.Module):
             in_training_mode=says_in_training_mode,
             after_its_end=says_after_its_end,
         )
-        self.record = {"steps": 0, "steps without keys": 0, "sentences encoded": 0, "with gradients": False}
+        self.sentences_encoded = self.times_decoded = self.steps_without_keys = 0
+        self.with_gradients = False  # whether it ever ran outside `torch.no_grad()`
         self.decoder = ScriptedDecoder(self)
         self.output = nn.Linear(vocab, vocab, bias=False, dtype=torch.float64)
         with torch.no_grad():
@@ -59,8 +60,8 @@ class ScriptedModel(nn.Module):
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens themselves as the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
-        self.record["sentences encoded"] += len(source)
-        self.record["with gradients"] |= torch.is_grad_enabled()
+        self.sentences_encoded += len(source)
+        self.with_gradients |= torch.is_grad_enabled()
         return source[:, :, None].double(), (source != self.config.pad_id)[:, None, None]
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
@@ -116,9 +117,9 @@ class ScriptedDecoder(nn.Module):
         if keys is not None and not torch.equal(keys, self.attention.project(memory)):
             raise ValueError("the keys are not what `attention.project` computes from the memory")
         (model,) = self.model
-        model.record["steps"] += 1
-        model.record["steps without keys"] += keys is None
-        model.record["with gradients"] |= torch.is_grad_enabled()
+        model.times_decoded += 1
+        model.steps_without_keys += keys is None
+        model.with_gradients |= torch.is_grad_enabled()
         mask = None if mask is None else mask.expand(len(token), -1, -1)
         state, answers = state.clone(), []
         for row, (one, words) in enumerate(zip(token.tolist(), memory[:, :, 0].long().tolist(), strict=True)):

@@ -183,6 +183,14 @@ def batches_of(sources: list[Tensor], targets: list[Tensor], pad_id: int) -> lis
     return [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
 
 
+def model_with_known_translations(model: dict) -> Any:
+    """Return the `TableModel` or the `ScriptedModel` with these arguments."""
+    from transformer_lab.decoding.table_model import TableModel
+    from transformer_lab.electives.scripted_model import ScriptedModel
+
+    return (TableModel if "table" in model else ScriptedModel)(**model)
+
+
 def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -> nn.Module:
     """Return a language model in which a few tokens always have the given logits, and all others have 0."""
     from transformer_lab.electives.table_language_model import TableLanguageModel
@@ -209,6 +217,15 @@ def raised(function: Callable, *arguments: Any) -> str:
     return "nothing"
 
 
+def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
+    """Return whether `model` is in training mode after `call(model)`, by the mode it was in before the call."""
+    afterwards = {}
+    for mode in ("training", "evaluation"):
+        call(model.train(mode == "training"))
+        afterwards[mode] = model.training
+    return afterwards
+
+
 def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
     """Return the defaults of the parameters that `expected` names, or "missing" if a parameter has none."""
     import inspect
@@ -226,7 +243,7 @@ HARNESS_NAMES = {"math": math, "nn": nn, "np": np, "torch": torch} | {
     function.__name__: function
     for function in (
         bare_transformer, batches_of, build, build_with_zeros, class_of_its_own, extremes, gradients, likely_tokens,
-        load_weights, raised, two_tables,
+        load_weights, model_with_known_translations, modes_afterwards, raised, two_tables,
     )
 }  # fmt: skip
 

@@ -31,6 +31,15 @@ def equal_results(says: str) -> Rule:
     return rule
 
 
+def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
+    """Return a rule that says `says` unless `holds(inputs, received)`."""
+
+    def rule(inputs, received):
+        return None if holds(inputs, received) else says
+
+    return rule
+
+
 def raises(error: str, verb: str = "raises") -> str:
     """Return a clause about an exception, named by the harness, or about "nothing"."""
     return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
@@ -44,3 +53,23 @@ def refusal(received: str, attempt: str) -> Remark | None:
     if received == "AssertionError":
         advice += " An `assert` is for what can't happen, and `python -O` skips it."
     return Remark(f"{attempt} {raises(received)}. {advice}")
+
+
+def remark_unless_refused(says: str) -> Rule:
+    """Return a rule that remarks `says` unless every call raises a `ValueError`; `{}` becomes those that don't.
+
+    The harness names what each call raises: `{"k = 0": "ValueError"}`.
+    """
+
+    def rule(inputs, received):
+        accepted = [given for given, error in received.items() if error not in REFUSED]
+        return Remark(says.format(" and ".join(accepted))) if accepted else None
+
+    return rule
+
+
+def mode_is_restored(inputs: dict, received: dict[str, bool]) -> str | None:
+    """Return in which mode a model shouldn't have come back, as `modes_afterwards` in `harnesses.py` reports it."""
+    if received["training"] is not True:
+        return "a model in training mode comes back in evaluation mode, so the rest of a training run has no dropout"
+    return "a model in evaluation mode comes back in training mode" if received["evaluation"] else None
