@@ -1,4 +1,4 @@
-"""Whatever pytest runs here, tests or notebooks, trains the tiny model of notebook 13: the real one takes minutes."""
+"""Make every pytest run here, of tests or notebooks, train notebook 13's tiny model: the real one takes minutes."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What several test folders share."""
+"""Fixtures and hooks shared by several test folders."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that are marked `costly_setup` go first. Workers begin at the front of their lists and take from the ends
-    of others', so one of them keeps such a module whole, and it is set up once."""
+    """Run tests marked `costly_setup` first. A worker starts at the front of its list and takes tests from the ends of
+    other workers' lists, so such a module stays with a single worker and is set up only once."""
     items.sort(key=lambda item: item.get_closest_marker("costly_setup") is None)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of the real corpora: `multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`. Skips where there is none."""
+    """The folder with the real corpora: `multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`. Skip the test if it is missing."""
     named = os.environ.get("TRANSFORMER_LAB_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
     if folder.name == "multi30k":

@@ -1,6 +1,6 @@
-"""A real JupyterLab on this machine, and a real browser that opens it.
+"""Fixtures that start a real JupyterLab on this machine and open it in a real browser.
 
-Screenshots of every page lie in `build/screenshots/` afterwards: look at them.
+The tests save a screenshot of every page in `build/screenshots/`; look at them after a run.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ SCREENSHOTS = ROOT / "build" / "screenshots"
 TOKEN = "a-token-of-the-tests"
 START_SECONDS = 90
 QUIET = [
-    "--no-sandbox",  # Chromium's own sandbox does not start for root; the pages are ours
+    "--no-sandbox",  # Chromium's sandbox does not start as root, and these pages are trusted
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -48,7 +48,7 @@ def chromium_path() -> str:
 
 
 class Lab:
-    """A running JupyterLab (or Notebook): its address, the folder it serves, and its log."""
+    """A running JupyterLab or Notebook server: its address, the folder it serves, and its log."""
 
     def __init__(self, folder: Path, application: str, environment: dict[str, str]) -> None:
         with socket.socket() as probe:
@@ -73,7 +73,7 @@ class Lab:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                start_new_session=True,  # its kernels end with it
+                start_new_session=True,  # so that its kernels are stopped with it
             )
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -99,7 +99,7 @@ class Lab:
 
 
 def environment_of(home: Path, folder: Path) -> dict[str, str]:
-    """What `transformer-lab open` gives JupyterLab, for a reader who starts today."""
+    """Return the environment that `transformer-lab open` passes to JupyterLab for a new reader."""
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "TRANSFORMER_LAB"))}
     return kept | {
@@ -111,7 +111,7 @@ def environment_of(home: Path, folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving(application: str, folder: Path) -> Iterator[Lab]:
-    """A server of this application over a copy of `notebooks/`, while the `with` block lasts."""
+    """Serve a copy of `notebooks/` with this application during the `with` block."""
     shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
     running = Lab(folder, application, environment_of(folder.parent / "home", folder))
     try:
@@ -132,7 +132,7 @@ def notebook_7(tmp_path_factory, chromium_path):
         yield running
 
 
-@pytest.fixture(scope="module")  # while it is open, asyncio has a loop that runs in every test
+@pytest.fixture(scope="module")  # an open browser keeps an asyncio event loop running in every test
 def browser(chromium_path):
     from playwright.sync_api import sync_playwright
 
@@ -144,9 +144,9 @@ def browser(chromium_path):
 
 @contextlib.contextmanager
 def new_page(browser) -> Iterator:
-    """A page whose console errors are kept in `page.errors`."""
+    """Open a page and collect its console errors in `page.errors`."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.set_default_timeout(45_000)  # a busy machine starts a kernel slowly
+    page.set_default_timeout(45_000)  # starting a kernel takes a while on a busy machine
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -163,17 +163,17 @@ def page(browser):
 
 @pytest.fixture
 def screenshot(request):
-    """`screenshot(page, "name")` keeps a picture of the page."""
+    """Save a picture of the page: `screenshot(page, "name")`."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     return lambda page, name: page.screenshot(path=SCREENSHOTS / f"{request.node.name}_{name}.png")
 
 
 class OpenNotebook:
-    """One notebook in JupyterLab, and what a reader does with it. Cells are named by their ids."""
+    """A notebook open in JupyterLab, with a reader's actions as methods. Cells are identified by their IDs."""
 
     def __init__(self, page, lab: Lab, name: str) -> None:
         self.page, self.lab = page, lab
-        # a workspace of its own, where no other notebook is open
+        # a separate workspace in which no other notebook is open
         place = f"lab/workspaces/{uuid.uuid4().hex}/tree" if lab.application == "jupyterlab" else "notebooks"
         page.goto(lab.address(f"{place}/{name}"))
         page.wait_for_selector(".jp-Notebook .jp-CodeCell")
@@ -181,7 +181,7 @@ class OpenNotebook:
         page.wait_for_function("jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'")
 
     def _cell(self, cell_id: str):
-        """The cell, scrolled into view and active."""
+        """Scroll the cell into view, activate it, and return it."""
         number = self.page.evaluate(
             """async id => {
                 const notebook = jupyterapp.shell.currentWidget.content;
@@ -198,17 +198,17 @@ class OpenNotebook:
         return cell
 
     def show(self, cell_id: str):
-        """Scroll to the cell, and give its output."""
+        """Scroll to the cell and return its output."""
         return self._cell(cell_id).locator(".jp-Cell-outputArea")
 
     def write(self, cell_id: str, text: str) -> None:
-        """Replace what stands in the cell by `text`, as a reader who pastes it."""
+        """Replace the content of the cell with `text`, as a reader would by pasting."""
         self._cell(cell_id).locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(text)
 
     def run(self, cell_id: str):
-        """Run the cell with Ctrl+Enter, wait until the kernel is idle, and give the cell's output."""
+        """Run the cell with Ctrl+Enter, wait until the kernel is idle, and return the cell's output."""
         cell = self._cell(cell_id)
         cell.locator(".cm-content").first.click()
         before = self._count(cell_id)
@@ -217,7 +217,7 @@ class OpenNotebook:
         return cell.locator(".jp-Cell-outputArea")
 
     def wait_for(self, cell_id: str, before: int | None = None) -> None:
-        """Wait until the cell has run (again, if it had the number `before`) and the kernel is idle."""
+        """Wait until the cell has run (again, if its execution count was `before`) and the kernel is idle."""
         self.page.wait_for_function(
             """([id, before]) => {
                 const panel = jupyterapp.shell.currentWidget;
@@ -238,13 +238,13 @@ class OpenNotebook:
 
 @pytest.fixture
 def opened(page, lab):
-    """`opened("01_attention.ipynb")`: that notebook, in JupyterLab or in another server that is given."""
+    """Open a notebook in JupyterLab, or in another server that is passed: `opened("01_attention.ipynb")`."""
     return lambda name, server=lab: OpenNotebook(page, server, name)
 
 
 @pytest.fixture(scope="module")
 def opened_for_all(browser, lab):
-    """As `opened`, in a page that all tests of a file share: a kernel takes seconds to start."""
+    """Like `opened`, but in a page shared by all tests of a file, because starting a kernel takes seconds."""
     with new_page(browser) as page:
         yield lambda name: OpenNotebook(page, lab, name)
 
@@ -256,7 +256,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def translator_address(tmp_path_factory):
-    """The address of a web server with the page that translates."""
+    """The address of a web server that serves the translator page."""
     from transformer_lab.decoding.page_export import write_translator
 
     folder = tmp_path_factory.mktemp("translator")

@@ -1,4 +1,4 @@
-"""What a student does, in a real JupyterLab: without these the course could be broken where nobody runs pytest."""
+"""A student's work in a real JupyterLab, where the course could break without any other test failing."""
 
 import re
 
@@ -14,7 +14,7 @@ def softmax(scores):
 """
 
 
-def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
+def test_a_mistake_is_named_and_a_correct_answer_is_kept(opened, screenshot):
     notebook = opened("01_attention.ipynb")
     notebook.run("attention-4")  # the imports
     notebook.run("exercise-softmax")
@@ -39,14 +39,14 @@ def test_a_mistake_is_named_and_a_right_answer_is_kept(opened, screenshot):
     assert notebook.page.errors == []
 
 
-def test_a_report_can_be_read_in_dark_and_small(opened, screenshot):
+def test_a_report_is_legible_in_the_dark_theme_and_a_small_window(opened, screenshot):
     notebook = opened("01_attention.ipynb")
     page = notebook.page
     notebook.run("attention-4")
     notebook.write("exercise-softmax", WRONG)
     notebook.run("exercise-softmax")
     report = notebook.run("check-softmax")
-    assert report.get_by_role("heading").count() >= 2  # what a screen reader jumps to
+    assert report.get_by_role("heading").count() >= 2  # screen readers navigate by headings
     lightness = """element => {
         const shine = color => { const [r, g, b] = color.match(/[0-9.]+/g).map(Number); return (r + g + b) / 765; };
         let behind = element, color;
@@ -70,7 +70,7 @@ def test_a_report_can_be_read_in_dark_and_small(opened, screenshot):
 
 def test_the_same_notebook_runs_in_notebook_7(opened, notebook_7, screenshot):
     notebook = opened("01_attention.ipynb", notebook_7)
-    at_start = list(notebook.page.errors)  # of Notebook 7 itself, which looks for settings of extensions it lacks
+    at_start = list(notebook.page.errors)  # Notebook 7's own: it looks for settings of extensions that it lacks
     notebook.run("attention-4")
     notebook.write("exercise-softmax", RIGHT)
     notebook.run("exercise-softmax")
@@ -79,7 +79,7 @@ def test_the_same_notebook_runs_in_notebook_7(opened, notebook_7, screenshot):
     assert notebook.page.errors == at_start
 
 
-def test_the_layer_of_notebook_14_is_moved_and_the_picture_changes(opened, screenshot):
+def test_moving_the_layer_slider_of_notebook_14_changes_the_picture(opened, screenshot):
     from playwright.sync_api import expect
 
     notebook = opened("14_heat_maps.ipynb")

@@ -1,4 +1,4 @@
-"""Each explorer, opened and moved in a real JupyterLab: what works in Python may still not move in a browser."""
+"""Open each explorer in a real JupyterLab and move its controls: one that works in Python can still fail there."""
 
 import re
 
@@ -51,7 +51,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def notebook(lab, opened_for_all):
-    """A notebook with a cell for each explorer, open for all tests."""
+    """A notebook with a cell for each explorer, shared by all tests."""
     cells = [nbformat.v4.new_code_cell(source, id=name) for name, source in ({"imports": IMPORTS} | CALLS).items()]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "explorers.ipynb")
@@ -60,8 +60,8 @@ def notebook(lab, opened_for_all):
     return notebook
 
 
-def test_every_explorer_is_here():
-    """An explorer that is added later must be moved as well."""
+def test_every_explorer_is_tested():
+    """Without this, an explorer added later could be left out of these tests."""
     assert {name for name in plots.__all__ if name.startswith("explore_")} == set(CALLS)
 
 
@@ -70,7 +70,7 @@ def focus_on_first_control(output):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_move_changes_the_picture(notebook, screenshot, name):
+def test_moving_a_control_changes_the_picture(notebook, screenshot, name):
     from playwright.sync_api import expect
 
     output = notebook.run(name)
@@ -80,7 +80,7 @@ def test_a_move_changes_the_picture(notebook, screenshot, name):
     before = picture.get_attribute("src")
     if name == "explore_heads":
         output.get_by_role("button", name="3").last.click()
-    elif name != "explore_training":  # which moves by itself
+    elif name != "explore_training":  # which is animated
         focus_on_first_control(output)
         keys = {"explore_masks": "Space", "explore_byte_pairs": "ArrowRight"}
         notebook.page.keyboard.press(keys.get(name, "ArrowLeft"))
@@ -88,12 +88,12 @@ def test_a_move_changes_the_picture(notebook, screenshot, name):
     screenshot(notebook.page, "after")
     assert picture.get_attribute("alt")
     if name == "explore_training":
-        output.get_by_role("button", name="Stop").click()  # or it would go on beside the other tests
+        output.get_by_role("button", name="Stop").click()  # otherwise it would keep running during the other tests
     assert notebook.page.errors == []
     assert not re.search(r"Traceback|Error", notebook.lab.log.read_text())
 
 
-def test_a_training_is_paused_by_its_button(notebook, screenshot):
+def test_the_button_pauses_training(notebook, screenshot):
     from playwright.sync_api import expect
 
     output = notebook.run("explore_training")
@@ -107,8 +107,8 @@ def test_a_training_is_paused_by_its_button(notebook, screenshot):
     assert notebook.page.errors == []
 
 
-def test_without_a_kernel_the_last_picture_stays(notebook, screenshot):
-    """The last test: it ends the kernel of all."""
+def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
+    """This must be the last test, because it shuts down the kernel that all of them share."""
     output = notebook.run("explore_masks")
     picture = output.locator("img").first
     before = picture.get_attribute("src")
@@ -118,5 +118,5 @@ def test_without_a_kernel_the_last_picture_stays(notebook, screenshot):
     notebook.page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
     assert picture.get_attribute("src") == before
     screenshot(notebook.page, "no_kernel")
-    # what ipywidgets says to the console is no error of the page
+    # a console message from ipywidgets isn't an error of the page
     assert [error for error in notebook.page.errors if not error.startswith("Could not send widget sync")] == []

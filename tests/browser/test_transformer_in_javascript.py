@@ -1,4 +1,4 @@
-"""The Transformer of the web page, in a real browser: the same tokens, logits and weights as in Python."""
+"""The web page's Transformer in a real browser must produce the same tokens, logits, and weights as in Python."""
 
 import base64
 import json
@@ -62,8 +62,9 @@ def translator():
 
 @pytest.fixture
 def compute(page, translator_address):
-    """`compute(body, folder, argument)`: what a function body returns that has `model`, `tokenizer` and `argument`."""
-    page.goto(translator_address + "still.svg")  # a page of the same server on which nothing runs
+    """Run a JavaScript function body that can use `model`, `tokenizer`, and `argument`, and return its result:
+    `compute(body, folder, argument)`."""
+    page.goto(translator_address + "still.svg")  # a page without scripts on the same server
 
     def evaluate(body, folder, argument):
         config, tokenizer = (json.loads((folder / name).read_bytes()) for name in ("config.json", "tokenizer.json"))
@@ -93,7 +94,7 @@ def test_the_same_greedy_tokens_for_all_of_test2016(page, translator_address, tr
 
 
 def test_the_same_greedy_tokens_for_captions(page, translator_address, translator):
-    """The captions come with the package, so this runs everywhere."""
+    """The captions ship with the package, so this test runs on every machine."""
     sentences = [german for german, _ in load_corpus("captions").test[:100]]
     same_greedy_tokens(page, translator_address, translator, sentences)
 
@@ -113,7 +114,7 @@ def test_the_same_weights(compute, translator):
         with torch.no_grad(), record_attention(translator.model) as recorded:
             translator.model(source, target)
         expected = torch.stack([recorded[f"decoder.layers.{layer}.cross_attention"][0] for layer in range(4)])
-        expected = expected.permute(2, 0, 1, 3)  # (target, layer, head, source), as the page has them
+        expected = expected.permute(2, 0, 1, 3)  # (target, layer, head, source), as on the page
         np.testing.assert_allclose(np.array(weights), expected, rtol=0, atol=1e-4)
 
 
@@ -153,18 +154,19 @@ def test_the_same_source_tokens_and_texts(page, translator_address, kind, tmp_pa
     ],
 )
 def test_the_same_logits_from_models_of_other_shapes(compute, tmp_path, half, joint, fields):
-    """Post-norm and pre-norm, tied and untied, one vocabulary and two, and sizes that are not multiples of four."""
+    """Cover post-norm and pre-norm, tied and untied weights, joint and separate vocabularies, and sizes that are not
+    multiples of four."""
     tokenizer = BpeTokenizer.train(PAIRS, vocab_size=553, shared_vocabulary=joint)
     torch.manual_seed(7)
     sizes = {"d_model": 30, "n_heads": 3, "n_layers": 2, "d_ff": 41, "max_length": 40} | fields
     model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(("bias", "gain")):  # which start as 0 and 1
+            if name.endswith(("bias", "gain")):  # initialized to 0 and 1
                 parameter.add_(0.3 * torch.randn_like(parameter))
     Translator(model, tokenizer).save(tmp_path, half=half)
     translator = Translator.load(tmp_path)
-    source, target = translator.encode([PAIRS[0][0]])[0], [1, 5, 300, 0, 17, 301]  # a pad in between
+    source, target = translator.encode([PAIRS[0][0]])[0], [1, 5, 300, 0, 17, 301]  # with a pad token inside
     logits, generated = compute(
         """const [source, target] = argument, step = model.start(source);
         const logits = target.map(token => [...step(token).logits]);

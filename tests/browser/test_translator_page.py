@@ -1,4 +1,4 @@
-"""The page that translates, as a visitor uses it: mouse, keyboard, phone, dark theme, without JavaScript, offline."""
+"""The translator page as visitors use it: mouse, keyboard, phone, dark theme, without JavaScript, offline."""
 
 import contextlib
 import re
@@ -17,7 +17,7 @@ LONG = (
     "Ein Mann mit einem orangefarbenen Hut, der auf einer Leiter steht, streicht das Fenster eines alten Hauses, "
     "während zwei Kinder in roten Jacken mit einem Ball spielen."
 )
-# The text with the lowest contrast to its background, and that contrast.
+# Find the text with the lowest contrast against its background, and that contrast.
 LOWEST_CONTRAST = """
 () => {
     const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -56,7 +56,7 @@ def translator():
 
 
 def written(page, sentence, translator):
-    """Wait until the whole translation of the sentence is there; give it."""
+    """Wait until the sentence is fully translated, and return the translation."""
     from playwright.sync_api import expect
 
     expect(page.get_by_label("Type a sentence in German")).to_have_value(sentence)
@@ -68,7 +68,7 @@ def written(page, sentence, translator):
 
 @pytest.fixture
 def visit(browser, translator_address, translator):
-    """`visit(**settings)`: the page in a window with these settings, its first translation written."""
+    """Open the page in a window with these settings and wait for its first translation: `visit(**settings)`."""
     with contextlib.ExitStack() as stack:
 
         def open_page(address=translator_address, **settings):
@@ -85,7 +85,7 @@ def visit(browser, translator_address, translator):
 
 
 def test_a_word_shows_what_it_attended_to(visit, screenshot):
-    """Pointed at for a moment, clicked for good; in either language; for any head."""
+    """Hovering shows a word's attention temporarily and clicking pins it, in both languages and for every head."""
     page = visit()
     status, dog = page.get_by_role("status"), page.locator(".target button", has_text="dog")
     dog.hover()
@@ -111,8 +111,8 @@ def test_a_word_shows_what_it_attended_to(visit, screenshot):
     assert page.errors == []
 
 
-def test_the_weights_that_are_shown_are_the_models(visit, translator):
-    """The heat map's rows add up to 1, and a word of several tokens has the sum of their weights."""
+def test_the_page_shows_the_models_attention_weights(visit, translator):
+    """The rows of the heat map sum to 1, and the weight of a word is the sum over its tokens."""
     page = visit()
     page.get_by_label("Type a sentence in German").fill("Zwei Straßenmusikanten streichen.")
     page.get_by_role("button", name="Translate").click()
@@ -134,7 +134,7 @@ def test_the_weights_that_are_shown_are_the_models(visit, translator):
     assert len(source_tokens) > len(columns)
 
 
-def test_the_keyboard_is_enough(visit, translator):
+def test_the_page_works_with_the_keyboard_alone(visit, translator):
     page = visit(reduced_motion="reduce")
     page.keyboard.press("Tab")
     page.keyboard.insert_text("Zwei Kinder spielen.")
@@ -160,7 +160,8 @@ def test_the_keyboard_is_enough(visit, translator):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1024])
 def test_everything_is_legible(visit, translator, screenshot, scheme, width):
-    """WCAG AA: 4.5 to 1 for every text, the strongest tint behind a word included; nothing leaves the page sideways."""
+    """WCAG AA requires a contrast of 4.5 to 1 for all text, which includes words on the strongest tint. The page must
+    not scroll sideways."""
     page = visit(viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce")
     page.locator(".target button").nth(2).click()
     page.wait_for_timeout(300)  # the tint fades in
@@ -173,10 +174,10 @@ def test_everything_is_legible(visit, translator, screenshot, scheme, width):
     screenshot(page, "long")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     box = page.locator("textarea").evaluate("box => [box.scrollHeight, box.clientHeight]")
-    assert box[0] <= box[1]  # the whole sentence can be read
+    assert box[0] <= box[1]  # the whole sentence is visible
 
 
-def test_a_sentence_that_cannot_be_translated_is_answered(visit):
+def test_a_sentence_that_cannot_be_translated_gets_a_message(visit):
     page = visit()
     for sentence, answer in {"你好": "none of these characters", "Hund " * 256: "at most 256"}.items():
         page.get_by_label("Type a sentence in German").evaluate("(box, value) => box.value = value", sentence)
@@ -184,7 +185,7 @@ def test_a_sentence_that_cannot_be_translated_is_answered(visit):
         assert answer in page.get_by_role("status").inner_text()
 
 
-def test_without_javascript_there_is_a_picture(browser, translator_address, translator, screenshot):
+def test_a_picture_is_shown_without_javascript(browser, translator_address, translator, screenshot):
     with contextlib.closing(browser.new_context(java_script_enabled=False)) as context:
         page = context.new_page()
         page.goto(translator_address)
@@ -197,8 +198,9 @@ def test_without_javascript_there_is_a_picture(browser, translator_address, tran
     assert "".join(words) == both.replace(" ", "")
 
 
-def test_nothing_is_sent_and_little_is_loaded(browser, translator_address, translator, tmp_path):
-    """Only this server is asked, for less than 12 MB in all, and for nothing once a sentence is typed."""
+def test_the_page_sends_no_data_and_loads_little(browser, translator_address, translator, tmp_path):
+    """The page makes requests only to its own server, loads less than 12 MB in total, and loads nothing more after a
+    sentence is typed."""
     requests = []
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()
@@ -217,7 +219,7 @@ def test_nothing_is_sent_and_little_is_loaded(browser, translator_address, trans
 
 @pytest.fixture(scope="module")
 def own_model(tmp_path_factory):
-    """The folder of a model that knows nothing."""
+    """The folder of an untrained model."""
     tokenizer = BpeTokenizer.train([("Ein Hund läuft.", "A dog runs.")] * 3, vocab_size=540)
     sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 8, "max_length": 60}
     folder = tmp_path_factory.mktemp("own") / "my model"
@@ -237,17 +239,17 @@ DROP = """
 """
 
 
-def test_a_model_of_ones_own_is_chosen(visit, own_model):
+def test_choosing_your_own_model(visit, own_model):
     page = visit(reduced_motion="reduce")
     page.locator("input[type=file]").set_input_files(sorted(own_model.iterdir()))
     page.get_by_text("thousand parameters.").wait_for()
-    assert page.get_by_role("radio").count() == 4  # two heads, their mean, and the mean of all layers
+    assert page.get_by_role("radio").count() == 4  # two heads, their mean, and the mean over all layers
     expected = Translator.load(own_model).translate([FIRST_SENTENCES["de"]], beam_size=1)[0]
     shown = "".join(page.locator(".target button:not(.end)").all_inner_texts())
     assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", expected)
 
 
-def test_a_model_of_ones_own_is_dropped(visit, own_model):
+def test_dropping_your_own_model_on_the_page(visit, own_model):
     import base64
 
     page = visit(reduced_motion="reduce")
@@ -262,7 +264,7 @@ def test_a_model_of_ones_own_is_dropped(visit, own_model):
     page.get_by_text("weights.safetensors is damaged").wait_for()
 
 
-def test_an_exported_page_opens_from_a_file_and_asks_nobody(visit, translator, tmp_path, screenshot):
+def test_an_exported_page_opens_from_a_file_without_requests(visit, translator, tmp_path, screenshot):
     export_page(translator, tmp_path / "mine.html", PRETRAINED / "training.json")
     page = visit(f"file://{tmp_path / 'mine.html'}", offline=True)
     assert page.get_by_text("2.4 million parameters, trained in 27 minutes on one core of a CPU").is_visible()
@@ -270,8 +272,8 @@ def test_an_exported_page_opens_from_a_file_and_asks_nobody(visit, translator, t
     assert page.errors == []
 
 
-def test_an_exported_model_may_be_too_short_for_the_example(browser, own_model, tmp_path):
-    """Its page has no still picture then, and asks for a sentence."""
+def test_exporting_a_model_too_short_for_the_example(browser, own_model, tmp_path):
+    """If the example is longer than `max_length`, the page has no still picture and asks for a sentence instead."""
     translator = Translator.load(own_model)
     translator.model.config.max_length = 20
     export_page(translator, tmp_path / "short.html")
@@ -283,7 +285,7 @@ def test_an_exported_model_may_be_too_short_for_the_example(browser, own_model, 
         assert page.locator("#translator > svg").count() == 0
 
 
-def test_a_model_with_the_tokenizer_of_spacy_is_refused(tmp_path):
+def test_a_model_with_the_spacy_tokenizer_is_rejected(tmp_path):
     tokenizer = SpacyTokenizer.train([("Ein Hund läuft.", "A dog runs.")] * 3)
     config = TransformerConfig(tokenizer.source_size, tokenizer.target_size, d_model=8, n_heads=2, n_layers=1, d_ff=8)
     with pytest.raises(InputError, match="--tokenizer bpe"):

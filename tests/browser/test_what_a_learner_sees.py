@@ -1,4 +1,4 @@
-"""JupyterLab as `transformer-lab open` starts it: the course's text, and nothing that a learner has to ignore."""
+"""JupyterLab as `transformer-lab open` starts it must show the course and nothing that distracts a learner."""
 
 import statistics
 
@@ -7,7 +7,7 @@ import pytest
 
 from transformer_lab.exercises import exercises
 
-# The lengths of all lines of text in the notebook's Markdown, last lines of paragraphs excepted.
+# The lengths of all lines of text in the notebook's Markdown, except for the last line of each paragraph.
 LINE_LENGTHS = """
 () => [...document.querySelectorAll(".jp-Notebook .jp-RenderedMarkdown p")].flatMap(paragraph => {
     const texts = document.createTreeWalker(paragraph, NodeFilter.SHOW_TEXT), range = document.createRange();
@@ -27,7 +27,7 @@ LINE_LENGTHS = """
     return lengths.slice(0, -1);
 })
 """
-# Everything a page says, and everything its menus and its command palette could say.
+# All text on a page, including what its menus and its command palette contain.
 NAMES = """
 () => [
     ...[...document.querySelectorAll("body :not(script)")].flatMap(element =>
@@ -40,7 +40,7 @@ NAMES = """
 
 @pytest.fixture
 def first_start(page, lab):
-    """The page that a learner sees first, and the addresses it asked."""
+    """The page that a learner sees first, and the addresses it requested."""
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.set_viewport_size({"width": 1600, "height": 900})
@@ -71,7 +71,7 @@ def test_lines_of_text_have_about_80_characters(first_start):
     assert max(lengths) <= 100
 
 
-# What the report says up to the smallest input that fails, and the part of the window where a notebook can be seen.
+# The report up to the smallest failing input, and the part of the window in which the notebook is visible.
 DIAGNOSIS = """
 id => new Promise(answer => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => {
     const cell = jupyterapp.shell.currentWidget.content.widgets.find(cell => cell.model.id === id);
@@ -101,11 +101,11 @@ def longest_report(name):
 """
 
 
-def test_a_diagnosis_is_on_the_screen_when_its_check_has_run(lab, opened, screenshot):
-    """For every exercise its two longest diagnoses, in a small window, for a learner who goes on with Shift+Enter."""
+def test_a_diagnosis_is_visible_after_its_check_has_run(lab, opened, screenshot):
+    """Try the two longest diagnoses of every exercise in a small window, running cells with Shift+Enter."""
     cells = [nbformat.v4.new_code_cell(REPORTS, id="reports")]
     for number, name in enumerate(exercises()):
-        text = nbformat.v4.new_markdown_cell("Text that says what to write. " * (5 * number % 70))  # of any length
+        text = nbformat.v4.new_markdown_cell("Text that says what to write. " * (5 * number % 70))  # of various lengths
         cells += [text, nbformat.v4.new_code_cell(f"longest_report({name!r})", id=name)]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "reports.ipynb")
@@ -117,7 +117,7 @@ def test_a_diagnosis_is_on_the_screen_when_its_check_has_run(lab, opened, screen
     page.keyboard.press("Shift+Enter")
     hidden = {}
     for name in exercises():
-        page.keyboard.press("Shift+Enter")  # leaves the text
+        page.keyboard.press("Shift+Enter")  # moves past the text cell
         page.keyboard.press("Shift+Enter")
         notebook.wait_for(name)
         seen = page.evaluate(DIAGNOSIS, name)

@@ -1,4 +1,4 @@
-"""A corpus of a few captions, a model that the command has trained on them, and a way to run the command."""
+"""Fixtures: a corpus of a few captions, a model trained on it by the command, and a way to run the command."""
 
 import io
 import shlex
@@ -34,14 +34,14 @@ class Outcome:
     stderr: str
 
     def next_command(self) -> list[str]:
-        """Return the arguments of the command that is suggested in the last line of stderr."""
+        """Return the arguments of the command suggested in the last line of stderr."""
         last = self.stderr.splitlines()[-1]
         assert last.startswith("Next: transformer-lab ")
         return shlex.split(last.partition(" (")[0])[2:]
 
     @property
     def complaint(self) -> str:
-        """What the command complains of. It is one line, the last; before it there may only be how far it came."""
+        """The error message: a single line, the last one of stderr. Only progress output may come before it."""
         *before, last = self.stderr.splitlines()
         assert last.startswith("transformer-lab: ")
         assert not any(line.startswith(("transformer-lab:", "Traceback")) for line in before)
@@ -52,7 +52,7 @@ class Outcome:
 
 @pytest.fixture
 def lab(monkeypatch, capfd):
-    """Runs the command in this process: `lab("translate", "Ein Hund.", stdin=b"")` gives its `Outcome`."""
+    """Run the command in this process: `lab("translate", "Ein Hund.", stdin=b"")` returns its `Outcome`."""
 
     def run(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
         monkeypatch.setattr(sys, "argv", ["transformer-lab", *map(str, arguments)])
@@ -67,7 +67,7 @@ def lab(monkeypatch, capfd):
 
 @pytest.fixture(scope="session")
 def corpus_folder(tmp_path_factory) -> Path:
-    """144 German-English pairs: 112 to train, 16 to validate, 16 to test."""
+    """144 German-English pairs: 112 for training, 16 for validation, 16 for testing."""
     pairs = [
         (f"Der {subject} {verb} den {thing}.", f"The {NOUNS[subject]} {VERBS[verb]} the {NOUNS[thing]}.")
         for thing in NOUNS
@@ -85,20 +85,20 @@ def corpus_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_fields(corpus_folder) -> dict[str, str]:
-    """Values for fields of the preset `tour` with which a run takes a second."""
+    """Values for fields of the preset `tour` that make a run take about a second."""
     return TINY | {"corpus": str(corpus_folder)}
 
 
 @pytest.fixture(scope="session")
 def train_tiny(tiny_fields) -> list[str]:
-    """The arguments of such a run, all but its output."""
+    """The arguments of such a run, except for its output folder."""
     options = [word for name, text in tiny_fields.items() for word in (f"--{name.replace('_', '-')}", text)]
     return ["train", "tour", *options]
 
 
 @pytest.fixture(scope="session")
 def model_folder(train_tiny, tmp_path_factory) -> Path:
-    """The folder that `transformer-lab train` has left."""
+    """A run folder written by `transformer-lab train`."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["transformer-lab", *train_tiny, "--output", str(folder)])

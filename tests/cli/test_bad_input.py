@@ -1,4 +1,4 @@
-"""What cannot work is said in one line on stderr, with a status of 1, without a traceback, and nothing is lost."""
+"""Bad input ends with a one-line error on stderr and status 1, without a traceback, and no existing file is lost."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from transformer_lab.training.records import Metrics
         ("Hund " * 10_000, "10001"),
         ("🐕 🎉", "translates de to en"),
         ("مرحبا بالعالم.", "translates de to en"),
-        ("Ein \udce4lterer Hund.", "UTF-8"),  # what Python makes of a byte that is no UTF-8 in an argument
+        ("Ein \udce4lterer Hund.", "UTF-8"),  # how Python decodes an argument byte that isn't valid UTF-8
     ],
     ids=["empty", "spaces", "10,000 words", "emoji", "Arabic", "not UTF-8"],
 )
@@ -49,12 +49,12 @@ def test_a_sentence_that_cannot_be_translated(lab, model_folder, sentence, says)
     ids=["nothing", "a blank line", "a blank line between", "Arabic", "NUL", "not UTF-8"],
 )
 def test_lines_that_cannot_be_translated(lab, model_folder, stdin, says):
-    """The line is named, and no translation is printed before the complaint."""
+    """The error gives the line number, and no translation is printed before it."""
     assert says in lab("translate", "--model", model_folder, stdin=stdin).complaint
 
 
-def test_the_byte_order_mark_of_a_file_is_no_word(lab, model_folder):
-    """Some editors write it; it changed the translation of the first sentence."""
+def test_a_byte_order_mark_is_not_translated(lab, model_folder):
+    """Some editors write a byte order mark, and it used to change the translation of the first sentence."""
     plain = lab("translate", "--model", model_folder, stdin=b"Der Hund sieht den Ball.\n")
     marked = lab("translate", "--model", model_folder, stdin="Der Hund sieht den Ball.\n".encode("utf-8-sig"))
     assert marked.status == 0
@@ -62,8 +62,8 @@ def test_the_byte_order_mark_of_a_file_is_no_word(lab, model_folder):
 
 
 @pytest.mark.parametrize("beam", ["0", "1001", "99999999999999999999"])
-def test_a_beam_that_no_machine_has(lab, model_folder, beam):
-    """A beam of 100,000 took all memory, and the training beside it might have been killed."""
+def test_a_beam_size_out_of_range(lab, model_folder, beam):
+    """A beam of 100,000 used up all memory, which could have killed a training run on the same machine."""
     complaint = lab("translate", "--model", model_folder, "--beam", beam, "Der Hund sieht den Ball.").complaint
     assert complaint == f"transformer-lab: --beam must be a whole number from 1 to 1000; got '{beam}'"
 
@@ -78,7 +78,7 @@ def test_a_beam_that_no_machine_has(lab, model_folder, beam):
     ],
 )
 def test_streams_that_are_full_or_closed(model_folder, redirected, says):
-    """A job of cron or of a service may have none."""
+    """A cron job or a service may run without stdin or stdout."""
     command = shlex.join([sys.executable, "-m", "transformer_lab", "translate", "--model", str(model_folder)])
     sentence = "'Der Hund sieht den Ball.'" if redirected.startswith(">") else ""
     command = f"{command} {sentence} {redirected}"
@@ -87,7 +87,7 @@ def test_streams_that_are_full_or_closed(model_folder, redirected, says):
     assert child.returncode == 1
 
 
-def test_a_translation_that_nobody_wants_to_see(model_folder):
+def test_output_closed_by_the_shell(model_folder):
     command = shlex.join([sys.executable, "-m", "transformer_lab", "translate", "--model", str(model_folder)])
     silent = subprocess.run(["sh", "-c", f"{command} 'Der Hund sieht den Ball.' >&-"], capture_output=True, check=False)
     assert (silent.returncode, silent.stderr) == (0, b"")
@@ -97,7 +97,7 @@ def test_a_translation_that_nobody_wants_to_see(model_folder):
 
 
 def test_a_sentence_of_a_corpus_is_named_by_corpus_and_number(lab, model_folder, broken_corpus):
-    """Its number is not that of the line: a blank one before it was left out."""
+    """The sentence number differs from the line number because an empty line before it was skipped."""
     for language in ("de", "en"):
         path = broken_corpus / f"test_2016_tiny.{language}"
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -108,7 +108,7 @@ def test_a_sentence_of_a_corpus_is_named_by_corpus_and_number(lab, model_folder,
 
 @pytest.fixture
 def broken_corpus(corpus_folder, tmp_path):
-    """A copy of the corpus, to be damaged."""
+    """A copy of the corpus that a test can damage."""
     return shutil.copytree(corpus_folder, tmp_path / "corpus")
 
 
@@ -144,12 +144,12 @@ def test_an_empty_corpus(lab, train_tiny, broken_corpus, tmp_path):
     assert "train.de has no sentences" in train_on(lab, train_tiny, broken_corpus, tmp_path)
 
 
-def test_a_corpus_that_is_not_there(lab, train_tiny, tmp_path):
+def test_a_missing_corpus(lab, train_tiny, tmp_path):
     assert "captions, multi30k" in train_on(lab, train_tiny, "multi31k", tmp_path)
     assert "no train.de" in train_on(lab, train_tiny, tmp_path, tmp_path)
 
 
-def test_a_split_that_the_corpus_does_not_have(lab, model_folder, corpus_folder):
+def test_a_missing_split(lab, model_folder, corpus_folder):
     complaint = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--split", "test_2099").complaint
     assert "test_2016_tiny, validation" in complaint
 
@@ -176,7 +176,7 @@ def test_an_unknown_preset(lab):
         ("--vocab-size", "100", "520"),
     ],
 )
-def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, field, value, says):
+def test_a_field_with_an_invalid_value(lab, corpus_folder, tmp_path, field, value, says):
     options = ["--n-heads", 4, "--corpus", corpus_folder, "--output", tmp_path / "run"]
     complaint = lab("train", "tour", *options, field, value).complaint
     assert says in complaint
@@ -186,7 +186,7 @@ def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, fie
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--corpus", "captions", "--split", "none"], "--split"),  # the message has both values
+        (["--corpus", "captions", "--split", "none"], "--split"),  # the message contains both values
         (["--corpus", "captions", "--source", "fr"], "--source"),
         (["--device", "cuda:99"], "--device"),
         (["--vocab-size", "100"], "--vocab-size"),
@@ -195,7 +195,7 @@ def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, fie
     ],
 )
 def test_an_error_of_the_package_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows nothing of options: the command finds the one whose value the message shows."""
+    """The package has no command-line options, so the command looks for the one whose value is in the message."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
@@ -212,7 +212,7 @@ def test_an_error_names_the_option_before_anything_is_trained(lab, tmp_path):
 
 @pytest.fixture
 def broken_model(model_folder, tmp_path):
-    """A copy of the model, to be damaged."""
+    """A copy of the model that a test can damage."""
     return shutil.copytree(model_folder, tmp_path / "model")
 
 
@@ -236,20 +236,20 @@ def test_a_checkpoint_of_another_configuration(lab, broken_model):
     assert "layers.1" in translate_with(lab, broken_model)
 
 
-def test_weights_that_are_a_pickle(lab, broken_model):
-    """A pickle could run any program: it is not opened, whatever its name."""
+def test_weights_in_a_pickle(lab, broken_model):
+    """A pickle can run any program, so it must not be opened, even under the name of a safe format."""
     pickled = b"\x80\x02cos\nsystem\nq\x00X\x04\x00\x00\x00exitq\x01\x85q\x02Rq\x03."
     (broken_model / "weights.safetensors").write_bytes(pickled)
     assert "weights.safetensors" in translate_with(lab, broken_model)
 
 
-def test_weights_that_are_not_numbers_of_this_model(lab, broken_model):
+def test_weights_that_do_not_match_the_model(lab, broken_model):
     weights = load_file(broken_model / "weights.safetensors")
     save_file({f"module.{name}": tensor for name, tensor in weights.items()}, broken_model / "weights.safetensors")
     assert "weights.safetensors" in translate_with(lab, broken_model)
 
 
-def test_a_model_that_is_not_there(lab, tmp_path):
+def test_a_missing_model(lab, tmp_path):
     assert str(tmp_path / "nothing") in translate_with(lab, tmp_path / "nothing")
     assert str(tmp_path) in translate_with(lab, tmp_path)
 
@@ -277,11 +277,11 @@ def test_a_truncated_training_state(lab, train_tiny, broken_model):
     assert str(state) in complaint
 
 
-# --- places that cannot be written ---
+# --- paths that are not writable ---
 
 
-def test_a_folder_that_cannot_be_written(lab, train_tiny, model_folder, corpus_folder, tmp_path):
-    """A path below a file can be written by nobody, not even by root, as whom tests may run."""
+def test_an_output_path_that_is_not_writable(lab, train_tiny, model_folder, corpus_folder, tmp_path):
+    """Try a path below a file, which not even root can create, because the tests may run as root."""
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "run"
     assert str(below) in lab(*train_tiny, "--output", below).complaint
@@ -289,11 +289,11 @@ def test_a_folder_that_cannot_be_written(lab, train_tiny, model_folder, corpus_f
     assert str(below) in lab("heatmap", sentence, "--model", model_folder, "--out", below / "map.png").complaint
     scored = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--output", below / "file.txt")
     assert scored.status == 1
-    assert not scored.stdout  # said before minutes of translating
+    assert not scored.stdout  # fails before translating for minutes
     assert scored.stderr.count("\n") == 1
 
 
-def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
+def test_invalid_heatmap_options(lab, model_folder, tmp_path):
     sentence = "Der Hund sieht den Ball."
     assert ".png or .svg" in lab("heatmap", sentence, "--model", model_folder, "--out", tmp_path / "map.pdf").complaint
     for option, value, says in (
@@ -310,8 +310,8 @@ def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
 # --- exports ---
 
 
-def test_an_export_that_cannot_work(lab, model_folder, tmp_path, monkeypatch):
-    """Nothing is written, and above all nothing is overwritten."""
+def test_an_export_with_bad_arguments(lab, model_folder, tmp_path, monkeypatch):
+    """A failed export writes nothing and, above all, overwrites nothing."""
     complaint = lab("export", model_folder, "--format", "onnx", "--out", tmp_path / "new").complaint
     assert "--format must be one of ctranslate2, page; got 'onnx'" in complaint
     assert "nothing" in lab("export", tmp_path / "nothing", "--out", tmp_path / "new").complaint
@@ -334,7 +334,7 @@ def test_an_export_below_a_file(lab, model_folder, tmp_path):
 
 @pytest.fixture
 def interrupted(lab, train_tiny, tmp_path, monkeypatch):
-    """What the command says when Ctrl-C is pressed in the second epoch of the run that made `model_folder`."""
+    """The outcome of pressing Ctrl-C in the second epoch of the same run that made `model_folder`."""
     write = Metrics.write
 
     def write_and_press_ctrl_c(metrics, **record):
@@ -347,7 +347,7 @@ def interrupted(lab, train_tiny, tmp_path, monkeypatch):
         return lab(*train_tiny, "--output", tmp_path / "run")
 
 
-def test_ctrl_c_tells_how_to_go_on_and_the_told_command_does(lab, interrupted, model_folder, tmp_path):
+def test_ctrl_c_suggests_a_command_that_resumes_the_run(lab, interrupted, model_folder, tmp_path):
     assert interrupted.status == 130
     assert "Traceback" not in interrupted.stderr
     told = interrupted.stderr.splitlines()[-1]
@@ -357,8 +357,8 @@ def test_ctrl_c_tells_how_to_go_on_and_the_told_command_does(lab, interrupted, m
     assert same_weights(tmp_path / "run", model_folder)
 
 
-def test_ctrl_c_before_there_is_anything_to_go_on_with(lab, train_tiny, tmp_path, monkeypatch):
-    """A command with --resume would be refused then."""
+def test_ctrl_c_before_the_first_checkpoint(lab, train_tiny, tmp_path, monkeypatch):
+    """With no checkpoint yet, a suggested command with --resume would be rejected."""
     monkeypatch.setattr("transformer_lab.training.trainer.train_tokenizer", lambda *_, **__: signal.raise_signal(2))
     stopped = lab(*train_tiny, "--output", tmp_path / "run")
     assert stopped.status == 130
@@ -366,12 +366,12 @@ def test_ctrl_c_before_there_is_anything_to_go_on_with(lab, train_tiny, tmp_path
 
 
 def test_a_disk_that_is_full_while_saving_loses_nothing(lab, train_tiny, interrupted, model_folder, tmp_path):
-    """The last checkpoint stays, and with room again the run ends as if nothing had happened."""
+    """The last checkpoint is kept; once there is space again, resuming gives the same model as an uninterrupted run."""
     latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
     before = latest.read_bytes()
     resume = [*train_tiny, "--output", tmp_path / "run", "--resume"]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))  # no file may grow beyond that
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))  # the maximum file size
     try:
         stopped = lab(*resume)
     finally:
@@ -387,8 +387,8 @@ def same_weights(one, other):
     return (one / "weights.safetensors").read_bytes() == (other / "weights.safetensors").read_bytes()
 
 
-def test_a_closed_pipe_is_no_error(model_folder):
-    """`transformer-lab translate < file | head -1` ends quietly."""
+def test_a_closed_pipe_is_not_an_error(model_folder):
+    """`transformer-lab translate < file | head -1` must end without an error message."""
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "transformer_lab", "translate", "--model", str(model_folder), "Der Hund."]

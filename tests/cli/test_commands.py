@@ -1,4 +1,4 @@
-"""What each command does when all is well."""
+"""Each command with valid input."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "expo
 
 
 def test_every_command_shows_an_example(lab):
-    """Most readers look at the example and at nothing else."""
+    """Most readers look only at the example."""
     for command in COMMANDS:
         shown = lab(command, "--help")
         assert shown.status == 0
@@ -50,12 +50,12 @@ def imported_by(*arguments):
 
 
 def test_help_does_not_wait_for_torch():
-    """It would take seconds for what should take none."""
+    """Importing torch would delay the help text by seconds."""
     assert not imported_by("train", "--help") & {"torch", "numpy"}
 
 
-def test_translating_loads_nothing_that_it_does_not_need(model_folder):
-    """Each of these would add its part to the time to the first translation."""
+def test_translating_imports_no_unneeded_packages(model_folder):
+    """Each of these imports would delay the first translation."""
     imported = imported_by("translate", "--model", model_folder, "Der Hund sieht den Ball.")
     assert "torch" in imported
     assert not imported & {"matplotlib", "seaborn", "pandas", "spacy", "torchtext", "sacrebleu", "IPython", "pooch"}
@@ -96,7 +96,7 @@ def test_translating_loads_nothing_that_it_does_not_need(model_folder):
     ],
 )
 def test_a_wrong_option_is_named_before_torch_is_imported(lab, monkeypatch, arguments, named):
-    """Importing it takes seconds, and a typo should cost none."""
+    """Importing torch takes seconds, and a typo should be reported at once."""
     for module in ("torch", "transformer_lab.data", "transformer_lab.decoding", "transformer_lab.training"):
         monkeypatch.setitem(sys.modules, module, None)  # importing it raises ImportError
     assert named in lab(*arguments.split()).complaint
@@ -106,26 +106,26 @@ def test_version(lab):
     assert re.fullmatch(r"transformer-lab \d+\.\d+\.\d+\n", lab("--version").stdout)
 
 
-def test_train_says_where_the_model_is_and_how_good(lab, train_tiny, tmp_path):
+def test_train_prints_the_model_folder_and_its_score(lab, train_tiny, tmp_path):
     output = tmp_path / "run"
     done = lab(*train_tiny, "--seed", 3, "--output", output)
     assert done.status == 0
     assert re.fullmatch(rf"{re.escape(str(output))}: .+, validation BLEU \d+\.\d\d\n", done.stdout)
-    assert lab(*done.next_command()).status == 0  # evaluate, with the new model and its corpus
+    assert lab(*done.next_command()).status == 0  # evaluates the new model on its corpus
     record = (output / "training.json").read_text(encoding="utf-8")
     assert '"seed": 3' in record
     assert '"d_model": 16' in record
 
 
-def test_train_goes_in_the_other_direction(lab, train_tiny, corpus_folder, tmp_path):
+def test_train_in_the_other_direction(lab, train_tiny, corpus_folder, tmp_path):
     assert lab(*train_tiny, "--source", "en", "--target", "de", "--output", tmp_path / "run").status == 0
     translated = lab("translate", "--model", tmp_path / "run", "The dog sees the ball.")
     assert translated.stdout.startswith("Der ")
-    scored = lab("evaluate", "--model", tmp_path / "run", "--corpus", corpus_folder)  # the model knows its languages
+    scored = lab("evaluate", "--model", tmp_path / "run", "--corpus", corpus_folder)  # the model records its languages
     assert scored.status == 0
 
 
-def test_translate_gives_one_line_a_sentence_in_order(lab, model_folder):
+def test_translate_prints_a_line_per_sentence_in_order(lab, model_folder):
     sentences = ["Der Hund sieht den Ball.", "Der Mann malt den Baum.", "Der Vogel sucht den Stein."]
     typed = lab("translate", "--model", model_folder, *sentences)
     piped = lab("translate", "--model", model_folder, stdin="\r\n".join(sentences).encode())
@@ -133,18 +133,18 @@ def test_translate_gives_one_line_a_sentence_in_order(lab, model_folder):
     assert typed.status == piped.status == 0
     assert typed.stdout == piped.stdout == "".join(alone)
     assert typed.stdout.count("\n") == 3
-    assert len(set(alone)) > 1  # or the order would be anyone's guess
+    assert len(set(alone)) > 1  # otherwise the order could not be tested
 
 
-def test_translate_a_sentence_with_a_sign_that_the_model_never_saw(lab, model_folder):
-    """The rest of it is worth translating: only what is foreign from end to end is refused."""
+def test_translate_a_sentence_with_an_unknown_character(lab, model_folder):
+    """The rest of the sentence is still translated; only a sentence of nothing but unknown characters is rejected."""
     translated = lab("translate", "--model", model_folder, "Der Hund 🐕 sieht den Ball in Łódź.", "...")
     assert translated.status == 0
     assert translated.stdout.count("\n") == 2
 
 
 def test_a_sentence_in_the_target_language_is_translated_with_a_warning(lab, model_folder):
-    """A reader who types English gets words that make no sense, and should learn why."""
+    """A user who types English gets nonsense and should be told why."""
     sentences = "Der Hund sieht den Ball.", "The dog sees the ball.", "A man is looking at the tree."
     translated = lab("translate", "--model", model_folder, *sentences)
     assert translated.status == 0
@@ -154,7 +154,7 @@ def test_a_sentence_in_the_target_language_is_translated_with_a_warning(lab, mod
     assert lab("translate", "--model", model_folder, sentences[0]).stderr == ""
 
 
-def test_progress_is_shown_in_a_terminal_and_nowhere_else(lab, model_folder, corpus_folder, monkeypatch):
+def test_progress_is_shown_only_in_a_terminal(lab, model_folder, corpus_folder, monkeypatch):
     from functools import partial
 
     import tqdm
@@ -170,7 +170,7 @@ def test_progress_is_shown_in_a_terminal_and_nowhere_else(lab, model_folder, cor
 
 
 def test_translate_greedily_and_with_a_beam(lab, model_folder, monkeypatch):
-    """The options reach the decoder."""
+    """An option that never reached the decoder would silently have no effect."""
     from transformer_lab.decoding.translator import DEFAULT_ALPHA, Translator
 
     asked = []
@@ -185,7 +185,7 @@ def test_translate_greedily_and_with_a_beam(lab, model_folder, monkeypatch):
     assert asked == [{"beam_size": 1, "alpha": DEFAULT_ALPHA}, {"beam_size": 7, "alpha": 0.2}]
 
 
-def test_evaluate_prints_scores_with_signatures_and_keeps_the_translations(lab, model_folder, corpus_folder, tmp_path):
+def test_evaluate_prints_scores_with_signatures_and_saves_the_translations(lab, model_folder, corpus_folder, tmp_path):
     file = tmp_path / "hypotheses.txt"
     scored = lab("evaluate", "--model", model_folder, "--corpus", corpus_folder, "--output", file)
     cased, lowercased, chrf = scored.stdout.splitlines()
@@ -222,7 +222,7 @@ def test_heatmap_writes_a_page_of_all_heads(lab, model_folder, tmp_path):
     assert "▁Ball" in text
 
 
-def test_export_writes_a_folder_that_ctranslate2_takes_for_a_model(lab, model_folder, tmp_path):
+def test_export_writes_a_folder_that_ctranslate2_accepts_as_a_model(lab, model_folder, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed: it is the extra `export`")
     shown = lab("export", model_folder, "--format", "ctranslate2", "--out", tmp_path / "service")
     assert (shown.status, shown.stdout) == (0, f"{tmp_path / 'service'}\n")
@@ -238,7 +238,7 @@ def test_export_writes_a_page(lab, model_folder, tmp_path):
 
 
 def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, monkeypatch):
-    """And a second time, in the same folder, shows the same without training."""
+    """A second run in the same folder shows the same output without training."""
     from transformer_lab.training import override
 
     monkeypatch.setattr("transformer_lab.tour.HEAT_MAP_SENTENCE", "Der Hund sieht den Ball.")
@@ -254,7 +254,7 @@ def test_tour_trains_translates_scores_and_draws(lab, tiny_fields, tmp_path, mon
     assert "epoch 4" not in again.stderr
 
 
-def test_open_hands_the_copy_and_all_further_arguments_to_jupyterlab(lab, tmp_path, monkeypatch):
+def test_open_passes_the_copy_and_all_other_arguments_to_jupyterlab(lab, tmp_path, monkeypatch):
     started = []
     tour = tmp_path / "notebooks" / "00_tour.ipynb"
     tour.parent.mkdir()
@@ -264,19 +264,19 @@ def test_open_hands_the_copy_and_all_further_arguments_to_jupyterlab(lab, tmp_pa
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "elsewhere")
     assert lab("open", "--no-browser", "--port", "8890", "--help-all").status == 0
     copied = tmp_path / "my_course" / "00_tour.ipynb"
-    address = "--LabApp.default_url=/lab/tree/00_tour.ipynb"  # what --no-browser prints leads to the tour
+    address = "--LabApp.default_url=/lab/tree/00_tour.ipynb"  # so the link that --no-browser prints opens the tour
     assert started == [[str(copied), address, "--no-browser", "--port", "8890", "--help-all"]]
     assert copied.is_file()
 
 
-def test_help_shows_no_type_of_python(lab):
-    """A newcomer can't tell what `<bool>` or `<list[str]>` asks for."""
+def test_help_shows_no_python_types(lab):
+    """A newcomer cannot tell what to type for `<bool>` or `<list[str]>`."""
     for command in ([], *([command] for command in COMMANDS), ["search"], ["release"], ["grade"]):
         assert not re.search(r"<[a-zA-Z\[\]]+>", lab(*command, "--help").stdout)
 
 
 def test_help_wraps_paragraphs_at_the_width_of_the_terminal_and_keeps_lists():
-    """Typer keeps the line breaks of a docstring, which leave lines half empty in a narrow terminal."""
+    """Typer keeps the line breaks of a docstring, which leaves lines half empty in a narrow terminal."""
     docstring = """One.
 
         Two,
@@ -314,7 +314,7 @@ def pretrained():
 
 
 def test_the_included_model_translates_at_once(lab, pretrained):
-    """The first thing that a reader tries."""
+    """This is the first command a new reader tries."""
     translated = lab("translate", "Ein kleiner Junge spielt draußen mit einem Ball.")
     assert translated.status == 0
     assert re.fullmatch(r"A (little|young|small) boy .*playing .*with a ball.*\.\n", translated.stdout)

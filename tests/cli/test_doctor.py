@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it advises."""
+"""The findings of `transformer-lab doctor` and the advice that comes with them."""
 
 import re
 import sys
@@ -12,8 +12,8 @@ def finding(name):
     return next(finding for finding in doctor.examine() if finding.name == name)
 
 
-def test_all_that_is_essential_is_here(lab):
-    """Where the tests run, the course runs."""
+def test_everything_essential_is_installed(lab):
+    """On a machine that runs the tests, the doctor must not report a problem."""
     examined = lab("doctor", "--verbose")
     assert examined.status == 0
     assert "MISSING" not in examined.stdout
@@ -24,7 +24,7 @@ def test_all_that_is_essential_is_here(lab):
 
 @pytest.fixture
 def without(monkeypatch):
-    """Makes a package one that is not installed."""
+    """Make a package look as if it were not installed."""
 
     class NotInstalled:
         def __init__(self, name):
@@ -42,7 +42,7 @@ def without(monkeypatch):
 
 
 def test_a_missing_package_that_training_needs_fails(lab, without):
-    """A script that starts a run on a new machine stops here, and not an hour later."""
+    """A script that starts a training run on a new machine stops here instead of an hour later."""
     without("sacrebleu")
     examined = lab("doctor")
     assert examined.status == 1
@@ -51,7 +51,7 @@ def test_a_missing_package_that_training_needs_fails(lab, without):
 
 
 def test_a_missing_package_that_only_notebooks_need_does_not_fail(lab, without):
-    """A GPU server trains without it."""
+    """A GPU server can train without it."""
     without("spacy")
     examined = lab("doctor")
     assert examined.status == 0
@@ -59,7 +59,7 @@ def test_a_missing_package_that_only_notebooks_need_does_not_fail(lab, without):
 
 
 def test_a_package_that_does_not_load_is_found(monkeypatch):
-    """A compiled extension that does not fit the new torch is there, and of no use."""
+    """A compiled extension built for another version of torch is installed but cannot be imported."""
 
     def broken(name):
         raise OSError("undefined symbol: _ZN2at4\nand a second line")
@@ -71,7 +71,7 @@ def test_a_package_that_does_not_load_is_found(monkeypatch):
 
 
 def test_grading_names_what_is_missing_before_it_starts(lab, monkeypatch, tmp_path):
-    """nbval is imported by a worker only: without this, every submission would end with an error of the grader."""
+    """Only a worker imports nbval, so without this check every submission would end with a grader error."""
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("nbval", "pytest") else name)
     complaint = lab("grade", tmp_path, "--output", tmp_path / "grades").complaint
     assert "grading needs nbval, pytest" in complaint
@@ -86,17 +86,17 @@ def test_a_command_names_a_missing_package_in_one_line(lab, without, tmp_path):
     assert doctor.INSTALL in complaint
 
 
-def test_threads_that_a_variable_holds_back(monkeypatch):
+def test_threads_limited_by_an_environment_variable(monkeypatch):
     import torch
 
     monkeypatch.setattr("os.cpu_count", lambda: torch.get_num_threads() + 1)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert "unset it" in doctor.find_threads().advice
-    monkeypatch.delenv("OMP_NUM_THREADS")  # some libraries leave a core free by themselves
+    monkeypatch.delenv("OMP_NUM_THREADS")  # some libraries leave a core free by default
     assert doctor.find_threads().ok
 
 
-def test_where_multi30k_is(monkeypatch, tmp_path, real_data):
+def test_multi30k_is_found(monkeypatch, tmp_path, real_data):
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     assert doctor.find_multi30k_files().found == str(real_data / "multi30k")
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(tmp_path))
@@ -104,8 +104,8 @@ def test_where_multi30k_is(monkeypatch, tmp_path, real_data):
     assert "TRANSFORMER_LAB_DATA" in doctor.find_multi30k_files().advice
 
 
-def test_where_multi30k_is_on_a_server_without_the_packages_of_notebooks(monkeypatch):
-    """Only to know the folder of downloads takes one of them; that must not end the examination."""
+def test_finding_multi30k_without_the_notebook_packages(monkeypatch):
+    """Finding the download folder requires one of these packages; the doctor must not crash when it is missing."""
     monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     found = doctor.find_multi30k_files()
@@ -113,7 +113,7 @@ def test_where_multi30k_is_on_a_server_without_the_packages_of_notebooks(monkeyp
     assert not found.essential
 
 
-def test_a_disk_without_room(monkeypatch):
+def test_a_full_disk(monkeypatch):
     from collections import namedtuple
 
     usage = namedtuple("Usage", "free")
@@ -122,13 +122,13 @@ def test_a_disk_without_room(monkeypatch):
     assert "make room" in doctor.find_disk().advice
 
 
-def test_notebooks_that_are_not_there(monkeypatch, tmp_path):
+def test_missing_notebooks(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "TOUR_NOTEBOOK", tmp_path / "00_tour.ipynb")
     assert "from a clone" in doctor.find_notebook().advice
 
 
-def test_a_sandbox_is_for_those_who_grade(monkeypatch):
-    """A teacher should hear of it before the first hand-in, and a student should not be kept from starting."""
+def test_only_graders_need_a_sandbox(monkeypatch):
+    """A teacher should learn of a missing sandbox before grading; a student should be able to start without one."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/bwrap" if name == "bwrap" else None)
     assert doctor.find_sandbox() == doctor.Finding("sandbox", "bubblewrap, /usr/bin/bwrap")
@@ -138,4 +138,4 @@ def test_a_sandbox_is_for_those_who_grade(monkeypatch):
     assert "only teachers who grade" in missing.advice
     assert not missing.essential
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert doctor.find_sandbox().ok  # nothing can be done about it there
+    assert doctor.find_sandbox().ok  # there is no sandbox to install there

@@ -1,4 +1,4 @@
-"""The reader's copy of the notebooks keeps the reader's work, and names the notebooks that have a newer text."""
+"""A reader's copy of the notebooks keeps the reader's work and lists the notebooks that have a newer version."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def notebooks(tmp_path):
     return folder
 
 
-def test_the_copy_is_made_once_and_keeps_what_the_reader_wrote(notebooks, tmp_path):
+def test_the_copy_is_made_once_and_keeps_the_readers_work(notebooks, tmp_path):
     mine = tmp_path / "my_course"
     assert prepare(mine, notebooks) == []
     assert (mine / "mine").is_dir()
@@ -27,7 +27,7 @@ def test_the_copy_is_made_once_and_keeps_what_the_reader_wrote(notebooks, tmp_pa
     assert (mine / "03_masks.ipynb").read_text(encoding="utf-8") == "my work"
 
 
-def test_a_newer_text_is_named_until_it_is_fetched(notebooks, tmp_path):
+def test_a_newer_version_is_listed_until_it_is_fetched(notebooks, tmp_path):
     mine = tmp_path / "my_course"
     prepare(mine, notebooks)
     (notebooks / "03_masks.ipynb").write_text("newer", encoding="utf-8")
@@ -36,7 +36,7 @@ def test_a_newer_text_is_named_until_it_is_fetched(notebooks, tmp_path):
     assert prepare(mine, notebooks) == []
 
 
-def test_a_fresh_notebook_never_loses_the_old_one(notebooks, tmp_path):
+def test_fetching_a_fresh_notebook_keeps_the_old_one(notebooks, tmp_path):
     mine = tmp_path / "my_course"
     prepare(mine, notebooks)
     kept = []
@@ -49,7 +49,7 @@ def test_a_fresh_notebook_never_loses_the_old_one(notebooks, tmp_path):
     assert len(list(mine.glob("03_masks*.ipynb"))) == 3
 
 
-def test_jupyterlab_keeps_the_layout_that_the_reader_made_and_the_settings_of_other_work(tmp_path):
+def test_jupyterlab_keeps_the_readers_layout_and_other_settings(tmp_path):
     mine = tmp_path / "my_course"
     given = jupyterlab_environment(mine, {"JUPYTER_CONFIG_PATH": "elsewhere"})
     assert given["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(JUPYTER), "elsewhere"]
@@ -62,6 +62,6 @@ def test_jupyterlab_keeps_the_layout_that_the_reader_made_and_the_settings_of_ot
 
 
 @pytest.mark.parametrize("number", ["99", "0", "", "../0", "*"])
-def test_a_notebook_that_is_not_there(notebooks, tmp_path, number):
+def test_a_missing_notebook(notebooks, tmp_path, number):
     with pytest.raises(InputError, match="--fresh 03"):
         refresh(tmp_path / "my_course", number, notebooks)

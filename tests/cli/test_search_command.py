@@ -1,4 +1,4 @@
-"""The command `search`: what it prints, how it goes on, and what it says where it cannot work."""
+"""The command `search`: its output, how it resumes, and its error messages."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ SMALL = ["--vocab-size", 540, "--d-model", 8, "--d-ff", 8, "--n-layers", 1, "--e
 
 @pytest.fixture
 def search(lab, corpus_folder, tmp_path):
-    """`search("--trials", 2)` is a search of a second or two in `tmp_path / "search"`."""
+    """Run a search in `tmp_path / "search"`: `search("--trials", 2)` takes a second or two."""
 
     def run(*options):
         return lab("search", "--corpus", corpus_folder, *SMALL, "--output", tmp_path / "search", *options)
@@ -18,8 +18,8 @@ def search(lab, corpus_folder, tmp_path):
     return run
 
 
-def test_search_says_what_it_has_found_and_goes_on(search, tmp_path):
-    """The same command with more trials adds those that are missing, and keeps the rest."""
+def test_search_prints_its_results_and_resumes(search, tmp_path):
+    """The same command with more trials runs the missing ones and keeps the others."""
     first = search("--trials", 1, "--finalists", 0)
     assert first.status == 0
     assert first.stdout.startswith("1 trials: 1 complete\n")
@@ -38,7 +38,7 @@ def test_search_says_what_it_has_found_and_goes_on(search, tmp_path):
     assert "sampler was random, now tpe" in search("--trials", 4, "--sampler", "tpe").complaint
 
 
-def test_an_interruption_says_how_to_go_on(search, monkeypatch):
+def test_an_interrupted_search_says_how_to_resume(search, monkeypatch):
     import transformer_lab.electives.search as searching
 
     def interrupted(*_, **__):
@@ -74,13 +74,13 @@ def test_help_shows_an_example(lab):
         (["--corpus", "multi31k"], "captions, multi30k"),
     ],
 )
-def test_what_cannot_be_searched(search, tmp_path, options, says):
-    """In one line, and before anything is written that a mended command would stumble over."""
+def test_invalid_search_options(search, tmp_path, options, says):
+    """The error takes one line and comes before any file is written that would stop the corrected command."""
     assert says in search(*options).complaint
     assert not (tmp_path / "search" / "search.json").exists()
 
 
-def test_a_folder_that_is_something_else(search, tmp_path, model_folder):
+def test_an_output_folder_that_is_not_a_search(search, tmp_path, model_folder):
     shutil.copytree(model_folder, tmp_path / "search")
     assert "something else than a search" in search().complaint
 
