@@ -188,6 +188,8 @@ def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, fie
     [
         (["--corpus", "captions", "--split", "none"], "--split"),  # the message has both values
         (["--corpus", "captions", "--source", "fr"], "--source"),
+        (["--corpus", "captions", "--target", "fr"], "--target"),
+        (["--d-model", "33", "--n-heads", "1"], "--d-model"),
         (["--device", "cuda:99"], "--device"),
         (["--vocab-size", "100"], "--vocab-size"),
         (["--output", "file"], "--output"),
@@ -195,7 +197,7 @@ def test_a_field_with_a_value_that_cannot_work(lab, corpus_folder, tmp_path, fie
     ],
 )
 def test_an_error_of_the_package_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package knows nothing of options: the command finds the one whose value the message shows."""
+    """The package doesn't know the options. Its errors have the name of a parameter or a path, which leads to them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
