@@ -31,6 +31,7 @@ from transformer_lab.cli_options import (
     Target,
     check_corpus,
     check_languages,
+    check_layer_and_head,
     check_unsearched,
     existing_file,
     file_name,
@@ -383,6 +384,8 @@ def heatmap(
       transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1
       transformer-lab heatmap "Zwei Hunde rennen." --html attention.html
     """
+    if page is None:  # a page has all layers and heads
+        check_layer_and_head(model, layer, head)
     from transformer_lab.plots import draw_attention, save_figure
     from transformer_lab.plots.page import save_attention_page
 

@@ -6,6 +6,7 @@ Nothing here imports PyTorch, so a mistyped option is reported at once.
 
 import errno
 import inspect
+import json
 import math
 import os
 import re
@@ -20,6 +21,7 @@ from rich.markup import escape
 
 from transformer_lab.errors import InputError
 from transformer_lab.presets import LARGEST_BEAM, Preset
+from transformer_lab.shipped import PACKAGE
 
 SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
 METAVARS = {
@@ -241,6 +243,22 @@ def check_corpus(corpus: str, data_dir: Path | None) -> None:
     folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
     if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
         raise InputError(f"--corpus must be captions, multi30k, or an existing folder or table; got {corpus!r}")
+
+
+def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> None:
+    """Check that the model in a folder has the layer and the head. If its config.json is damaged, loading it says so.
+
+    Raises:
+        InputError: It doesn't.
+    """
+    try:
+        config = dict(json.loads(((model or PACKAGE / "pretrained") / "config.json").read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError, RecursionError):
+        return
+    for name, index in (("layer", layer), ("head", head)):
+        count = config.get(f"n_{name}s")
+        if index is not None and isinstance(count, int) and not -count <= index < count:
+            raise InputError(f"--{name} must be from {-count} to {count - 1} for this model; got {index}")
 
 
 # --- options that several commands have -------------------------------------------------------------------------------

@@ -300,8 +300,8 @@ def test_a_picture_of_another_kind(lab, model_folder, tmp_path):
     assert ".png or .svg" in lab("heatmap", sentence, "--model", model_folder, "--out", tmp_path / "map.pdf").complaint
     for option, value, says in (
         ("--html", "map.png", "--html must end in .html"),
-        ("--layer", 9, "there is no layer 9"),
-        ("--head", 9, "there is no head 9"),
+        ("--layer", 9, "--layer must be from -1 to 0 for this model; got 9"),
+        ("--head", -3, "--head must be from -2 to 1 for this model; got -3"),
         ("--stack", "middle", "one of cross, encoder, decoder"),
     ):
         complaint = lab("heatmap", sentence, "--model", model_folder, option, value).complaint

@@ -280,9 +280,7 @@ def index_of(what: str, given: int, count: int) -> int:
     if not count:
         raise InputError(f"this model shows no {what}s of that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
-        raise InputError(
-            f"there is no {what} {given}: this model has {what}s 0 to {count - 1} (or -{count} to -1)", parameter=what
-        )
+        raise InputError(f"there is no {what} {given}: this model has {what}s 0 to {count - 1} (or -{count} to -1)")
     return given % count
 
 
