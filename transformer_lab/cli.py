@@ -31,6 +31,7 @@ from transformer_lab.cli_options import (
     Target,
     check_corpus,
     check_languages,
+    check_layer_and_head,
     check_unsearched,
     existing_file,
     file_name,
@@ -335,7 +336,8 @@ def evaluate(
                 [source for source, _ in pairs], beam_size=beam_size, alpha=alpha, advance=bar.update
             )
     except InputError as error:
-        raise InputError(f"{loaded_corpus.name}, {split or 'test'}: {error}") from None
+        named = f"{loaded_corpus.name}, {split or 'test'}"
+        raise InputError(f"{named}: {error}", parameter="split" if split else "corpus") from None
     print(score_translations(translations, [reference for _, reference in pairs], translator.tokenizer.target))
     if output:
         with replacing(output) as unfinished:
@@ -382,6 +384,8 @@ def heatmap(
       transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1
       transformer-lab heatmap "Zwei Hunde rennen." --html attention.html
     """
+    if page is None:  # a page has all layers and heads
+        check_layer_and_head(model, layer, head)
     from transformer_lab.plots import draw_attention, save_figure
     from transformer_lab.plots.page import save_attention_page
 
@@ -664,7 +668,7 @@ def grade(
             existing_file,
         ),
     ] = None,
-    only: Annotated[
+    exercise: Annotated[
         str | None,
         option("--only", "EXERCISE", "regrade one exercise; you see the changes before they are kept"),
     ] = None,
@@ -703,15 +707,15 @@ def grade(
     """
     from transformer_lab.classroom.results import require_gradebook
 
-    if roster and only:
+    if roster and exercise:
         raise InputError("--roster cannot be combined with --only: to grade everything, leave out --only")
-    if yes and not only:
+    if yes and not exercise:
         raise InputError("--yes needs --only, which asks before it keeps changes: leave out --yes")
-    if not paths and not resume and not only:
+    if not paths and not resume and not exercise:
         raise InputError('nothing to grade: give files, folders, or zips, such as "transformer-lab grade submissions/"')
     if missing := [path for path in paths or [] if not os.path.lexists(path)]:
         raise InputError(f"{missing[0]}: No such file or directory: give files, folders, or zips")
-    if resume or only:
+    if resume or exercise:
         require_gradebook(out, "--resume" if resume else "--only")
 
     from transformer_lab.doctor import GRADING_PACKAGES, require
@@ -723,14 +727,14 @@ def grade(
     paths = paths or []
     warn_about_a_pattern(paths)
     open_grader = warn_without_sandbox(grader_for(jobs, require_sandbox, cluster))
-    with explaining_interruption(partial(how_to_go_on_grading, out, only, require_sandbox)), progress_bar() as bar:
-        if only:
+    with explaining_interruption(partial(how_to_go_on_grading, out, exercise, require_sandbox)), progress_bar() as bar:
+        if exercise:
 
             def approve(changes: list["Change"]) -> bool:
                 bar.close()
                 return ask_about(changes, yes)
 
-            outcome = regrade_exercise(paths, out, only, open_grader, approve, advance=bar.advance_to)
+            outcome = regrade_exercise(paths, out, exercise, open_grader, approve, advance=bar.advance_to)
         else:
             outcome = grade_batch(paths, out, open_grader, resume=resume, roster=roster, advance=bar.advance_to)
     if outcome:
@@ -752,9 +756,9 @@ def warn_about_a_pattern(paths: Sequence[Path]) -> None:
         )
 
 
-def how_to_go_on_grading(out: Path, only: str | None, require_sandbox: bool) -> str:
+def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool) -> str:
     """Return what to say after grading was interrupted: what is kept, and the command that continues."""
-    if only:
+    if exercise:
         return "nothing was written"
     sandbox = [] if require_sandbox else ["--without-sandbox"]
     again = shlex.join(["transformer-lab", "grade", "--output", str(out), "--resume", *sandbox])

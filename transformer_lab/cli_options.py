@@ -6,6 +6,7 @@ Nothing here imports PyTorch, so a mistyped option is reported at once.
 
 import errno
 import inspect
+import json
 import math
 import os
 import re
@@ -20,6 +21,7 @@ from rich.markup import escape
 
 from transformer_lab.errors import InputError
 from transformer_lab.presets import LARGEST_BEAM, Preset
+from transformer_lab.shipped import PACKAGE
 
 SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
 METAVARS = {
@@ -79,7 +81,7 @@ class Command(typer.core.TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            raise InputError(with_options(str(error), self.params, ctx.params)) from None
+            raise InputError(with_options(error, self.params, ctx.params)) from None
 
 
 def unwrap(text: str) -> str:
@@ -88,36 +90,29 @@ def unwrap(text: str) -> str:
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 
 
-def with_options(message: str, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:
-    """Name the option in an error of the package.
+def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:
+    """Return the message of an error with the option at fault, given a command's parameters and their values by name.
 
-    A parameter in backticks is replaced: `epochs` becomes --epochs. If the message only shows a value that was typed,
-    as in "there is no layer 9", the option is added at the end.
-
-    Args:
-        message: The error.
-        parameters: The parameters of the command.
-        values: Their values, by name.
+    A parameter in backticks is replaced: `epochs` becomes --epochs. Otherwise the option of the error's `parameter` is
+    added at the end, or those options whose path or address is in the message.
     """
     options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
-    message = re.sub(r"`(\w+)`", lambda match: options[match[1]].opts[0] if match[1] in options else match[0], message)
-    typed = [
-        (options[name].opts[0], name, str(shown))
-        for name, value in values.items()
-        if name in options and str(value) != str(options[name].default)
-        for shown in ([value, value.resolve()] if isinstance(value, Path) else [value])
-    ]
-    after_name, quoted, bare = r"\b{name} (is )?{text}(?!\w)", "['`]{text}['`]", r"(?<![\w/]){text}(?!\w)"
-    for pattern in (after_name, quoted, bare):  # the surest first: a word such as `captions` may be there by chance
-        shown = [
-            option
-            for option, name, text in typed
-            if (pattern != bare or re.search(r"[^\W\d]", text))
-            and re.search(pattern.format(name=name, text=re.escape(text)), message)
-        ]
-        if shown and "--" not in message:
-            return f"{message} ({', '.join(dict.fromkeys(shown))})"
-    return message
+    message = re.sub(r"`(\w+)`", lambda name: options[name[1]].opts[0] if name[1] in options else name[0], str(error))
+    if error.parameter in options:
+        at_fault = [error.parameter]
+    else:
+        typed = {name: value for name, value in values.items() if name in options and value != options[name].default}
+        paths = {name: path for name, path in typed.items() if isinstance(path, Path) or name in ("corpus", "cluster")}
+        at_fault = [name for name, path in paths.items() if is_shown(path, message)]
+    if not at_fault or "--" in message:
+        return message
+    return f"{message} ({', '.join(options[name].opts[0] for name in at_fault)})"
+
+
+def is_shown(path: str | Path, message: str) -> bool:
+    """Return whether a message has a path or an address, and not merely its letters within a word."""
+    forms = "|".join(re.escape(str(form)) for form in (path, Path(path).resolve()))
+    return bool(re.search(rf"(?<![\w/])({forms})(?!\w)", message))
 
 
 def hide_types(parameters: list[Any]) -> list[Any]:
@@ -248,6 +243,22 @@ def check_corpus(corpus: str, data_dir: Path | None) -> None:
     folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
     if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
         raise InputError(f"--corpus must be captions, multi30k, or an existing folder or table; got {corpus!r}")
+
+
+def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> None:
+    """Check that the model in a folder has the layer and the head. If its config.json is damaged, loading it says so.
+
+    Raises:
+        InputError: It doesn't.
+    """
+    try:
+        config = dict(json.loads(((model or PACKAGE / "pretrained") / "config.json").read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError, RecursionError):
+        return
+    for name, index in (("layer", layer), ("head", head)):
+        count = config.get(f"n_{name}s")
+        if index is not None and isinstance(count, int) and not -count <= index < count:
+            raise InputError(f"--{name} must be from {-count} to {count - 1} for this model; got {index}")
 
 
 # --- options that several commands have -------------------------------------------------------------------------------

@@ -188,6 +188,8 @@ def test_a_field_with_an_invalid_value(lab, corpus_folder, tmp_path, field, valu
     [
         (["--corpus", "captions", "--split", "none"], "--split"),  # the message contains both values
         (["--corpus", "captions", "--source", "fr"], "--source"),
+        (["--corpus", "captions", "--target", "fr"], "--target"),
+        (["--d-model", "33", "--n-heads", "1"], "--d-model"),
         (["--device", "cuda:99"], "--device"),
         (["--vocab-size", "100"], "--vocab-size"),
         (["--output", "file"], "--output"),
@@ -195,7 +197,7 @@ def test_a_field_with_an_invalid_value(lab, corpus_folder, tmp_path, field, valu
     ],
 )
 def test_an_error_of_the_package_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package has no command-line options, so the command looks for the one whose value is in the message."""
+    """The package doesn't know the options. Its errors have the name of a parameter or a path, which leads to them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
@@ -298,8 +300,8 @@ def test_invalid_heatmap_options(lab, model_folder, tmp_path):
     assert ".png or .svg" in lab("heatmap", sentence, "--model", model_folder, "--out", tmp_path / "map.pdf").complaint
     for option, value, says in (
         ("--html", "map.png", "--html must end in .html"),
-        ("--layer", 9, "there is no layer 9"),
-        ("--head", 9, "there is no head 9"),
+        ("--layer", 9, "--layer must be from -1 to 0 for this model; got 9"),
+        ("--head", -3, "--head must be from -2 to 1 for this model; got -3"),
         ("--stack", "middle", "one of cross, encoder, decoder"),
     ):
         complaint = lab("heatmap", sentence, "--model", model_folder, option, value).complaint

@@ -72,6 +72,8 @@ def test_translating_imports_no_unneeded_packages(model_folder):
         ("evaluate --output .", "--output"),
         ("heatmap Hund --stack middle", "--stack"),
         ("heatmap Hund --layer last", "--layer"),
+        ("heatmap Hund --model model --layer 9", "--layer"),
+        ("heatmap Hund --model model --head 9", "--head"),
         ("heatmap Hund --output map.pdf", "--output"),
         ("heatmap Hund --html map.png", "--html"),
         ("export --format onnx", "--format"),
@@ -95,8 +97,11 @@ def test_translating_imports_no_unneeded_packages(model_folder):
         ("grade --yes", "--yes"),
     ],
 )
-def test_a_wrong_option_is_named_before_torch_is_imported(lab, monkeypatch, arguments, named):
+def test_a_wrong_option_is_named_before_torch_is_imported(lab, monkeypatch, tmp_path, arguments, named):
     """Importing torch takes seconds, and a typo should be reported at once."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"n_layers": 2, "n_heads": 4}')
     for module in ("torch", "transformer_lab.data", "transformer_lab.decoding", "transformer_lab.training"):
         monkeypatch.setitem(sys.modules, module, None)  # importing it raises ImportError
     assert named in lab(*arguments.split()).complaint

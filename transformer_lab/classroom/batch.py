@@ -206,7 +206,10 @@ def regrade_exercise(
         keys = dict(_keys(submissions, version(PACKAGE)))
         todo = {key: submission for key, submission in keys.items() if key in before}
         if not todo:
-            raise InputError(f"none of the {len(submissions)} submissions was graded with the exercise `{exercise}`")
+            raise InputError(
+                f"none of the {len(submissions)} submissions was graded with the exercise `{exercise}`",
+                parameter="exercise",
+            )
         advance(0, len(todo))
         changes, merged = [], []
         seed = secrets.randbits(62)

@@ -11,7 +11,7 @@ import re
 import unicodedata
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +81,7 @@ class Corpus:
         """
         splits = {**self.tests, "validation": self.validation}
         if name is not None and name not in splits:
-            raise InputError(f"{self.name} has no split {name!r}: choose {', '.join(splits)}")
+            raise InputError(f"{self.name} has no split {name!r}: choose {', '.join(splits)}", parameter="split")
         return splits[name] if name else self.test
 
 
@@ -128,9 +128,16 @@ def load_corpus(
     raise InputError(f"no corpus {str(name_or_folder)!r}: give captions, multi30k, or an existing folder or table")
 
 
+def _check_languages(corpus: str, source: str, target: str, languages: Sequence[str]) -> None:
+    if not {source, target} <= set(languages):
+        raise InputError(
+            f"{corpus} has no {source} to {target}: its languages are {', '.join(languages[:-1])} and {languages[-1]}",
+            parameter="target" if source in languages else "source",
+        )
+
+
 def _load_captions(source: str, target: str) -> Corpus:
-    if {source, target} != {"de", "en"}:
-        raise InputError(f"captions has no {source} to {target}: its languages are de and en")
+    _check_languages("captions", source, target, ("de", "en"))
 
     from transformer_lab.data.captions import caption_lines
 
@@ -497,8 +504,7 @@ def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
 
 
 def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> Path:
-    if not {source, target} <= {"de", "en", "fr"}:
-        raise InputError(f"multi30k has no {source} to {target}: its languages are de, en and fr")
+    _check_languages("multi30k", source, target, ("de", "en", "fr"))
     files = [file for file in MULTI30K_SHA256 if file.split(".")[1] in (source, target)]
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     if not named:

@@ -156,7 +156,8 @@ class BytePairs:
         if vocab_size < 2 * len(reserved):
             raise InputError(
                 f"vocab_size is {vocab_size}, but the special tokens and the 256 bytes need room: "
-                f"give {2 * len(reserved)} or more"
+                f"give {2 * len(reserved)} or more",
+                parameter="vocab_size",
             )
         if chinese not in get_args(ChineseTokens):
             raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
@@ -382,7 +383,9 @@ def _spacy_rules(language: str):
     try:
         return spacy.blank(language).tokenizer
     except ImportError as error:
-        raise InputError(f"spaCy has no rules for the language {language!r}: use the bpe tokenizer") from error
+        raise InputError(
+            f"spaCy has no rules for the language {language!r}: use the bpe tokenizer", parameter="tokenizer"
+        ) from error
 
 
 def _split(rules, sentences: Iterable[str]) -> Iterator["Doc"]:

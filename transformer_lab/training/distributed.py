@@ -85,7 +85,9 @@ def choose_device(name: str | None = None) -> torch.device:
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device.type not in ("cpu", "cuda"):  # Apple's mps, for one, has no float64, in which a beam adds its scores
-            raise InputError(f"this course computes on cpu or cuda, not on {name}: name one of them")
+            raise InputError(
+                f"this course computes on cpu or cuda, not on {name}: name one of them", parameter="device"
+            )
         if device.type == "cpu":
             return device
         if device.index is None:
@@ -93,6 +95,6 @@ def choose_device(name: str | None = None) -> torch.device:
         torch.cuda.set_device(device)  # before anything else: every process would take memory of the first GPU
     except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # which one depends on the device
         raise InputError(
-            f"this torch cannot compute on {name or device} here: name another device, such as cpu"
+            f"this torch cannot compute on {name or device} here: name another device, such as cpu", parameter="device"
         ) from None
     return device

@@ -185,13 +185,15 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: 
     if not fitting:
         raise InputError(
             f"none of the {len(pairs)} {split} pairs has {preset.max_length} tokens or fewer on both "
-            "sides: raise max_length"
+            "sides: raise max_length",
+            parameter="max_length",
         )
     longest = max(lengths[index] for index in fitting)
     if longest > preset.max_tokens:
         raise InputError(
             f"a {split} pair has {longest} tokens, but a batch only {preset.max_tokens}: "
-            f"raise max_tokens, or lower max_length to leave such pairs out"
+            "raise max_tokens, or lower max_length to leave such pairs out",
+            parameter="max_tokens",
         )
     return EncodedPairs(
         [pairs[index] for index in fitting],
@@ -308,8 +310,8 @@ class TrainingRun:
         try:
             self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
             self.fast = prepare_gradients(self.model, self.preset, self.precision)
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        except ValueError as error:  # d_model is odd, or not divisible by n_heads
+            raise InputError(str(error), parameter="d_model") from None
         except RuntimeError as error:
             if "allocate" not in str(error):
                 raise
