@@ -1,4 +1,4 @@
-"""The Transformer as figure 1 of the paper shows it, each part with the notebook that builds it."""
+"""Figure 1 of the paper, with the number of the notebook that builds each part."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# fill of a part, by what it does; they differ in lightness too
+# Colors of the parts. They also differ in lightness.
 ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = LIGHT, "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
 LIT = DARK
 
-ENCODER, DECODER = 3.0, 8.0  # where the middle of each column stands
-WIDTH, HEIGHT = 3.0, 0.5  # of a box
+ENCODER, DECODER = 3.0, 8.0  # x of the center of each column
+WIDTH, HEIGHT = 3.0, 0.5  # size of a box
 
-# label, fill, notebooks, middle of the box
+# label, fill, notebooks, and x and y of the center
 BOXES = [
     ("Embedding", EMBEDDING, (4,), ENCODER, 1.35),
     ("Multi-head attention", ATTENTION, (1, 2), ENCODER, 3.35),
@@ -38,7 +38,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
     """Draw the whole Transformer.
 
     Args:
-        highlight: Numbers of notebooks whose parts stand out, such as `[5]`; without any, all parts are drawn alike.
+        highlight: Numbers of the notebooks whose parts are highlighted, such as `[5]`.
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} in dark" if highlight else ""
     text = (
@@ -69,7 +69,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
     for x, below, above in ((ENCODER, 4.0, 5.0), (DECODER, 4.0, 5.0), (DECODER, 5.65, 6.65), (DECODER, 7.3, 8.45)):
         _arrow(axes, (x, below + 0.27), (x, above - 0.27))
     _arrow(axes, (DECODER, 8.72), (DECODER, 9.18))
-    # the encoder's output, to every layer of the decoder
+    # The encoder's output goes to every layer of the decoder.
     between = (ENCODER + DECODER) / 2
     axes.plot([ENCODER, ENCODER, between, between], [5.92, 6.5, 6.5, 5.0], color="0.25", linewidth=1.1)
     _arrow(axes, (between, 5.0), (DECODER - WIDTH / 2 - 0.02, 5.0))
@@ -135,7 +135,7 @@ def _tokens(axes: "Axes", x: float, y: float, tokens: str, notebook: int, highli
 
 
 def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> None:
-    """The sign of addition on the arrow, and the wave that is added."""
+    """Draw a plus sign on the arrow, and the wave that is added there."""
     from numpy import linspace, pi, sin
 
     lit = 4 in highlight
@@ -149,7 +149,7 @@ def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> N
 
 
 def _residual(axes: "Axes", x: float, sublayer: float, norm: float) -> None:
-    """The way around a sublayer, to its add & norm."""
+    """Draw the residual connection around a sublayer, to its add & norm."""
     left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
     axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
     _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))

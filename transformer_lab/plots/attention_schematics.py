@@ -1,4 +1,4 @@
-"""Schematic drawings: what a part of the Transformer does, with the shapes of its tensors."""
+"""Schematics of attention, with the shapes of the tensors."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -
 
 
 def _shade(weight: float) -> tuple[float, float, float]:
-    """White for 0, and `DARK` for 1."""
+    """Return a color between white for 0 and `DARK` for 1."""
     return 1 - 0.97 * weight, 1 - 0.68 * weight, 1 - 0.39 * weight
 
 
@@ -34,10 +34,10 @@ def _shade(weight: float) -> tuple[float, float, float]:
 
 
 def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> "Figure":
-    """Draw what one head looks at before it writes a word: a line of shaded tokens for each sentence.
+    """Draw one head's weights just before a word is written: a row of shaded tokens per sentence.
 
     Args:
-        rows: For each sentence its tokens, their weights, and the word that is written next.
+        rows: The tokens of each sentence, their weights, and the next word.
     """
     from matplotlib.patches import Rectangle
 
@@ -88,7 +88,7 @@ def draw_attention_steps() -> "Figure":
     def step(x: float, y: float, words: str) -> None:
         axes.text(x, y, words, ha="left", va="center", fontsize=10.5, weight="bold", color=DARK)
 
-    top, low = 10.6, 3.2  # the middle of each line of matrices
+    top, low = 10.6, 3.2  # y of the center of each row of matrices
     step(0.5, 14.3, "1  Compare: every query with every key")
     _matrix(axes, 0.5, top, queries, d_k, QUERY, "Q", "(query, d_k)")
     sign(3.5, top, "·")
@@ -145,7 +145,7 @@ def _matrix(
 
 
 def draw_multi_head_steps() -> "Figure":
-    """Draw multi-head attention as figure 2 of the paper does, with the function and the shape of each step."""
+    """Draw multi-head attention as in figure 2 of the paper, with the function and the shape of each step."""
     from matplotlib.patches import FancyBboxPatch
 
     text = (

@@ -1,4 +1,4 @@
-"""Byte-pair encoding step by step: a text split into symbols, merge by merge, and the number of symbols per word."""
+"""Byte-pair encoding step by step: how a text is split after each merge, and the number of symbols per word."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = (PALE, LIGHT)  # of neighboring words
-SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
+SHADES = (PALE, LIGHT)  # alternate from word to word
+SHOWN_END = "·"  # shown for `</w>`, which would be wider than most symbols
 
-COLUMNS = 96  # characters in a row, beside its label
+COLUMNS = 96  # characters per row, not counting its label
 LABEL_COLUMNS = 13
-INCHES_A_COLUMN = 0.088  # as wide as a character of the font
+INCHES_A_COLUMN = 0.088  # width of a character
 ROW = 0.3  # inches
 MOST_CHARACTERS = 300
 
@@ -45,7 +45,7 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
     symbols = [*word, END_OF_WORD]
     stages_so_far = [(0, symbols)]
     while True:
-        # A merge that has had its turn does not come again, though a later one may have made a pair for it.
+        # Each merge is applied once, even if a later one creates its pair again.
         to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
             return stages_so_far
@@ -131,7 +131,7 @@ def _draw(
         (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
         height + 2.75,
     )
-    figure.set_layout_engine("none")  # every length in inches, as the text has it
+    figure.set_layout_engine("none")  # all lengths are in inches
     width, whole = figure.get_size_inches()
     text_axes = figure.add_axes((0.12 / width, (whole - height - 0.1) / whole, 1 - 0.24 / width, height / whole))
     curve_axes = figure.add_axes((0.65 / width, 0.5 / whole, 1 - 0.8 / width, 2.0 / whole))
@@ -167,7 +167,7 @@ def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]
     column = 0.0
     for index, symbols in enumerate(words):
         whole = sum(map(_width, symbols))
-        if column and column + min(whole, COLUMNS) > COLUMNS:  # a word stays together if it can
+        if column and column + min(whole, COLUMNS) > COLUMNS:  # keep a word on one row if it fits
             rows.append([])
             column = 0.0
         for symbol in symbols:
@@ -262,7 +262,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> "Figure":  # a language may be called as an argument is
+    def draw(**_: Any) -> "Figure":  # by keyword only: a language may have the name of a variable here
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

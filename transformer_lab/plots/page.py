@@ -1,4 +1,4 @@
-"""All heads of all layers for one sentence, on one page that needs no network and no script."""
+"""An HTML page with all heads of all layers for one sentence. It works offline and without scripts."""
 
 import base64
 import html
@@ -37,11 +37,11 @@ nav a { margin-right: 1.2rem; }
 
 
 def attention_page(translator: Any, sentence: str) -> str:
-    """A page with every head as a small map; a click enlarges one, with its tokens.
+    """Return a page with a small heat map of every head. Clicking one enlarges it and shows its tokens.
 
     Args:
         translator: A `Translator`.
-        sentence: In the source language.
+        sentence: A sentence of the source language.
 
     Raises:
         InputError: The sentence cannot be translated.
@@ -84,7 +84,7 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
     """Write `attention_page` to a file.
 
     Raises:
-        InputError: Another suffix than .html, a file that cannot be written, a sentence that cannot be translated.
+        InputError: The suffix is not .html, the file cannot be written, or the sentence cannot be translated.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -102,7 +102,7 @@ def _of_module(recorded: dict[str, Tensor], module: str) -> list[tuple[str, Tens
 
 
 def _picture(table: Tensor, text: str) -> str:
-    """One pixel a weight: the page enlarges it without smoothing."""
+    """Return an image with one pixel per weight, which the page enlarges without smoothing."""
     import matplotlib
     from PIL import Image
 
@@ -127,11 +127,11 @@ def _enlarged(
 
     cell = max(0.9, min(1.9, 34 / max(len(queries), len(keys))))
     size = f"--cell: {cell:.2f}rem; --rows: {len(queries)}; --columns: {len(keys)}"
-    right = f'<div class="next" title="the token that is predicted there">{spans(following)}</div>'
+    right = f'<div class="next" title="the predicted token">{spans(following)}</div>'
     before, after = around
     return (
         f'<section class="large" id="{address}" aria-label="{html.escape(title, quote=True)}">\n<h2>{title}</h2>\n'
-        f'<nav><a href="#">back to all</a><a href="#{before}">head before</a><a href="#{after}">next head</a></nav>\n'
+        f'<nav><a href="#">back to all</a><a href="#{before}">previous head</a><a href="#{after}">next head</a></nav>\n'
         f'<div class="map" style="{size}"><div class="queries">{spans(queries)}</div>{picture}{right}'
         f'<div class="keys">{spans(keys)}</div></div>\n</section>'
     )

@@ -124,7 +124,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
     """
     queries, keys, written = maps["target_tokens"], maps["source_tokens"], maps["written"]
     cell = min(0.34, 5.2 / len(keys))
-    lettering = max(cell, 0.3)  # labels next to a row may fill it: they stay legible even in a long map
+    lettering = max(cell, 0.3)  # at least 0.3, so that labels stay legible in a long map
     layers = len(maps["transformer"])
     number = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {

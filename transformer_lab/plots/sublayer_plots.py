@@ -1,4 +1,4 @@
-"""What the ReLU does to a feed-forward network, and what the place of the norm does to training."""
+"""Plots of what the ReLU does in a feed-forward network, and what the position of the norm does in training."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
