@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
+from transformer_lab.plots.shapes import add_box, draw_arrow, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,54 +84,34 @@ def _lit(notebooks: Collection[int], highlight: Collection[int]) -> bool:
 
 def _number(axes: "Axes", x: float, y: float, notebooks: Collection[int], lit: bool) -> None:
     text = " ".join(f"{notebook:02}" for notebook in notebooks)
-    axes.text(x, y, text, ha="right", va="center", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
+    write(axes, x, y, text, ha="right", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
 
 
 def _box(
     axes: "Axes", label: str, fill: str, notebooks: Collection[int], x: float, y: float, highlight: Collection[int]
 ) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     lit = _lit(notebooks, highlight)
-    corner = (x - WIDTH / 2, y - HEIGHT / 2)
-    style = "round,pad=0,rounding_size=0.1"
-    fill = LIT if lit else "0.95" if highlight else fill
-    shape = FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=style, facecolor=fill, edgecolor="0.4", linewidth=0.8)
-    axes.add_patch(shape)
+    add_box(axes, x, y, WIDTH, HEIGHT, LIT if lit else "0.95" if highlight else fill, linewidth=0.8)
     color = "white" if lit else "0.45" if highlight else "black"
-    axes.text(x - WIDTH / 2 + 0.12, y, label, ha="left", va="center", fontsize=9.5, color=color)
+    write(axes, x - WIDTH / 2 + 0.12, y, label, ha="left", fontsize=9.5, color=color)
     _number(axes, x + WIDTH / 2 - 0.1, y, notebooks, lit)
 
 
 def _frame(
     axes: "Axes", x: float, bottom: float, top: float, label: str, notebook: int, highlight: Collection[int], side: str
 ) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     lit = notebook in highlight
-    corner, width = (x - WIDTH / 2 - 0.5, bottom), WIDTH + 0.75
-    style = "round,pad=0,rounding_size=0.2"
-    axes.add_patch(
-        FancyBboxPatch(
-            corner,
-            width,
-            top - bottom,
-            boxstyle=style,
-            facecolor="none",
-            edgecolor=LIT if lit else "0.55",
-            linewidth=2.5 if lit else 1.0,
-            linestyle="-" if lit else "--",
-        )
-    )
-    outside, align = (corner[0] - 0.12, "right") if side == "left" else (corner[0] + width + 0.12, "left")
-    axes.text(outside, (bottom + top) / 2, f"N ×\n{label}\n{notebook:02}", ha=align, va="center", fontsize=9,
-              color=LIT if lit else "0.25", weight="bold" if lit else "normal")  # fmt: skip
+    width, x, y = WIDTH + 0.75, x - 0.125, (bottom + top) / 2
+    edge = {"edgecolor": LIT, "linewidth": 2.5} if lit else {"edgecolor": "0.55", "linewidth": 1.0, "linestyle": "--"}
+    add_box(axes, x, y, width, top - bottom, "none", rounding=0.2, **edge)
+    outside, align = (x - width / 2 - 0.12, "right") if side == "left" else (x + width / 2 + 0.12, "left")
+    look = {"color": LIT, "weight": "bold"} if lit else {"color": "0.25"}
+    write(axes, outside, y, f"N ×\n{label}\n{notebook:02}", ha=align, fontsize=9, **look)
 
 
 def _tokens(axes: "Axes", x: float, y: float, tokens: str, notebook: int, highlight: Collection[int]) -> None:
-    lit = notebook in highlight
-    weight = "bold" if lit else "normal"
-    axes.text(x, y, tokens, ha="center", va="center", fontsize=10, color=LIT if lit else "black", weight=weight)
+    look = {"color": LIT, "weight": "bold"} if notebook in highlight else {}
+    write(axes, x, y, tokens, fontsize=10, **look)
     _number(axes, x + WIDTH / 2 + 0.05, y, (notebook,), lit=False)
 
 
@@ -140,11 +121,11 @@ def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> N
 
     lit = 4 in highlight
     axes.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=LIT if lit else "0.4")
-    axes.text(x, y, "+", ha="center", va="center", fontsize=11)
+    write(axes, x, y, "+", fontsize=11)
     wave = linspace(0, 1, 60)
     axes.plot(x - 1.25 + 0.75 * wave, y + 0.12 * sin(4 * pi * wave), color=LIT if lit else "0.4", linewidth=1.4)
     _arrow(axes, (x - 0.48, y), (x - 0.2, y))
-    axes.text(x + 0.28, y, "position", ha="left", va="center", fontsize=9, color=LIT if lit else "0.25")
+    write(axes, x + 0.28, y, "position", ha="left", fontsize=9, color=LIT if lit else "0.25")
     _number(axes, x + WIDTH / 2 - 0.1, y, (4,), lit=False)
 
 
@@ -156,5 +137,4 @@ def _residual(axes: "Axes", x: float, sublayer: float, norm: float) -> None:
 
 
 def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
-    style = {"arrowstyle": "-|>", "color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9}
-    axes.annotate("", xy=end, xytext=start, arrowprops=style)
+    draw_arrow(axes, start, end, mutation_scale=9)

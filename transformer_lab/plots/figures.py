@@ -47,12 +47,28 @@ def page_axes(figure: "Figure") -> "Axes":
 
     With no margins or ticks to lay out, an explorer redraws such a figure in half the time.
     """
-    figure.set_layout_engine("none")
     width, height = figure.get_size_inches()
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
+    return blank_axes(figure, (0, width), (height, 0))
+
+
+def blank_axes(
+    figure: "Figure",
+    xlim: tuple[float, float],
+    ylim: tuple[float, float],
+    place: tuple[float, float, float, float] = (0, 0, 1, 1),
+) -> "Axes":
+    """Return axes without ticks or a frame, at `place` in fractions of the figure: left, bottom, width, and height."""
+    figure.set_layout_engine("none")
+    axes = figure.add_axes(place)
+    axes.set(xlim=xlim, ylim=ylim)
     axes.set_axis_off()
     return axes
+
+
+def axes_in_inches(figure: "Figure", left: float, bottom: float, width: float, height: float) -> "Axes":
+    """Return new axes whose position and size are in inches."""
+    whole_width, whole_height = figure.get_size_inches()
+    return figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
 
 
 def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
