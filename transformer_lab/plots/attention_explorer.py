@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, ORANGE, axes_in_inches, new_picture, tidy
 from transformer_lab.plots.heatmaps import (
     STACKS,
     RecordedAttention,
@@ -101,8 +101,8 @@ def draw_heads(
     figure.suptitle(title, fontsize=11, y=1 - 0.1 / height, va="top")
     for column, (head, head_title) in enumerate(zip(heads, titles, strict=True)):
         table = weights.mean(dim=0) if head == MEAN else weights[head]
-        start = (left + column * (map_width + gap)) / width
-        axes = figure.add_axes((start, (below + bars) / height, map_width / width, map_height / height))
+        start = left + column * (map_width + gap)
+        axes = axes_in_inches(figure, start, below + bars, map_width, map_height)
         draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
         name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
         if follows:
@@ -110,7 +110,7 @@ def draw_heads(
         if word is None:
             continue
         axes.axhspan(word, word + 1, fill=False, edgecolor=ORANGE, linewidth=2)
-        chart = figure.add_axes((start, 0.15 / height, map_width / width, (bars - 0.45) / height))
+        chart = axes_in_inches(figure, start, 0.15, map_width, bars - 0.45)
         chart.bar([position + 0.5 for position in range(len(keys))], table[word].tolist(), color=DARK)
         chart.set(xlim=(0, len(keys)), ylim=(0, 1), xticks=[], yticks=[0, 1], ylabel="" if column else "weight")
         chart.set_title(f"what {queries[word]} looks at", fontsize=9, parse_math=False)

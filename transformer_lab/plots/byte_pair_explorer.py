@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, PALE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, PALE, axes_in_inches, new_picture, tidy
+from transformer_lab.plots.shapes import add_cell
 from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
 
@@ -133,10 +134,8 @@ def _draw(
     )
     figure.set_layout_engine("none")  # all lengths are in inches
     width, whole = figure.get_size_inches()
-    text_axes = figure.add_axes((0.12 / width, (whole - height - 0.1) / whole, 1 - 0.24 / width, height / whole))
-    curve_axes = figure.add_axes((0.65 / width, 0.5 / whole, 1 - 0.8 / width, 2.0 / whole))
-    _draw_text(text_axes, blocks, merges, lines)
-    _draw_curves(curve_axes, curves, steps)
+    _draw_text(axes_in_inches(figure, 0.12, whole - height - 0.1, width - 0.24, height), blocks, merges, lines)
+    _draw_curves(axes_in_inches(figure, 0.65, 0.5, width - 0.8, 2.0), curves, steps)
     return figure
 
 
@@ -181,8 +180,6 @@ def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]
 
 
 def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges, lines: int) -> None:
-    from matplotlib.patches import Rectangle
-
     axes.set(xlim=(-LABEL_COLUMNS, COLUMNS + 0.5), ylim=(lines + 0.2, -0.3))
     axes.axis("off")
     line = 0
@@ -197,19 +194,10 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
             axes.text(-LABEL_COLUMNS, line + 0.5, language, va="center", fontsize=10, parse_math=False)
             for row in _wrapped(words):
                 for column, word, symbol in row:
-                    new = symbol == made
-                    box = Rectangle(
-                        (column, line + 0.1),
-                        _width(symbol) - 0.15,
-                        0.8,
-                        facecolor=SHADES[word % 2],
-                        edgecolor=ORANGE if new else "white",
-                        linewidth=2 if new else 0.5,
-                    )
-                    axes.add_artist(box)
-                    middle = column + _width(symbol) / 2 - 0.075
-                    style = {"ha": "center", "va": "center", "family": "monospace", "fontsize": 9.5}
-                    axes.text(middle, line + 0.5, _shown(symbol), parse_math=False, **style)
+                    edge = {"edge": ORANGE, "linewidth": 2} if symbol == made else {"linewidth": 0.5}
+                    shape = {"width": _width(symbol) - 0.15, "height": 0.8} | edge
+                    look = {"family": "monospace", "fontsize": 9.5, "parse_math": False}
+                    add_cell(axes, column, line + 0.1, _shown(symbol), SHADES[word % 2], **shape, **look)
                 line += 1
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.text_shapes import advance, token_fonts
 
 if TYPE_CHECKING:
@@ -248,12 +248,17 @@ def chosen_weights(
     """
     check_stack(stack)
     name, module, *sides = STACKS[stack]
-    n_layers = sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
-    layer = index_of("layer", layer, n_layers)
+    layer = index_of("layer", layer, layers_of(recorded, stack))
     tokens = {"source": recorded.source_tokens, "target": recorded.target_tokens}
     queries, keys = (list(tokens[side]) for side in sides)
     weights = recorded.weights[module.format(layer)][0]
     return weights, queries, keys, [recorded.languages[side] for side in sides], f"{name}, layer {layer}"
+
+
+def layers_of(recorded: RecordedAttention, stack: str) -> int:
+    """Return how many layers of a stack were recorded."""
+    module = STACKS[stack][1]
+    return sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
 
 
 def follows_itself(stack: str) -> bool:
@@ -302,7 +307,7 @@ def _draw_all_heads(
     for head in range(heads):
         row, column = divmod(head, columns)
         low = below + (rows - 1 - row) * step_y
-        axes = figure.add_axes(((left + column * step_x) / width, low / height, map_width / width, map_height / height))
+        axes = axes_in_inches(figure, left + column * step_x, low, map_width, map_height)
         lowest = head + columns >= heads
         tokens = queries if column == 0 else [], keys if lowest else []
         draw_map(axes, weights[head].detach().float().cpu().numpy(), *tokens, f"head {head}", cell)
@@ -311,6 +316,6 @@ def _draw_all_heads(
     figure.supxlabel(f"key ({languages[1]})", fontsize=10, x=middle[0] / width, y=0.08 / height, va="bottom")
     figure.supylabel(f"query ({languages[0]})", fontsize=10, x=0.08 / width, y=middle[1] / height, ha="left")
     long = min(max(0.8 * (rows * step_y - 0.35), 1.2), height - 0.9)
-    place = figure.add_axes(((width - 0.9) / width, (middle[1] - long / 2) / height, 0.2 / width, long / height))
+    place = axes_in_inches(figure, width - 0.9, middle[1] - long / 2, 0.2, long)
     _label_color_bar(figure.colorbar(figure.axes[0].collections[0], cax=place))
     return figure

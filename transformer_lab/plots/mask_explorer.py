@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lab import model
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.heatmaps import label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def _draw_tables(
     figure.set_layout_engine("none")
     tables = mask.expand(len(words), 1, length, length)[:, 0]
     for column, (table, row, title) in enumerate(zip(tables, words, titles, strict=True)):
-        start = left + column * (side + labels + 0.5)
-        axes = figure.add_axes((start / width, (labels + 0.5) / height, side / width, side / height))
+        axes = axes_in_inches(figure, left + column * (side + labels + 0.5), labels + 0.5, side, side)
         draw_mask(axes, table, row, title, cell)
     figure.suptitle(heading, fontsize=11, y=1 - 0.1 / height, va="top")
     return figure
