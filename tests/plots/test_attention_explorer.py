@@ -116,6 +116,6 @@ def test_an_unwritten_part_stops_the_cell():
 def test_a_text_of_200_words_is_cut_and_the_reader_is_told(explorer):
     (translation,) = [child for child in explorer.children if type(child).__name__ == "Label"]
     explorer.controls["sentence"].value = "Ball " * 200
-    assert translation.value == f"Of 200 words the first 30 are read. Translation: {' '.join(['BALL'] * 30)}"
+    assert translation.value == f"Only the first 30 of 200 words are used. Translation: {' '.join(['BALL'] * 30)}"
     explorer.controls["sentence"].value = "Ball"
     assert translation.value == "Translation: BALL"

@@ -44,7 +44,7 @@ def test_the_curves_are_the_records(tmp_path, cut_off):
 def test_a_file_without_records_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "metrics.jsonl").write_text(content)
-    with pytest.raises(InputError, match=r"metrics\.jsonl holds no record of a training"):
+    with pytest.raises(InputError, match=r"metrics\.jsonl contains no training records"):
         plot_training(tmp_path / "metrics.jsonl")
 
 
@@ -69,7 +69,7 @@ def test_runs_side_by_side_share_their_axes(cut_off):
     assert lines(bleu) == {"recorded": [(2, 31.5)], "yours": [], "not begun": []}
     assert lines(minutes) == {"recorded": [(1, 5.5), (2, 3.5)], "yours": [(0.1, 4.5)], "not begun": []}
     assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in loss.lines}) == 3
-    assert "recorded: after epoch 2 and 2.0 minutes a loss of 3.50, BLEU 31.5." in figure.get_label()
+    assert "recorded: after epoch 2 and 2.0 minutes, the loss is 3.50, BLEU 31.5." in figure.get_label()
     assert "not begun: no epoch yet." in figure.get_label()
     assert cut_off(figure) == []
 

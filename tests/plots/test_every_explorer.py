@@ -172,7 +172,7 @@ def test_an_empty_or_endless_text_is_answered_and_the_next_one_drawn(name, trans
         assert re.fullmatch(r"<p>.* has (999|1000|200) (characters|words).*</p>", explorer.picture.value)
     else:
         said = [str(getattr(child, "value", "")) for child in explorer.children]
-        assert any("Of 200 words the first 30 are read." in text for text in said)
+        assert any("Only the first 30 of 200 words are used." in text for text in said)
         assert "<img alt=" in explorer.picture.value
     explorer.controls[field].value = "Hund"
     assert "<img alt=" in explorer.picture.value

@@ -1,4 +1,4 @@
-"""Heat maps, curves and pictures: what the model looks at, how its training went, what it is made of."""
+"""Figures: attention heat maps, training curves, schematics of the model, and explorers with controls."""
 
 from transformer_lab.plots.architecture import draw_architecture
 from transformer_lab.plots.attention_explorer import explore, explore_attention

@@ -1,22 +1,23 @@
-"""The Transformer as figure 1 of the paper shows it, each part with the notebook that builds it."""
+"""Figure 1 of the paper, with the number of the notebook that builds each part."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
+from transformer_lab.plots.shapes import add_box, draw_arrow, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# fill of a part, by what it does; they differ in lightness too
+# Colors of the parts. They also differ in lightness.
 ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = LIGHT, "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
 LIT = DARK
 
-ENCODER, DECODER = 3.0, 8.0  # where the middle of each column stands
-WIDTH, HEIGHT = 3.0, 0.5  # of a box
+ENCODER, DECODER = 3.0, 8.0  # x of the center of each column
+WIDTH, HEIGHT = 3.0, 0.5  # size of a box
 
-# label, fill, notebooks, middle of the box
+# label, fill, notebooks, and x and y of the center
 BOXES = [
     ("Embedding", EMBEDDING, (4,), ENCODER, 1.35),
     ("Multi-head attention", ATTENTION, (1, 2), ENCODER, 3.35),
@@ -38,7 +39,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
     """Draw the whole Transformer.
 
     Args:
-        highlight: Numbers of notebooks whose parts stand out, such as `[5]`; without any, all parts are drawn alike.
+        highlight: Numbers of the notebooks whose parts are highlighted, such as `[5]`.
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} in dark" if highlight else ""
     text = (
@@ -69,7 +70,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
     for x, below, above in ((ENCODER, 4.0, 5.0), (DECODER, 4.0, 5.0), (DECODER, 5.65, 6.65), (DECODER, 7.3, 8.45)):
         _arrow(axes, (x, below + 0.27), (x, above - 0.27))
     _arrow(axes, (DECODER, 8.72), (DECODER, 9.18))
-    # the encoder's output, to every layer of the decoder
+    # The encoder's output goes to every layer of the decoder.
     between = (ENCODER + DECODER) / 2
     axes.plot([ENCODER, ENCODER, between, between], [5.92, 6.5, 6.5, 5.0], color="0.25", linewidth=1.1)
     _arrow(axes, (between, 5.0), (DECODER - WIDTH / 2 - 0.02, 5.0))
@@ -83,78 +84,57 @@ def _lit(notebooks: Collection[int], highlight: Collection[int]) -> bool:
 
 def _number(axes: "Axes", x: float, y: float, notebooks: Collection[int], lit: bool) -> None:
     text = " ".join(f"{notebook:02}" for notebook in notebooks)
-    axes.text(x, y, text, ha="right", va="center", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
+    write(axes, x, y, text, ha="right", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
 
 
 def _box(
     axes: "Axes", label: str, fill: str, notebooks: Collection[int], x: float, y: float, highlight: Collection[int]
 ) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     lit = _lit(notebooks, highlight)
-    corner = (x - WIDTH / 2, y - HEIGHT / 2)
-    style = "round,pad=0,rounding_size=0.1"
-    fill = LIT if lit else "0.95" if highlight else fill
-    shape = FancyBboxPatch(corner, WIDTH, HEIGHT, boxstyle=style, facecolor=fill, edgecolor="0.4", linewidth=0.8)
-    axes.add_patch(shape)
+    add_box(axes, x, y, WIDTH, HEIGHT, LIT if lit else "0.95" if highlight else fill, linewidth=0.8)
     color = "white" if lit else "0.45" if highlight else "black"
-    axes.text(x - WIDTH / 2 + 0.12, y, label, ha="left", va="center", fontsize=9.5, color=color)
+    write(axes, x - WIDTH / 2 + 0.12, y, label, ha="left", fontsize=9.5, color=color)
     _number(axes, x + WIDTH / 2 - 0.1, y, notebooks, lit)
 
 
 def _frame(
     axes: "Axes", x: float, bottom: float, top: float, label: str, notebook: int, highlight: Collection[int], side: str
 ) -> None:
-    from matplotlib.patches import FancyBboxPatch
-
     lit = notebook in highlight
-    corner, width = (x - WIDTH / 2 - 0.5, bottom), WIDTH + 0.75
-    style = "round,pad=0,rounding_size=0.2"
-    axes.add_patch(
-        FancyBboxPatch(
-            corner,
-            width,
-            top - bottom,
-            boxstyle=style,
-            facecolor="none",
-            edgecolor=LIT if lit else "0.55",
-            linewidth=2.5 if lit else 1.0,
-            linestyle="-" if lit else "--",
-        )
-    )
-    outside, align = (corner[0] - 0.12, "right") if side == "left" else (corner[0] + width + 0.12, "left")
-    axes.text(outside, (bottom + top) / 2, f"N ×\n{label}\n{notebook:02}", ha=align, va="center", fontsize=9,
-              color=LIT if lit else "0.25", weight="bold" if lit else "normal")  # fmt: skip
+    width, x, y = WIDTH + 0.75, x - 0.125, (bottom + top) / 2
+    edge = {"edgecolor": LIT, "linewidth": 2.5} if lit else {"edgecolor": "0.55", "linewidth": 1.0, "linestyle": "--"}
+    add_box(axes, x, y, width, top - bottom, "none", rounding=0.2, **edge)
+    outside, align = (x - width / 2 - 0.12, "right") if side == "left" else (x + width / 2 + 0.12, "left")
+    look = {"color": LIT, "weight": "bold"} if lit else {"color": "0.25"}
+    write(axes, outside, y, f"N ×\n{label}\n{notebook:02}", ha=align, fontsize=9, **look)
 
 
 def _tokens(axes: "Axes", x: float, y: float, tokens: str, notebook: int, highlight: Collection[int]) -> None:
-    lit = notebook in highlight
-    weight = "bold" if lit else "normal"
-    axes.text(x, y, tokens, ha="center", va="center", fontsize=10, color=LIT if lit else "black", weight=weight)
+    look = {"color": LIT, "weight": "bold"} if notebook in highlight else {}
+    write(axes, x, y, tokens, fontsize=10, **look)
     _number(axes, x + WIDTH / 2 + 0.05, y, (notebook,), lit=False)
 
 
 def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> None:
-    """The sign of addition on the arrow, and the wave that is added."""
+    """Draw a plus sign on the arrow, and the wave that is added there."""
     from numpy import linspace, pi, sin
 
     lit = 4 in highlight
     axes.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=LIT if lit else "0.4")
-    axes.text(x, y, "+", ha="center", va="center", fontsize=11)
+    write(axes, x, y, "+", fontsize=11)
     wave = linspace(0, 1, 60)
     axes.plot(x - 1.25 + 0.75 * wave, y + 0.12 * sin(4 * pi * wave), color=LIT if lit else "0.4", linewidth=1.4)
     _arrow(axes, (x - 0.48, y), (x - 0.2, y))
-    axes.text(x + 0.28, y, "position", ha="left", va="center", fontsize=9, color=LIT if lit else "0.25")
+    write(axes, x + 0.28, y, "position", ha="left", fontsize=9, color=LIT if lit else "0.25")
     _number(axes, x + WIDTH / 2 - 0.1, y, (4,), lit=False)
 
 
 def _residual(axes: "Axes", x: float, sublayer: float, norm: float) -> None:
-    """The way around a sublayer, to its add & norm."""
+    """Draw the residual connection around a sublayer, to its add & norm."""
     left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
     axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
     _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))
 
 
 def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
-    style = {"arrowstyle": "-|>", "color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9}
-    axes.annotate("", xy=end, xytext=start, arrowprops=style)
+    draw_arrow(axes, start, end, mutation_scale=9)

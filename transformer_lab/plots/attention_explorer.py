@@ -1,4 +1,4 @@
-"""Pictures that answer to the reader: any, and what a model looks at while it translates."""
+"""Figures with controls: any figure of yours, and the attention of a model while it translates."""
 
 import functools
 import inspect
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, ORANGE, axes_in_inches, new_picture, tidy
 from transformer_lab.plots.heatmaps import (
     STACKS,
     RecordedAttention,
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALL, MEAN = "all", "mean"
-NOTHING = -1  # None would leave the control empty
-CELL = 0.34  # inches a token, while the sentence is short
+NOTHING = -1  # A control whose value is None would look empty.
+CELL = 0.34  # inches per token, unless the sentence is long
 
 
 def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
-    """A picture with a control for each argument of `draw`: what `ipywidgets.interact` is for things that are printed.
+    """Show a figure with a control for each argument of `draw`, much as `ipywidgets.interact` does for printed output.
 
     Args:
-        draw: Returns a figure. The defaults of its arguments are where the controls start.
-        choices: As for `interact`: `(0, 10)` gives a slider, a list gives a menu, a truth value a switch.
+        draw: Returns a figure. The defaults of its arguments are the initial values of the controls.
+        choices: As for `interact`: `(0, 10)` makes a slider, a list makes a menu, and a boolean makes a checkbox.
 
     Returns:
-        The widget. A cell that ends in it shows it.
+        The widget. A cell that ends with it shows it.
     """
     from ipywidgets import interactive
 
@@ -61,18 +61,18 @@ def draw_heads(
     word: int | None = None,
     written: int | None = None,
 ) -> "Figure":
-    """One head, or several side by side: their maps, and for one word what it looks at.
+    """Draw the heat maps of one or more heads side by side.
 
     Args:
         recorded: The attention of one sentence.
         stack: A key of `STACKS`.
-        layer: Counted from 0.
-        heads: Numbers, or "mean" for the mean over all heads.
-        word: The query whose weights are drawn as bars as well, counted from 0.
-        written: Only as many tokens of the decoder; all, if it is not given.
+        layer: Index from 0.
+        heads: Indices, or "mean" for the mean of all heads.
+        word: Index of a query whose weights are also drawn as bars.
+        written: Number of decoder tokens to draw. The default is all of them.
 
     Raises:
-        InputError: There is no such stack, layer or head.
+        InputError: The stack, layer, or head does not exist.
     """
     following = [*recorded.target_tokens, "<eos>"]
     recorded = replace(recorded, target_tokens=recorded.target_tokens[:written])
@@ -85,7 +85,7 @@ def draw_heads(
     if word is not None:
         text += f" Below, the weights of {queries[word]}."
 
-    # every length in inches: a layout that looks for the margins anew takes longer than the reader's hand
+    # All lengths are in inches, because a layout engine would be too slow for a slider.
     cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
     left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
     follows = follows_itself(stack) and len(heads) == 1
@@ -101,8 +101,8 @@ def draw_heads(
     figure.suptitle(title, fontsize=11, y=1 - 0.1 / height, va="top")
     for column, (head, head_title) in enumerate(zip(heads, titles, strict=True)):
         table = weights.mean(dim=0) if head == MEAN else weights[head]
-        start = (left + column * (map_width + gap)) / width
-        axes = figure.add_axes((start, (below + bars) / height, map_width / width, map_height / height))
+        start = left + column * (map_width + gap)
+        axes = axes_in_inches(figure, start, below + bars, map_width, map_height)
         draw_map(axes, table.detach().float().cpu().numpy(), [] if column else queries, keys, head_title, cell)
         name_axes(axes, "" if column else f"query ({names[0]})", f"key ({names[1]})", queries, keys, cell)
         if follows:
@@ -110,7 +110,7 @@ def draw_heads(
         if word is None:
             continue
         axes.axhspan(word, word + 1, fill=False, edgecolor=ORANGE, linewidth=2)
-        chart = figure.add_axes((start, 0.15 / height, map_width / width, (bars - 0.45) / height))
+        chart = axes_in_inches(figure, start, 0.15, map_width, bars - 0.45)
         chart.bar([position + 0.5 for position in range(len(keys))], table[word].tolist(), color=DARK)
         chart.set(xlim=(0, len(keys)), ylim=(0, 1), xticks=[], yticks=[0, 1], ylabel="" if column else "weight")
         chart.set_title(f"what {queries[word]} looks at", fontsize=9, parse_math=False)
@@ -119,25 +119,25 @@ def draw_heads(
 
 
 def explore_attention(translator: Any, sentence: str) -> Any:
-    """A heat map with a field for the sentence, a choice of stack, layer and heads, and a button for each word.
+    """Show heat maps with controls for the sentence, stack, layer, and heads, and a button for each word.
 
-    The second head is drawn beside the first. The slider takes the translation back to its first words.
+    A second head can be shown next to the first. A slider limits the translation to its first words.
 
     Args:
         translator: A `Translator`.
-        sentence: The first sentence to show, in the source language.
+        sentence: The initial sentence, in the source language.
 
     Returns:
-        The widget. A cell that ends in it shows it.
+        The widget. A cell that ends with it shows it.
 
     Raises:
-        InputError: The first sentence cannot be translated. A later one that cannot is answered in the widget.
+        InputError: The initial sentence cannot be translated. For later ones, the widget shows the message.
     """
     from ipywidgets import Dropdown, HBox, IntSlider, Label, Layout, Text, ToggleButtons
 
     from transformer_lab.plots.interactive_figure import Explorer
 
-    @functools.lru_cache(maxsize=8)  # moving a slider does not translate again
+    @functools.lru_cache(maxsize=8)  # so that moving a slider doesn't translate again
     def record(text: str) -> RecordedAttention:
         return attention_of(translator, first_words(text)[0])
 
@@ -163,7 +163,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     translation = Label()
 
     def offer_words(recorded: RecordedAttention) -> None:
-        """Give the buttons and the slider the words of this sentence."""
+        """Set the buttons and the range of the slider for this sentence."""
         target_tokens = recorded.target_tokens
         queries = target_tokens if follows_itself(controls["stack"].value) else recorded.source_tokens
         if [name for name, _ in controls["word"].options][1:] != list(queries):

@@ -1,16 +1,17 @@
-"""Schematic drawings: what a part of the Transformer does, with the shapes of its tensors."""
+"""Schematics of attention, with the shapes of the tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
+from transformer_lab.plots.shapes import add_box, add_cell, draw_arrow, write
 from transformer_lab.plots.text_shapes import token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-QUERY, KEY, VALUE, NEUTRAL, LINE = LIGHT, "#fdd0a2", "#c7e9c0", "#f2f2f2", "0.25"
+QUERY, KEY, VALUE, NEUTRAL = LIGHT, "#fdd0a2", "#c7e9c0", "#f2f2f2"
 
 
 def _blank_axes(figure: "Figure", width: float, height: float) -> "Axes":
@@ -20,13 +21,8 @@ def _blank_axes(figure: "Figure", width: float, height: float) -> "Axes":
     return axes
 
 
-def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
-    style = {"arrowstyle": "-|>", "color": LINE, "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10}
-    axes.annotate("", xy=end, xytext=start, arrowprops=style)
-
-
 def _shade(weight: float) -> tuple[float, float, float]:
-    """White for 0, and `DARK` for 1."""
+    """Return a color between white for 0 and `DARK` for 1."""
     return 1 - 0.97 * weight, 1 - 0.68 * weight, 1 - 0.39 * weight
 
 
@@ -34,13 +30,11 @@ def _shade(weight: float) -> tuple[float, float, float]:
 
 
 def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> "Figure":
-    """Draw what one head looks at before it writes a word: a line of shaded tokens for each sentence.
+    """Draw one head's weights just before a word is written: a row of shaded tokens per sentence.
 
     Args:
-        rows: For each sentence its tokens, their weights, and the word that is written next.
+        rows: The tokens of each sentence, their weights, and the next word.
     """
-    from matplotlib.patches import Rectangle
-
     words = "; ".join(
         "before {}, {:.2f} of the weight is on {}".format(written, *max(zip(weights, tokens, strict=True)))
         for tokens, weights, written in rows
@@ -51,17 +45,13 @@ def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]
     for number, (tokens, weights, written) in enumerate(reversed(rows)):
         bottom = 0.85 * number + 0.35
         for column, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
-            left, middle = 1.15 * column, 1.15 * column + 0.55
-            look = {"facecolor": _shade(weight), "edgecolor": "0.6", "linewidth": 0.8}
-            axes.add_patch(Rectangle((left, bottom), 1.1, 0.42, **look))
-            color = "white" if weight > 0.5 else "black"
-            centered = {"ha": "center", "va": "center"}
-            centered |= {"family": token_fonts()}
-            axes.text(middle, bottom + 0.21, token.lstrip("▁"), fontsize=10.5, color=color, **centered)
-            axes.text(middle, bottom - 0.15, f"{weight:.2f}", fontsize=8.5, color="0.35", **centered)
-        end = 1.15 * len(tokens)
-        _arrow(axes, (end + 0.1, bottom + 0.21), (end + 0.75, bottom + 0.21))
-        axes.text(end + 0.85, bottom + 0.21, written.lstrip("▁"), ha="left", va="center", fontsize=12, weight="bold")
+            left, look = 1.15 * column, {"family": token_fonts(), "color": "white" if weight > 0.5 else "black"}
+            shape = {"width": 1.1, "height": 0.42, "edge": "0.6", "linewidth": 0.8}
+            add_cell(axes, left, bottom, token.lstrip("▁"), _shade(weight), fontsize=10.5, **shape, **look)
+            write(axes, left + 0.55, bottom - 0.15, f"{weight:.2f}", fontsize=8.5, color="0.35", family=token_fonts())
+        end, middle = 1.15 * len(tokens), bottom + 0.21
+        draw_arrow(axes, (end + 0.1, middle), (end + 0.75, middle))
+        write(axes, end + 0.85, middle, written.lstrip("▁"), ha="left", fontsize=12, weight="bold")
     return figure
 
 
@@ -81,35 +71,30 @@ def draw_attention_steps() -> "Figure":
     queries, keys, d_k, d_v = 3, 4, 2, 5
     hidden = {(0, 2), (0, 3), (1, 3)}
     shares = [[0.7, 0.3, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.6, 0.1, 0.2]]
+    top, low = 10.6, 3.2  # y of the center of each row of matrices
 
-    def sign(x: float, y: float, symbol: str, size: float = 15) -> None:
-        axes.text(x, y, symbol, ha="center", va="center", fontsize=size)
+    steps = (
+        (0.5, 14.3, "1  Compare: every query with every key"),
+        (17.4, 14.3, "2  Scale"),
+        (0.5, 6.9, "3  Mask"),
+        (6.4, 6.9, "4  Softmax of each row"),
+        (15.2, 6.9, "5  Mix the values"),
+    )
+    for x, y, words in steps:
+        write(axes, x, y, words, ha="left", fontsize=10.5, weight="bold", color=DARK)
+    for x, y, symbol in ((3.5, top, "·"), (9.4, top, "="), (13.8, low, "·"), (20.9, low, "=")):
+        write(axes, x, y, symbol, fontsize=15)
+    for y, start, end in ((top, 15.0, 18.4), (low, 5.2, 8.0)):
+        draw_arrow(axes, (start, y), (end, y))
+    write(axes, 16.7, top + 0.5, "÷ √d_k", va="bottom", fontsize=11)
 
-    def step(x: float, y: float, words: str) -> None:
-        axes.text(x, y, words, ha="left", va="center", fontsize=10.5, weight="bold", color=DARK)
-
-    top, low = 10.6, 3.2  # the middle of each line of matrices
-    step(0.5, 14.3, "1  Compare: every query with every key")
     _matrix(axes, 0.5, top, queries, d_k, QUERY, "Q", "(query, d_k)")
-    sign(3.5, top, "·")
     _matrix(axes, 4.5, top, d_k, keys, KEY, "Kᵀ", "(d_k, key)")
-    sign(9.4, top, "=")
     _matrix(axes, 10.3, top, queries, keys, NEUTRAL, "scores", "(query, key)")
-
-    step(17.4, 14.3, "2  Scale")
-    _arrow(axes, (15.0, top), (18.4, top))
-    axes.text(16.7, top + 0.5, "÷ √d_k", ha="center", va="bottom", fontsize=11)
     _matrix(axes, 19.2, top, queries, keys, NEUTRAL, "scaled scores", "(query, key)")
-
-    step(0.5, 6.9, "3  Mask")
     _matrix(axes, 0.5, low, queries, keys, NEUTRAL, "hidden: ×", "(query, key)", crossed=hidden)
-    step(6.4, 6.9, "4  Softmax of each row")
-    _arrow(axes, (5.2, low), (8.0, low))
     _matrix(axes, 8.8, low, queries, keys, NEUTRAL, "weights", "(query, key)", shades=shares)
-    step(15.2, 6.9, "5  Mix the values")
-    sign(13.8, low, "·")
     _matrix(axes, 14.8, low, keys, d_v, VALUE, "V", "(key, d_v)")
-    sign(20.9, low, "=")
     _matrix(axes, 21.9, low, queries, d_v, QUERY, "output", "(query, d_v)")
     return figure
 
@@ -123,31 +108,24 @@ def _matrix(
     fill: str,
     name: str,
     shape: str,
-    crossed: set[tuple[int, int]] = frozenset(),
+    crossed: Collection[tuple[int, int]] = (),
     shades: Sequence[Sequence[float]] | None = None,
 ) -> None:
     """Draw a matrix of unit cells with its name above it and its shape below it."""
-    from matplotlib.patches import Rectangle
-
-    top = middle + rows / 2
+    top, look = middle + rows / 2, {"edge": "0.45", "linewidth": 0.8, "fontsize": 12, "color": "0.3"}
     for row in range(rows):
         for column in range(columns):
             color = _shade(shades[row][column]) if shades else fill
-            corner = (left + column, top - row - 1)
-            axes.add_patch(Rectangle(corner, 1, 1, facecolor=color, edgecolor="0.45", linewidth=0.8))
-            if (row, column) in crossed:
-                axes.text(left + column + 0.5, top - row - 0.5, "×", ha="center", va="center", fontsize=12, color="0.3")
-    axes.text(left + columns / 2, top + 0.25, name, ha="center", va="bottom", fontsize=10.5)
-    axes.text(left + columns / 2, top - rows - 0.3, shape, ha="center", va="top", fontsize=9, color="0.35")
+            add_cell(axes, left + column, top - row - 1, "×" if (row, column) in crossed else "", color, **look)
+    write(axes, left + columns / 2, top + 0.25, name, va="bottom", fontsize=10.5)
+    write(axes, left + columns / 2, top - rows - 0.3, shape, va="top", fontsize=9, color="0.35")
 
 
 # --- notebook 02: multi-head attention ------------------------------------------------------------------------------
 
 
 def draw_multi_head_steps() -> "Figure":
-    """Draw multi-head attention as figure 2 of the paper does, with the function and the shape of each step."""
-    from matplotlib.patches import FancyBboxPatch
-
+    """Draw multi-head attention as in figure 2 of the paper, with the function and the shape of each step."""
     text = (
         "Multi-head attention, from bottom to top. Query, key, and value each go through a linear layer: w_q, w_k, "
         "w_v. split_heads splits each result into heads. Every head attends on its own. combine_heads puts the heads "
@@ -158,33 +136,30 @@ def draw_multi_head_steps() -> "Figure":
 
     def box(x: float, y: float, width: float, label: str, fill: str, copies: int = 1) -> None:
         for copy in reversed(range(copies)):
-            corner = (x - width / 2 + 0.16 * copy, y - 0.32 + 0.14 * copy)
-            look = {"boxstyle": "round,pad=0,rounding_size=0.1", "facecolor": fill, "edgecolor": "0.4"}
-            axes.add_patch(FancyBboxPatch(corner, width, 0.64, **look))
-        axes.text(x, y, label, ha="center", va="center", fontsize=10)
-
-    def beside(y: float, what: str, shape: str) -> None:
-        axes.text(7.7, y, what, ha="left", va="center", fontsize=10, weight="bold", color=DARK)
-        axes.text(7.7, y - 0.36, shape, ha="left", va="center", fontsize=9, color="0.35")
+            add_box(axes, x + 0.16 * copy, y + 0.14 * copy, width, 0.64, fill)
+        write(axes, x, y, label, fontsize=10)
 
     inputs = ((1.6, "query", "w_q", QUERY), (3.9, "key", "w_k", KEY), (6.2, "value", "w_v", VALUE))
     for x, name, layer, fill in inputs:
-        axes.text(x, 0.3, name, ha="center", va="center", fontsize=11)
-        _arrow(axes, (x, 0.55), (x, 1.05))
+        write(axes, x, 0.3, name, fontsize=11)
         box(x, 1.4, 1.7, layer, fill)
-        _arrow(axes, (x, 1.75), (x, 2.4))
         box(x, 2.75, 1.7, "heads", fill, copies=3)
-        _arrow(axes, (x, 3.4), (x, 4.15))
+        for start, end in ((0.55, 1.05), (1.75, 2.4), (3.4, 4.15)):
+            draw_arrow(axes, (x, start), (x, end))
     box(3.9, 4.5, 6.3, "scaled dot-product attention", QUERY, copies=3)
-    _arrow(axes, (3.9, 5.15), (3.9, 5.7))
     box(3.9, 6.05, 6.3, "heads next to each other", NEUTRAL)
-    _arrow(axes, (3.9, 6.4), (3.9, 6.95))
     box(3.9, 7.3, 1.7, "w_o", NEUTRAL)
-    _arrow(axes, (3.9, 7.65), (3.9, 8.2))
-    axes.text(4.1, 8.0, "output", ha="left", va="center", fontsize=11)
-    beside(7.45, "linear layer w_o", "(batch, length, d_model)")
-    beside(6.2, "combine_heads", "(batch, length, d_model)")
-    beside(4.8, "self.attend, for all heads at once", "(batch, heads, length, d_k)")
-    beside(3.05, "split_heads", "(batch, heads, length, d_k)")
-    beside(1.55, "linear layers w_q, w_k, w_v", "(batch, length, d_model)")
+    for start, end in ((5.15, 5.7), (6.4, 6.95), (7.65, 8.2)):
+        draw_arrow(axes, (3.9, start), (3.9, end))
+    write(axes, 4.1, 8.0, "output", ha="left", fontsize=11)
+    notes = (
+        (7.45, "linear layer w_o", "(batch, length, d_model)"),
+        (6.2, "combine_heads", "(batch, length, d_model)"),
+        (4.8, "self.attend, for all heads at once", "(batch, heads, length, d_k)"),
+        (3.05, "split_heads", "(batch, heads, length, d_k)"),
+        (1.55, "linear layers w_q, w_k, w_v", "(batch, length, d_model)"),
+    )
+    for y, function, shape in notes:
+        write(axes, 7.7, y, function, ha="left", fontsize=10, weight="bold", color=DARK)
+        write(axes, 7.7, y - 0.36, shape, ha="left", fontsize=9, color="0.35")
     return figure

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = DARK, "#c6dbef", "0.95", "white", "#fdae6b"
-ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: a line of the tree, the room between two columns, a letter
+ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: height of a row, space between columns, width of a letter
 TOKEN, NUMBER = 9, 7.5  # points: the font sizes of a token and of a score
 LONGEST_SEARCH = 60  # tokens
-WIDEST = 6  # hypotheses that an explorer keeps
+WIDEST = 6  # maximum beam size in an explorer
 
 
 def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> "Figure":
@@ -117,7 +117,7 @@ def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int,
 
 
 class _Drawing:
-    """The boxes of a tree, drawn one by one, and their texts and lines, drawn together at the end.
+    """Draws the boxes of a tree one by one, and their texts and lines all together at the end.
 
     Args:
         axes: One unit is one inch.
@@ -130,7 +130,7 @@ class _Drawing:
         self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
         self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
         self.scores: list[tuple[float, float, str, str]] = []
-        self.lines: dict[tuple[str, float], list] = {}  # by color and width: drawn together, they take a tenth as long
+        self.lines: dict[tuple[str, float], list] = {}  # by color and width, drawn together for speed
 
     def draw_node(
         self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str
@@ -159,7 +159,7 @@ class _Drawing:
 
         shape = "round,pad=0,rounding_size=0.06"
         look = {"boxstyle": shape, "facecolor": face, "edgecolor": line_color, "linewidth": border, "zorder": 3}
-        # `add_patch` would ask each box for its limits, which are given.
+        # `add_patch` would compute the limits of each box; they are already set.
         self.axes.add_artist(FancyBboxPatch((start, y - 0.15), end - start, 0.3, **look))
 
     def write_and_connect(self) -> None:
@@ -272,7 +272,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
         translations.value = ""
         readable, remark = first_words(sentence)
         (line, texts), (tree, names) = (find(readable)[size - 1] for size in (1, width))
-        if shown != [tree]:  # a new search is shown to its end
+        if shown != [tree]:  # show all steps of a new search
             shown[:] = [tree]
             step.max = len(tree.beams) - 1
             step.value = step.max

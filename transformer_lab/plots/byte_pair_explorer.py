@@ -1,4 +1,4 @@
-"""Byte-pair encoding step by step: a text split into symbols, merge by merge, and the number of symbols per word."""
+"""Byte-pair encoding step by step: how a text is split after each merge, and the number of symbols per word."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, PALE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, PALE, axes_in_inches, new_picture, tidy
+from transformer_lab.plots.shapes import add_cell
 from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = (PALE, LIGHT)  # of neighboring words
-SHOWN_END = "·"  # stands for `</w>`, which would be wider than most symbols
+SHADES = (PALE, LIGHT)  # alternate from word to word
+SHOWN_END = "·"  # shown for `</w>`, which would be wider than most symbols
 
-COLUMNS = 96  # characters in a row, beside its label
+COLUMNS = 96  # characters per row, not counting its label
 LABEL_COLUMNS = 13
-INCHES_A_COLUMN = 0.088  # as wide as a character of the font
+INCHES_A_COLUMN = 0.088  # width of a character
 ROW = 0.3  # inches
 MOST_CHARACTERS = 300
 
@@ -45,7 +46,7 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
     symbols = [*word, END_OF_WORD]
     stages_so_far = [(0, symbols)]
     while True:
-        # A merge that has had its turn does not come again, though a later one may have made a pair for it.
+        # Each merge is applied once, even if a later one creates its pair again.
         to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
             return stages_so_far
@@ -131,12 +132,10 @@ def _draw(
         (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
         height + 2.75,
     )
-    figure.set_layout_engine("none")  # every length in inches, as the text has it
+    figure.set_layout_engine("none")  # all lengths are in inches
     width, whole = figure.get_size_inches()
-    text_axes = figure.add_axes((0.12 / width, (whole - height - 0.1) / whole, 1 - 0.24 / width, height / whole))
-    curve_axes = figure.add_axes((0.65 / width, 0.5 / whole, 1 - 0.8 / width, 2.0 / whole))
-    _draw_text(text_axes, blocks, merges, lines)
-    _draw_curves(curve_axes, curves, steps)
+    _draw_text(axes_in_inches(figure, 0.12, whole - height - 0.1, width - 0.24, height), blocks, merges, lines)
+    _draw_curves(axes_in_inches(figure, 0.65, 0.5, width - 0.8, 2.0), curves, steps)
     return figure
 
 
@@ -167,7 +166,7 @@ def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]
     column = 0.0
     for index, symbols in enumerate(words):
         whole = sum(map(_width, symbols))
-        if column and column + min(whole, COLUMNS) > COLUMNS:  # a word stays together if it can
+        if column and column + min(whole, COLUMNS) > COLUMNS:  # keep a word on one row if it fits
             rows.append([])
             column = 0.0
         for symbol in symbols:
@@ -181,8 +180,6 @@ def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]
 
 
 def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges, lines: int) -> None:
-    from matplotlib.patches import Rectangle
-
     axes.set(xlim=(-LABEL_COLUMNS, COLUMNS + 0.5), ylim=(lines + 0.2, -0.3))
     axes.axis("off")
     line = 0
@@ -197,19 +194,10 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
             axes.text(-LABEL_COLUMNS, line + 0.5, language, va="center", fontsize=10, parse_math=False)
             for row in _wrapped(words):
                 for column, word, symbol in row:
-                    new = symbol == made
-                    box = Rectangle(
-                        (column, line + 0.1),
-                        _width(symbol) - 0.15,
-                        0.8,
-                        facecolor=SHADES[word % 2],
-                        edgecolor=ORANGE if new else "white",
-                        linewidth=2 if new else 0.5,
-                    )
-                    axes.add_artist(box)
-                    middle = column + _width(symbol) / 2 - 0.075
-                    style = {"ha": "center", "va": "center", "family": "monospace", "fontsize": 9.5}
-                    axes.text(middle, line + 0.5, _shown(symbol), parse_math=False, **style)
+                    edge = {"edge": ORANGE, "linewidth": 2} if symbol == made else {"linewidth": 0.5}
+                    shape = {"width": _width(symbol) - 0.15, "height": 0.8} | edge
+                    look = {"family": "monospace", "fontsize": 9.5, "parse_math": False}
+                    add_cell(axes, column, line + 0.1, _shown(symbol), SHADES[word % 2], **shape, **look)
                 line += 1
 
 
@@ -262,7 +250,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> "Figure":  # a language may be called as an argument is
+    def draw(**_: Any) -> "Figure":  # by keyword only: a language may have the name of a variable here
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

@@ -12,7 +12,7 @@ from transformer_lab.plots.figures import DARK, LIGHT, MIDDLE, ORANGE, as_html, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # of runs side by side
+LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # color, line, marker
 
 
 def plot_training(metrics_path: str | Path) -> "Figure":
@@ -30,7 +30,7 @@ def plot_training(metrics_path: str | Path) -> "Figure":
     path = path / "metrics.jsonl" if path.is_dir() else path
     records = read_metrics(path)
     if not records:
-        raise InputError(f"{path} holds no record of a training: give the metrics.jsonl of a run, or its folder")
+        raise InputError(f"{path} contains no training records: give the metrics.jsonl of a run, or its folder")
     return draw_curves(records)
 
 
@@ -71,7 +71,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
             f"{last['validation_bleu']:.1f}",
             (last["epoch"], last["validation_bleu"]),
             textcoords="offset points",
-            xytext=(-4, 6),  # above the line that rises to it
+            xytext=(-4, 6),  # above the line, which usually rises to it
             ha="right",
         )
     tidy(loss, rate, bleu, grid="y")
@@ -79,10 +79,10 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
 
 
 def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figure":
-    """Plot several runs in the same axes: validation loss and BLEU, by epoch and by minutes.
+    """Plot several runs in the same axes: validation loss and BLEU by epoch, and the loss by minutes.
 
     Args:
-        runs: Each run's records, as returned by `transformer_lab.training.read_metrics`, by the name of the run.
+        runs: The records of each run, as returned by `transformer_lab.training.read_metrics`, by its name.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -103,7 +103,7 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figur
             ]
             axes.plot(*zip(*points, strict=True) if points else ([], []), **look)
         words.append(f"{name}: {_where_it_came_to(epochs)}")
-    figure.set_label("Trainings side by side, by epoch and by minutes. " + " ".join(words))
+    figure.set_label("Several training runs, by epoch and by minutes. " + " ".join(words))
     for axes, title, label in (
         (loss, "Validation loss (nats per token)", "epoch"),
         (bleu, "Validation BLEU (greedy)", "epoch"),
@@ -125,9 +125,9 @@ def _where_it_came_to(epochs: Sequence[Mapping[str, Any]]) -> str:
         return "no epoch yet."
     last = epochs[-1]
     scored = [record["validation_bleu"] for record in epochs if record["validation_bleu"] is not None]
-    loss = "no number" if last["validation_loss"] is None else f"{last['validation_loss']:.2f}"
+    loss = "undefined" if last["validation_loss"] is None else f"{last['validation_loss']:.2f}"
     bleu = f", BLEU {scored[-1]:.1f}" if scored else ""
-    return f"after epoch {last['epoch']} and {last['seconds'] / 60:.1f} minutes a loss of {loss}{bleu}."
+    return f"after epoch {last['epoch']} and {last['seconds'] / 60:.1f} minutes, the loss is {loss}{bleu}."
 
 
 def _points(records: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
@@ -184,7 +184,7 @@ class LiveCurve:
         from IPython.display import HTML, display
 
         shell = get_ipython()
-        if shell is None or not hasattr(shell, "kernel"):  # a terminal shows no pictures
+        if shell is None or not hasattr(shell, "kernel"):  # a terminal cannot show figures
             return
         picture = HTML(as_html(self.figure()))
         if self._shown is None:

@@ -1,4 +1,4 @@
-"""What embeddings, positions and layer normalization do to the vectors of a sentence."""
+"""Plots of embeddings, positional encodings, and the vectors of a sentence."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Figures that need no closing, have an alternative text, and can be saved as PNG or SVG."""
+"""Figures with an alternative text that need not be closed and can be saved as PNG or SVG."""
 
 import base64
 import html
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DOTS_PER_INCH = 96  # one inch of a figure is as wide on the page; the image itself has twice the dots
-# Told apart in gray print and by readers who do not see some colors.
+DOTS_PER_INCH = 96  # CSS pixels per inch; images have twice as many
+# These can be told apart in gray print and by color-blind readers.
 DARK, MIDDLE, LIGHT, PALE, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
-RUST = "#b84300"  # an orange that is dark enough for text
-INK = "#757575"  # what black becomes on a transparent background: see `ink_for_light_and_dark`
+RUST = "#b84300"  # an orange dark enough for text
+INK = "#757575"  # used for black on a transparent background: see `ink_for_light_and_dark`
 INK_LIGHTNESS = 0x75 / 255
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
     """Return an empty figure that a notebook shows with `alternative_text`, for readers who cannot see it.
 
-    pyplot does not know the figure, so there is nothing to close, and a cell that ends with it shows it once.
+    The figure isn't registered with pyplot, so it need not be closed, and a cell that ends with it shows it once.
 
     Args:
-        alternative_text: What the picture shows, in one sentence.
-        width: In inches.
-        height: In inches.
+        alternative_text: One sentence that says what the figure shows.
+        width: Inches.
+        height: Inches.
     """
     from matplotlib.figure import Figure
 
@@ -43,22 +43,38 @@ def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
 
 
 def page_axes(figure: "Figure") -> "Axes":
-    """Return axes that fill the figure. One unit is one inch, y points down, and there are no ticks and no frame.
+    """Return axes without ticks or a frame that fill the figure. One unit is one inch, and y points down.
 
-    Without margins and ticks to lay out, an explorer redraws such a figure in half the time.
+    With no margins or ticks to lay out, an explorer redraws such a figure in half the time.
     """
-    figure.set_layout_engine("none")
     width, height = figure.get_size_inches()
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
+    return blank_axes(figure, (0, width), (height, 0))
+
+
+def blank_axes(
+    figure: "Figure",
+    xlim: tuple[float, float],
+    ylim: tuple[float, float],
+    place: tuple[float, float, float, float] = (0, 0, 1, 1),
+) -> "Axes":
+    """Return axes without ticks or a frame, at `place` in fractions of the figure: left, bottom, width, and height."""
+    figure.set_layout_engine("none")
+    axes = figure.add_axes(place)
+    axes.set(xlim=xlim, ylim=ylim)
     axes.set_axis_off()
     return axes
+
+
+def axes_in_inches(figure: "Figure", left: float, bottom: float, width: float, height: float) -> "Axes":
+    """Return new axes whose position and size are in inches."""
+    whole_width, whole_height = figure.get_size_inches()
+    return figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
 
 
 def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
     """Remove the top and right edges of the frame, and draw the grid of the axis `grid` ("x" or "y") behind the data.
 
-    This is `seaborn.despine` for explorers, which cannot wait for seaborn to be imported.
+    This replaces `seaborn.despine` because importing seaborn would take too long in an explorer.
     """
     for axes in many_axes:
         axes.spines[["top", "right"]].set_visible(False)
@@ -83,7 +99,7 @@ def as_html(figure: "Figure", sharpness: float = 2) -> str:
 def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
     """Return the figure as a PNG in base64. A character that no font has becomes a box, without a warning.
 
-    A slider waits for this. `savefig` would draw twice and take as long again to compress the image.
+    Explorers need this to be fast: `savefig` would draw twice and spend as long again on compression.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -115,11 +131,11 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
 
     Args:
         drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255; changed in place.
-        dots_per_inch: Whatever is opaque for a sixteenth of an inch in both directions is an area; the rest is ink.
+        dots_per_inch: Anything opaque over a sixteenth of an inch in both directions is an area; the rest is ink.
     """
     from PIL import Image, ImageFilter
 
-    around = ImageFilter.BoxBlur(dots_per_inch // 32)  # an erosion and a dilation, and both cost next to nothing
+    around = ImageFilter.BoxBlur(dots_per_inch // 32)  # used for a fast erosion and a fast dilation
     opaque = Image.fromarray(np.where(drawn[..., 3] == 255, np.uint8(255), np.uint8(0)))
     inside = opaque.filter(around).point([0] * 255 + [255])
     areas = inside.filter(around).point([0] + [255] * 255)
@@ -147,7 +163,7 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     metadata = {"Description": figure.get_label()}
     of_svg = {"svg.fonttype": "none", "svg.hashsalt": "transformer-lab"}
     if path.suffix.lower() == ".svg":
-        metadata["Date"] = None  # the same picture gives the same file
+        metadata["Date"] = None  # the same figure always yields the same file
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, matplotlib.rc_context(of_svg):

@@ -1,4 +1,4 @@
-"""Heads switched off, one by one: what becomes of a translation, and of the BLEU of a small test set."""
+"""What switching off attention heads does to a translation and to the BLEU of a small test set."""
 
 import functools
 import textwrap
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
 PALE = "#c6dbef"
-TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: above the switches, a layer's, all of BLEU; points: a number
-LINE = 112  # characters of a translation in the picture
+TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: top margin, row height, width of BLEU 100; points: font size
+LINE = 112  # maximum number of characters of a translation
 
 
 def draw_without_heads(
     translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
 ) -> "Figure":
-    """Which heads are on, how the model translates a sentence with them, and the BLEU it reaches.
+    """Draw which heads are on, the translation of a sentence with them, and the BLEU of a test set.
 
     Args:
         translator: A `Translator`.
-        sentence: In the source language.
-        pairs: The test set: sentences and their references, a few dozen.
-        off: Heads that are switched off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`; stacks are named as
-            in `draw_attention`, layers and heads counted from 0.
+        sentence: A sentence of the source language.
+        pairs: The test set: a few dozen sentences and their references.
+        off: The heads to switch off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`. The stacks are those of
+            `draw_attention`; layers and heads count from 0.
 
     Raises:
-        InputError: There is no such head, the test set is empty, or a sentence cannot be translated.
+        InputError: A head does not exist, the test set is empty, or a sentence cannot be translated.
     """
     measured = _Measured(translator, pairs)
     _check_heads(translator, off)
@@ -46,13 +46,13 @@ def draw_without_heads(
 
 
 def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> "Explorer":
-    """`draw_without_heads` with a field for the sentence and a switch for each head. A cell that ends in it shows it.
+    """Show `draw_without_heads` with a text field for the sentence and a switch for each head.
 
     Args:
         translator: A `Translator`.
-        sentence: The first sentence to translate.
-        pairs: The test set. It is translated anew for each switch, when the sentence stands: a few dozen pairs take
-            less than a second.
+        sentence: The initial sentence.
+        pairs: The test set. It is translated again after each switch, once the new sentence is shown; a few dozen pairs
+            take less than a second.
 
     Raises:
         InputError: The test set is empty.
@@ -86,7 +86,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     def draw(sentence: str, **on: bool) -> Any:
         off = frozenset(head for name, head in named.items() if not on[name])
         readable, remark.value = first_words(sentence)
-        figure = _draw(translator, readable, off, measured, with_switches=False)  # they're above the picture
+        figure = _draw(translator, readable, off, measured, with_switches=False)  # there are buttons for them
         return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
 
     all_on.on_click(switch_all_on)
@@ -108,12 +108,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
 
 
 class _Measured:
-    """What a model makes of a sentence and of a test set without some of its heads. What was measured once is known.
-
-    Args:
-        translator: A `Translator`.
-        pairs: The test set.
-    """
+    """Translations and BLEU scores without some of the heads, each computed only once."""
 
     def __init__(self, translator: Any, pairs: Sequence[tuple[str, str]]) -> None:
         if not pairs:
@@ -127,7 +122,7 @@ class _Measured:
         return self._translate([sentence], off)[0]
 
     def score_with_and_without(self, off: frozenset[Head]) -> None:
-        """Measure BLEU with all heads and without some."""
+        """Measure BLEU with all heads, and without those that are off."""
         for heads in (frozenset(), off):
             if heads not in self.scores:
                 translations = self._translate(self.sources, heads)
@@ -139,7 +134,7 @@ class _Measured:
         try:
             with without_heads(self.translator.model, heads):
                 return self.translator.translate(sentences, beam_size=1)
-        except ValueError as error:  # of `without_heads`: no module has the hook
+        except ValueError as error:  # from `without_heads`: no module has the hook
             raise InputError(str(error)) from error
 
 
@@ -170,7 +165,7 @@ def _draw(
         1.4 + ROW * config.n_layers,
     )
     axes, width = page_axes(figure), figure.get_figwidth()
-    each = (width - 4.0) / 3 + 0.1  # a stack's switches, with the names of its layers
+    each = (width - 4.0) / 3 + 0.1  # width of a stack's switches, including the names of its layers
     for number_of_stack, stack in enumerate(STACKS if with_switches else ()):
         is_on = [
             [(stack, layer, head) not in off for head in range(config.n_heads)] for layer in range(config.n_layers)
@@ -190,7 +185,7 @@ def _draw(
 
 
 def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], left: float, wide: float) -> None:
-    """A cell for each head: rows are layers, columns heads. Dark is on; a cross on white is off."""
+    """Draw a cell per head, with a row per layer: dark if it is on, white with a cross if it is off."""
     from matplotlib.colors import ListedColormap
 
     layers, heads = len(is_on), len(is_on[0])
@@ -209,7 +204,7 @@ def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], le
 
 
 def _write(axes: "Axes", sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
-    """The sentences one below the other, what is too long cut off; dollar signs are text here."""
+    """Write the sentences one below the other, truncated to `LINE` characters. Dollar signs are text, not formulas."""
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
         look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}

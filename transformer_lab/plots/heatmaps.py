@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.text_shapes import advance, token_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# One hue from white to dark: nothing is lost in gray print, or to a reader who does not see some colors.
+# A single hue from white to dark, so that it works in gray print and for color-blind readers.
 COLORS = "Blues"
 
-# What a stack is called, the name of its module, and whose tokens are its queries and its keys (section 3.2.3).
+# The title of each stack, the name of its modules, and the sides of its queries and keys (section 3.2.3).
 STACKS = {
     "encoder": ("Encoder self-attention", "encoder.layers.{}.self_attention", "source", "source"),
     "decoder": ("Decoder self-attention", "decoder.layers.{}.self_attention", "target", "target"),
@@ -26,9 +26,9 @@ STACKS = {
 
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "zh": "Chinese"}
 
-CELL = 0.36  # inches a token, while the sentence is short
+CELL = 0.36  # inches per token, unless the sentence is long
 LONGEST_SIDE = 11.0  # inches
-MOST_WORDS = 30  # that an explorer reads: it answers at once, and its picture can be read
+MOST_WORDS = 30  # more would make an explorer slow and its figure illegible
 
 
 def attention_heatmap(
@@ -72,7 +72,7 @@ def attention_heatmap(
     draw_map(axes, weights, query_tokens, key_tokens, title, cell)
     name_axes(axes, "query", "key", query_tokens, key_tokens, cell)
     if alone:
-        aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # as wide as a token
+        aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # makes the bar as wide as a cell
         place = {"ax": [axes], "shrink": 0.8, "aspect": aspect, "pad": 0.02, "panchor": "C"}
         _label_color_bar(axes.figure.colorbar(axes.collections[0], **place))
     return axes
@@ -179,11 +179,11 @@ def draw_attention(
 
 @dataclass(frozen=True)
 class RecordedAttention:
-    """The result of `Translator.attention` for one sentence, and the names of the two languages, by side."""
+    """The result of `Translator.attention` for one sentence, and the names of the two languages."""
 
     weights: Mapping[str, Tensor]  # (batch 1, heads, query, key), by the name of the module
     source_tokens: Sequence[str]
-    target_tokens: Sequence[str]  # what the decoder reads: <bos> first
+    target_tokens: Sequence[str]  # the decoder's input, which starts with <bos>
     languages: Mapping[str, str]
 
 
@@ -195,7 +195,7 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
     """
     try:
         return RecordedAttention(*translator.attention(sentence), languages_of(translator))
-    except ValueError as error:  # of `record_attention`: no module has the hook
+    except ValueError as error:  # from `record_attention`: no module has the hook
         raise InputError(str(error)) from error
 
 
@@ -210,7 +210,7 @@ def first_words(text: str) -> tuple[str, str]:
     words = text.split()
     if len(words) <= MOST_WORDS:
         return text, ""
-    return " ".join(words[:MOST_WORDS]), f"Of {len(words)} words the first {MOST_WORDS} are read."
+    return " ".join(words[:MOST_WORDS]), f"Only the first {MOST_WORDS} of {len(words)} words are used."
 
 
 def check_stack(stack: str) -> None:
@@ -248,12 +248,17 @@ def chosen_weights(
     """
     check_stack(stack)
     name, module, *sides = STACKS[stack]
-    n_layers = sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
-    layer = index_of("layer", layer, n_layers)
+    layer = index_of("layer", layer, layers_of(recorded, stack))
     tokens = {"source": recorded.source_tokens, "target": recorded.target_tokens}
     queries, keys = (list(tokens[side]) for side in sides)
     weights = recorded.weights[module.format(layer)][0]
     return weights, queries, keys, [recorded.languages[side] for side in sides], f"{name}, layer {layer}"
+
+
+def layers_of(recorded: RecordedAttention, stack: str) -> int:
+    """Return how many layers of a stack were recorded."""
+    module = STACKS[stack][1]
+    return sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
 
 
 def follows_itself(stack: str) -> bool:
@@ -276,7 +281,7 @@ def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> 
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Turn the index of a layer or head into one from 0 to `count` - 1. Negative indices count from the last."""
+    """Convert the index of a layer or head to one from 0 to `count` - 1. Negative indices count from the last."""
     if not count:
         raise InputError(f"this model shows no {what}s of that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
@@ -291,7 +296,7 @@ def _draw_all_heads(
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)
     cell = min(_cell_size(len(queries), len(keys)), 2.6 * LONGEST_SIDE / (columns * len(keys)), 0.3)
-    # every length in inches: a layout that looks for the margins anew takes longer than a reader waits
+    # All lengths are in inches, because a layout engine would be too slow for an explorer.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step_x, step_y = map_width + max(0.15, 0.55 - map_width), map_height + 0.35
     left, below = label_length(queries, cell) + 0.5, label_length(keys, cell) + 0.5
@@ -302,7 +307,7 @@ def _draw_all_heads(
     for head in range(heads):
         row, column = divmod(head, columns)
         low = below + (rows - 1 - row) * step_y
-        axes = figure.add_axes(((left + column * step_x) / width, low / height, map_width / width, map_height / height))
+        axes = axes_in_inches(figure, left + column * step_x, low, map_width, map_height)
         lowest = head + columns >= heads
         tokens = queries if column == 0 else [], keys if lowest else []
         draw_map(axes, weights[head].detach().float().cpu().numpy(), *tokens, f"head {head}", cell)
@@ -311,6 +316,6 @@ def _draw_all_heads(
     figure.supxlabel(f"key ({languages[1]})", fontsize=10, x=middle[0] / width, y=0.08 / height, va="bottom")
     figure.supylabel(f"query ({languages[0]})", fontsize=10, x=0.08 / width, y=middle[1] / height, ha="left")
     long = min(max(0.8 * (rows * step_y - 0.35), 1.2), height - 0.9)
-    place = figure.add_axes(((width - 0.9) / width, (middle[1] - long / 2) / height, 0.2 / width, long / height))
+    place = axes_in_inches(figure, width - 0.9, middle[1] - long / 2, 0.2, long)
     _label_color_bar(figure.colorbar(figure.axes[0].collections[0], cax=place))
     return figure

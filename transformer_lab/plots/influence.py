@@ -47,7 +47,7 @@ def draw_influence(
     """Draw tables of `influence` side by side.
 
     Args:
-        panels: For each its title, the table `(result, input)`, the names of its rows, and those of its columns.
+        panels: For each table, its title, its values `(result, input)`, and the names of its rows and columns.
         alternative_text: As in `new_picture`.
     """
     figure = new_picture(alternative_text, 4.4 * len(panels), 3.7)

@@ -1,4 +1,4 @@
-"""A figure that follows its controls in a notebook. It imports ipywidgets, so import it only where you use it."""
+"""A figure with controls for a notebook. This module imports ipywidgets, so import it only where you need it."""
 
 import asyncio
 import gc
@@ -13,9 +13,9 @@ from ipywidgets import HTML, VBox, Widget
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DOTS_PER_INCH, as_html
 
-SHARPNESS = 1.5  # fewer dots than other pictures have: drawing them is what a reader waits for
-PAUSE = 0.02  # seconds: what a slider sends in that time is drawn once
-SMALLEST = 10  # pixels: a narrow page scrolls a picture rather than shrink its text below that
+SHARPNESS = 1.5  # pixels per CSS pixel: fewer than in other figures, to draw faster
+PAUSE = 0.02  # seconds: changes within this time are drawn once
+SMALLEST = 10  # pixels: on a narrow page, a figure scrolls before its text shrinks below this
 REST = 0.1  # seconds of quiet before slow work begins
 
 
@@ -91,7 +91,7 @@ class Explorer(WithPicture):
         return scrolling_image(figure, "none" if self._scrolls else None), rest
 
     def _changed(self, _: Any) -> None:
-        """Wait a moment, so that only the latest position of a dragged slider is drawn."""
+        """Draw after a short pause, so that only the latest position of a dragged slider is drawn."""
         if self._drawing or self._waiting:
             return
         if self._rest:
@@ -117,7 +117,7 @@ class Explorer(WithPicture):
             show(*arguments)
         except InputError as error:
             self.picture.value = f"<p>{html.escape(str(error))}</p>"
-        except Exception as error:  # the reader's own part may raise anything, and nobody sees what ends a timer
+        except Exception as error:  # your code may raise anything, and a timer's traceback is not shown
             self.picture.value = f"<p>{html.escape(f'{type(error).__name__}: {error}')}</p>"
 
 

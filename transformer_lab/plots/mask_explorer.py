@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transformer_lab import model
 from transformer_lab.errors import InputError
-from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.heatmaps import label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SENTENCES = ("the dog sees the cat", "dogs run")
 
 
 def draw_mask(axes: "Axes", mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
-    """Draw one sentence's mask `(query, key)` on `axes`: a dark cell with a dot may be seen; each has `cell` inches."""
+    """Draw one sentence's mask `(query, key)`. Visible positions are dark with a dot. `cell` is in inches."""
     length = len(words)
     axes.pcolormesh(mask, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
     axes.set(xlim=(0, length), ylim=(length, 0), xticks=[], yticks=[])
@@ -40,16 +40,17 @@ def draw_masks(
     padding_mask: Callable = model.padding_mask,
     causal_mask: Callable = model.causal_mask,
 ) -> "Figure":
-    """The masks of two sentences in one batch, and the shapes from which they come.
+    """Draw the masks of two sentences in one batch, and the shapes that are combined.
 
     Args:
-        sentences: Two, their words separated by spaces. The shorter one is filled up with padding.
-        padding: Whether padding is hidden.
-        causal: Whether the future is hidden.
-        padding_mask: As the exercise of that name: the reader's own, for example. `causal_mask` likewise.
+        sentences: Two sentences, with words separated by spaces. The shorter one is padded.
+        padding: Whether to hide padding.
+        causal: Whether to hide the future.
+        padding_mask: A function like the exercise of that name, such as your own.
+        causal_mask: Likewise.
 
     Raises:
-        InputError: A sentence without words, or one that is too long for a picture.
+        InputError: A sentence is empty or too long for the figure.
     """
     rows = [sentence.split() for sentence in sentences]
     for number, row in enumerate(rows, 1):
@@ -59,7 +60,7 @@ def draw_masks(
             raise InputError(f"sentence {number} has {len(row)} words: the picture has room for {MOST_WORDS}")
     length = max(map(len, rows))
     words = [row + [PAD] * (length - len(row)) for row in rows]
-    tokens = torch.tensor([[int(word != PAD) for word in row] for row in words])  # all that a mask looks at
+    tokens = torch.tensor([[int(word != PAD) for word in row] for row in words])  # a mask depends on nothing else
     mask, made_of = torch.ones(2, 1, 1, 1, dtype=torch.bool), []
     if padding:
         mask = mask & padding_mask(tokens, 0)
@@ -89,7 +90,7 @@ def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequ
 def _draw_tables(
     mask: Tensor, words: Sequence[Sequence[str]], titles: Sequence[str], heading: str, text: str
 ) -> "Figure":
-    # Every length in inches: finding the margins anew would take longer than a reader waits.
+    # All lengths are in inches, because a layout engine would be too slow for an explorer.
     length = len(words[0])
     side = max(2.4, 0.34 * length)
     cell = side / length
@@ -100,19 +101,14 @@ def _draw_tables(
     figure.set_layout_engine("none")
     tables = mask.expand(len(words), 1, length, length)[:, 0]
     for column, (table, row, title) in enumerate(zip(tables, words, titles, strict=True)):
-        start = left + column * (side + labels + 0.5)
-        axes = figure.add_axes((start / width, (labels + 0.5) / height, side / width, side / height))
+        axes = axes_in_inches(figure, left + column * (side + labels + 0.5), labels + 0.5, side, side)
         draw_mask(axes, table, row, title, cell)
     figure.suptitle(heading, fontsize=11, y=1 - 0.1 / height, va="top")
     return figure
 
 
 def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Callable = model.causal_mask) -> Any:
-    """`draw_masks` with two fields for sentences and a switch for each mask.
-
-    Returns:
-        The widget. A cell that ends in it shows it.
-    """
+    """Show `draw_masks` with two text fields and a checkbox for each mask. A cell that ends with it shows it."""
     from ipywidgets import Checkbox, HBox, Layout, Text
 
     from transformer_lab.plots.interactive_figure import Explorer

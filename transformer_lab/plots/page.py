@@ -1,4 +1,4 @@
-"""All heads of all layers for one sentence, on one page that needs no network and no script."""
+"""An HTML page with all heads of all layers for one sentence. It works offline and without scripts."""
 
 import base64
 import html
@@ -11,7 +11,15 @@ from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
-from transformer_lab.plots.heatmaps import COLORS, STACKS, languages_of, strongest_links
+from transformer_lab.plots.heatmaps import (
+    COLORS,
+    STACKS,
+    attention_of,
+    chosen_weights,
+    follows_itself,
+    layers_of,
+    strongest_links,
+)
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -37,35 +45,30 @@ nav a { margin-right: 1.2rem; }
 
 
 def attention_page(translator: Any, sentence: str) -> str:
-    """A page with every head as a small map; a click enlarges one, with its tokens.
+    """Return a page with a small heat map of every head. Clicking one enlarges it and shows its tokens.
 
     Args:
         translator: A `Translator`.
-        sentence: In the source language.
+        sentence: A sentence of the source language.
 
     Raises:
         InputError: The sentence cannot be translated.
     """
-    recorded, source_tokens, target_tokens = translator.attention(sentence)
+    recorded = attention_of(translator, sentence)
     translation = translator.translate([sentence])[0]
-    tokens = {"source": source_tokens, "target": target_tokens}
-    languages = languages_of(translator)
     overview, enlarged = [], []
-    for stack, (name, module, *sides) in STACKS.items():
-        queries, keys = (tokens[side] for side in sides)
-        query_language, key_language = (languages[side] for side in sides)
+    for stack, (name, _, *sides) in STACKS.items():
+        query_language, key_language = (recorded.languages[side] for side in sides)
         overview.append(f"<h2>{name}</h2>\n<p>Rows: {query_language} tokens. Columns: {key_language} tokens.</p>")
-        layers = [weights[0] for module_name, weights in _of_module(recorded, module)]  # (heads, query, key) each
-        for layer, weights in enumerate(layers):
-            links = []
-            for head, table in enumerate(weights):
-                title = f"{name}, layer {layer}, head {head}"
-                address = f"{stack}-{layer}-{head}"
+        following = [*recorded.target_tokens[1:], "<eos>"] if follows_itself(stack) else []
+        for layer in range(layers_of(recorded, stack)):
+            weights, queries, keys, _, layer_title = chosen_weights(recorded, stack, layer)
+            links, addresses = [], [f"{stack}-{layer}-{head}" for head in range(len(weights))]
+            for head, (table, address) in enumerate(zip(weights, addresses, strict=True)):
+                title = f"{layer_title}, head {head}"
                 picture = _picture(table, f"Heat map: {title}. {strongest_links(table.numpy(), queries, keys)}")
                 links.append(f'<a class="small" href="#{address}">{picture}head {head}</a>')
-                following = [*target_tokens[1:], "<eos>"] if sides[0] == "target" else []
-                others = [(head + step) % len(weights) for step in (-1, 1)]
-                around = [f"{stack}-{layer}-{other}" for other in others]
+                around = addresses[head - 1], addresses[(head + 1) % len(addresses)]
                 enlarged.append(_enlarged(address, title, picture, queries, keys, following, around))
             overview.append(f'<div class="layer"><b>layer {layer}</b>{"".join(links)}</div>')
     return (
@@ -84,7 +87,7 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
     """Write `attention_page` to a file.
 
     Raises:
-        InputError: Another suffix than .html, a file that cannot be written, a sentence that cannot be translated.
+        InputError: The suffix is not .html, the file cannot be written, or the sentence cannot be translated.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -96,13 +99,8 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
         unfinished.write_text(text, encoding="utf-8")
 
 
-def _of_module(recorded: dict[str, Tensor], module: str) -> list[tuple[str, Tensor]]:
-    names = [module.format(layer) for layer in range(len(recorded))]
-    return [(name, recorded[name]) for name in names if name in recorded]
-
-
 def _picture(table: Tensor, text: str) -> str:
-    """One pixel a weight: the page enlarges it without smoothing."""
+    """Return an image with one pixel per weight, which the page enlarges without smoothing."""
     import matplotlib
     from PIL import Image
 
@@ -127,11 +125,11 @@ def _enlarged(
 
     cell = max(0.9, min(1.9, 34 / max(len(queries), len(keys))))
     size = f"--cell: {cell:.2f}rem; --rows: {len(queries)}; --columns: {len(keys)}"
-    right = f'<div class="next" title="the token that is predicted there">{spans(following)}</div>'
+    right = f'<div class="next" title="the predicted token">{spans(following)}</div>'
     before, after = around
     return (
         f'<section class="large" id="{address}" aria-label="{html.escape(title, quote=True)}">\n<h2>{title}</h2>\n'
-        f'<nav><a href="#">back to all</a><a href="#{before}">head before</a><a href="#{after}">next head</a></nav>\n'
+        f'<nav><a href="#">back to all</a><a href="#{before}">previous head</a><a href="#{after}">next head</a></nav>\n'
         f'<div class="map" style="{size}"><div class="queries">{spans(queries)}</div>{picture}{right}'
         f'<div class="keys">{spans(keys)}</div></div>\n</section>'
     )

@@ -1,4 +1,4 @@
-"""Positional encodings (section 3.5) as heat map, as waves, and as similarity."""
+"""Positional encodings (section 3.5) as a heat map, as waves, and by similarity."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, position: int = 20) -> "Figure":
-    """The encoding of `length` positions, four of its waves, and how alike the others are to one position.
+    """Draw positional encodings as a heat map, four of their waves, and their similarity to one position.
 
     Args:
-        d_model: Even.
-        length: Positions.
-        base: 10,000 in the paper: the longest wave is 2π times as long.
-        position: The one that the others are compared with; the last one, if there are fewer.
+        d_model: An even number.
+        length: Number of positions.
+        base: 10,000 in the paper. The longest wavelength is close to 2π times this.
+        position: The position to compare with. It is limited to the last one.
     """
     position = min(position, length - 1)
     frequencies = base ** (-np.arange(0, d_model, 2) / d_model)  # (d_model / 2,)
     angles = np.arange(length)[:, None] * frequencies  # (length, d_model / 2)
     sines, cosines = np.sin(angles), np.cos(angles)
-    # the dot product of two encodings is a sum of cosines of differences (sin a sin b + cos a cos b)
+    # A dot product of two encodings is a sum of cosines: sin a sin b + cos a cos b = cos(a - b).
     similarity = np.cos((np.arange(length) - position)[:, None] * frequencies).mean(axis=1)
 
     figure = new_picture(
@@ -34,7 +34,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
         10.2,
         3.6,
     )
-    figure.set_layout_engine("none")  # finding the margins anew would take half of the time of a move
+    figure.set_layout_engine("none")  # it would take half of the drawing time
     margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.36}
     table, waves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1, 1), gridspec_kw=margins)
     image = np.empty((length, d_model))
@@ -67,11 +67,7 @@ def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
 
 
 def explore_positions() -> Any:
-    """`draw_positions` with a slider for each of its arguments.
-
-    Returns:
-        The widget. A cell that ends in it shows it.
-    """
+    """Show `draw_positions` with a slider for each argument. A cell that ends with it shows it."""
     from ipywidgets import FloatLogSlider, HBox, IntSlider, Layout
 
     from transformer_lab.plots.interactive_figure import Explorer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from transformer_lab.plots.figures import DARK, ORANGE, PALE, new_picture, tidy
+from transformer_lab.plots.figures import DARK, ORANGE, PALE, axes_in_inches, new_picture, tidy
 from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
     """
     queries, keys, written = maps["target_tokens"], maps["source_tokens"], maps["written"]
     cell = min(0.34, 5.2 / len(keys))
-    lettering = max(cell, 0.3)  # labels next to a row may fill it: they stay legible even in a long map
+    lettering = max(cell, 0.3)  # at least 0.3, so that labels stay legible in a long map
     layers = len(maps["transformer"])
     number = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {
@@ -142,8 +142,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
     words = []
     for column, (title, weights) in enumerate(panels.items()):
         weights = torch.tensor(weights)
-        place = (left + column * step) / width, below / height, map_width / width, map_height / height
-        axes = figure.add_axes(place)
+        axes = axes_in_inches(figure, left + column * step, below, map_width, map_height)
         draw_map(axes, weights.numpy(), [] if column else queries, keys, title, lettering)
         name_axes(axes, "" if column else "query: token read (English)", "key (German)", queries, keys, lettering)
         links = [f"{token} to {keys[int(row.argmax())]}" for token, row in zip(written, weights, strict=True)]

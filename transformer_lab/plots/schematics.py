@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import DARK, LIGHT, PALE, RUST, new_picture
+from transformer_lab.plots.figures import DARK, LIGHT, PALE, RUST, blank_axes, new_picture
+from transformer_lab.plots.shapes import add_box, add_cell, draw_arrow, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 
 
 def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> "Figure":
@@ -44,28 +44,23 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> "Figure"
     axes.spines[:].set_visible(False)
     for start, (title, table, form) in zip(starts, tables, strict=True):
         _table(axes, start, table, ~mask, form)
-        axes.text(start + size / 2, -0.15, title, ha="center", va="bottom", fontsize=11)
+        write(axes, start + size / 2, -0.15, title, va="bottom", fontsize=11)
     for start, step in zip(starts, ("", "fill", "softmax"), strict=False):
         left = start + size + 0.15
-        style = {"arrowstyle": "-|>", "color": "0.25", "mutation_scale": 10}
-        axes.annotate("", (left + gap - 0.3, size / 2), (left, size / 2), arrowprops=style)
-        axes.text(left + gap / 2 - 0.15, size / 2 - 0.12, step, ha="center", va="bottom", fontsize=9)
+        draw_arrow(axes, (left, size / 2), (left + gap - 0.3, size / 2), linewidth=1, shrinkA=2, shrinkB=2)
+        write(axes, left + gap / 2 - 0.15, size / 2 - 0.12, step, va="bottom", fontsize=9)
     axes.set_ylabel("query")
     return figure
 
 
 def _table(axes: "Axes", left: float, table: Tensor, hidden: Tensor, form: str) -> None:
     """Draw a table of numbers as squares whose left edge is at `left`, the hidden ones in orange."""
-    from matplotlib.patches import Rectangle
-
     for row in range(table.size(0)):
         for column in range(table.size(1)):
-            value, off = table[row, column].item(), bool(hidden[row, column])
-            look = {"facecolor": "#fdebdc" if off else PALE, "edgecolor": "white", "linewidth": 2}
-            axes.add_patch(Rectangle((left + column, row), 1, 1, **look))
-            text = form.format(value).replace("-inf", "−∞")
-            axes.text(left + column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9,
-                      color=RUST if off else "black", weight="bold" if off else "normal")  # fmt: skip
+            off = bool(hidden[row, column])
+            fill, look = ("#fdebdc", {"color": RUST, "weight": "bold"}) if off else (PALE, {})
+            text = form.format(table[row, column].item()).replace("-inf", "−∞")
+            add_cell(axes, left + column, row, text, fill, linewidth=2, fontsize=9, **look)
 
 
 def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> "Figure":
@@ -95,25 +90,22 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
     for number, (title, table) in enumerate(zip(titles, (vectors, encoding, vectors + encoding), strict=True)):
         left = number * (d_model + gap)
         _signed_table(axes, left, table)
-        axes.text(left + d_model / 2, -0.2, title, ha="center", va="bottom", fontsize=10.5)
-        axes.text(left + d_model / 2, length + 0.15, "features", ha="center", va="top", fontsize=9, color="0.35")
+        write(axes, left + d_model / 2, -0.2, title, va="bottom", fontsize=10.5)
+        write(axes, left + d_model / 2, length + 0.15, "features", va="top", fontsize=9, color="0.35")
         if number:
-            axes.text(left - gap / 2, length / 2, "+="[number - 1], ha="center", va="center", fontsize=16)
+            write(axes, left - gap / 2, length / 2, "+="[number - 1], fontsize=16)
     return figure
 
 
 def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
     """Draw a table of numbers whose left edge is at `left`: purple for positive numbers, orange for negative ones."""
     from matplotlib import colormaps
-    from matplotlib.patches import Rectangle
 
     for row in range(table.size(0)):
         for column in range(table.size(1)):
             value = table[row, column].item()  # below, + 0.0 turns -0.0 into 0.0
-            color = colormaps["PuOr"](0.5 + value / 6)
-            axes.add_patch(Rectangle((left + column, row), 1, 1, facecolor=color, edgecolor="white", linewidth=2))
-            text = f"{round(value, 2) + 0.0:.2f}"
-            axes.text(left + column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8.5)
+            text, color = f"{round(value, 2) + 0.0:.2f}", colormaps["PuOr"](0.5 + value / 6)
+            add_cell(axes, left + column, row, text, color, linewidth=2, fontsize=8.5)
 
 
 def draw_cache(words: Sequence[str]) -> "Figure":
@@ -122,8 +114,6 @@ def draw_cache(words: Sequence[str]) -> "Figure":
     Args:
         words: The tokens that the decoder reads, one more in each step.
     """
-    from matplotlib.patches import Rectangle
-
     n = len(words)
     counts = {"without a cache": n * (n + 1) // 2, "with a cache": n}
     figure = new_picture(
@@ -137,11 +127,8 @@ def draw_cache(words: Sequence[str]) -> "Figure":
         for step in range(n):
             for position in range(step + 1):
                 computed = title == "without a cache" or position == step
-                axes.add_patch(
-                    Rectangle((position, step), 1, 1, facecolor=DARK if computed else PALE, edgecolor="white")
-                )
-                axes.text(position + 0.5, step + 0.5, "new" if computed else "kept", ha="center", va="center",
-                          fontsize=8.5, color="white" if computed else "black")  # fmt: skip
+                label, fill, color = ("new", DARK, "white") if computed else ("kept", PALE, "black")
+                add_cell(axes, position, step, label, fill, fontsize=8.5, color=color)
         axes.set(xlim=(0, n), ylim=(n, 0), title=f"{title}: {count} computed")
         axes.set_xticks([position + 0.5 for position in range(n)], words)
         axes.set_yticks([step + 0.5 for step in range(n)], [f"step {step + 1}" for step in range(n)])
@@ -157,29 +144,22 @@ def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> "Fig
         words: The tokens of a translation.
         matched: For n = 1, 2, …, whether each of its n-grams counts as a match.
     """
-    from matplotlib.patches import FancyBboxPatch
-
     text = "; ".join(f"{sum(row)} of {len(row)} {n}-grams" for n, row in enumerate(matched, 1))
     figure = new_picture(
         f"The n-grams of “{' '.join(words)}” as boxes, one row for each n. In the reference: {text}.",
         1.2 * len(words) + 2.6,
         0.62 * len(matched) + 0.2,
     )
-    figure.set_layout_engine("none")
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-1.0, len(words) + 1.1), ylim=(len(matched), 0))
-    axes.set_axis_off()
+    axes = blank_axes(figure, (-1.0, len(words) + 1.1), (len(matched), 0))
     for n, row in enumerate(matched, 1):
-        axes.text(-0.1, n - 0.5, f"n = {n}", ha="right", va="center", fontsize=10)
-        shift = (n - 1) / 2  # keeps the rows of a pyramid centered
+        y = n - 0.5
+        write(axes, -0.1, y, f"n = {n}", ha="right", fontsize=10)
         for start, match in enumerate(row):
-            box = FancyBboxPatch((start + shift + 0.07, n - 0.87), 0.86, 0.74, "round,pad=0,rounding_size=0.08",
-                                 facecolor=PALE if match else "#fdebdc",
-                                 edgecolor=DARK if match else RUST, linestyle="-" if match else "--")  # fmt: skip
-            axes.add_patch(box)
-            axes.text(start + shift + 0.5, n - 0.5, "\n".join(_two_lines(words[start : start + n])), ha="center",
-                      va="center", fontsize=8.5, color=DARK if match else RUST)  # fmt: skip
-        axes.text(len(words) + 0.1, n - 0.5, f"{sum(row)} of {len(row)}", va="center", fontsize=11)
+            x = start + n / 2  # keeps the rows of a pyramid centered
+            fill, color, line = (PALE, DARK, "-") if match else ("#fdebdc", RUST, "--")
+            add_box(axes, x, y, 0.86, 0.74, fill, rounding=0.08, edgecolor=color, linestyle=line)
+            write(axes, x, y, "\n".join(_two_lines(words[start : start + n])), fontsize=8.5, color=color)
+        write(axes, len(words) + 0.1, y, f"{sum(row)} of {len(row)}", ha="left", fontsize=11)
     return figure
 
 
@@ -198,23 +178,18 @@ def draw_residual_stream() -> "Figure":
         9.6,
         5.2,
     )
-    figure.set_layout_engine("none")
     for bottom, norm_first in ((0.5, False), (0.0, True)):
-        axes = figure.add_axes((0.01, bottom, 0.98, 0.5))
-        axes.set(xlim=(-1.5, 19.2), ylim=(-2.3, 3.3))
-        axes.set_axis_off()
-        _stream(axes, norm_first)
+        _stream(blank_axes(figure, (-1.5, 19.2), (-2.3, 3.3), (0.01, bottom, 0.98, 0.5)), norm_first)
     return figure
 
 
 def _stream(axes: "Axes", norm_first: bool) -> None:
     name = "pre-norm" if norm_first else "post-norm (the paper)"
-    axes.text(-1.4, 2.75, name, fontsize=11.5, weight="bold", ha="left", va="center")
+    write(axes, -1.4, 2.75, name, ha="left", fontsize=11.5, weight="bold")
     color, sublayers = (DARK if norm_first else "0.25"), ["attention", "feed-\nforward"] * 2
-    line = {"color": color, "linewidth": 3.2, "solid_capstyle": "butt", "zorder": 1}
-    axes.plot([-0.6, 18.2], [0, 0], **line)
-    axes.annotate("", (18.75, 0), (18.1, 0), arrowprops={"arrowstyle": "-|>", "color": color, "linewidth": 3.2})
-    axes.text(-0.75, 0, "$x_0$", ha="right", va="center", fontsize=12)
+    axes.plot([-0.6, 18.2], [0, 0], color=color, linewidth=3.2, solid_capstyle="butt", zorder=1)
+    draw_arrow(axes, (18.1, 0), (18.75, 0), color=color, linewidth=3.2, shrinkA=2, shrinkB=2)
+    write(axes, -0.75, 0, "$x_0$", ha="right", fontsize=12)
     sums = ["x_0"]
     for number, sublayer in enumerate(sublayers):
         left = 4.25 * number
@@ -225,15 +200,14 @@ def _stream(axes: "Axes", norm_first: bool) -> None:
             _block(axes, left, 0.85, 1.25, 0.55, "norm", "#fff7d6")
         fill = LIGHT if sublayer == "attention" else "#c7e9c0"
         axes.plot([left, plus], [1.75, 1.75], **thin)
-        arrow = {"arrowstyle": "-|>", "color": "0.35", "linewidth": 1.2, "shrinkB": 0, "mutation_scale": 10}
-        axes.annotate("", (plus, 0.3), (plus, 1.77), arrowprops=arrow)
+        draw_arrow(axes, (plus, 1.77), (plus, 0.3), color="0.35", linewidth=1.2, shrinkA=2)
         _block(axes, left + 1.25, 1.75, 2.1, 1.1, sublayer, fill)
-        axes.text(plus + 0.12, 1.1, f"$s_{number + 1}$", fontsize=11, ha="left", va="center")
+        write(axes, plus + 0.12, 1.1, f"$s_{number + 1}$", ha="left", fontsize=11)
         axes.plot(plus, 0, "o", markersize=13, markerfacecolor="white", markeredgecolor=color, zorder=3)
-        axes.text(plus, -0.02, "+", ha="center", va="center", fontsize=11, zorder=4)
+        write(axes, plus, -0.02, "+", fontsize=11, zorder=4)
         sums.append(f"s_{number + 1}")
         if norm_first:
-            axes.text(plus - 0.2, -0.75, f"${' + '.join(sums)}$", fontsize=9.5, ha="center", va="center", color=color)
+            write(axes, plus - 0.2, -0.75, f"${' + '.join(sums)}$", fontsize=9.5, color=color)
         else:
             _block(axes, plus + 0.62, 0, 0.52, 1.25, "norm", "#fff7d6", rotation=90)
     if norm_first:
@@ -241,20 +215,15 @@ def _stream(axes: "Axes", norm_first: bool) -> None:
         text = "The stream is a running sum. Sublayers read a normalized copy of it and add what they computed."
     else:
         text = "Every addition is followed by a norm, so whatever travels along the stream is rescaled at each step."
-    axes.text(8.6, -1.6, text, ha="center", va="center", fontsize=10, color="0.2")
+    write(axes, 8.6, -1.6, text, fontsize=10, color="0.2")
 
 
 def _block(
     axes: "Axes", x: float, y: float, width: float, height: float, label: str, fill: str, rotation: float = 0
 ) -> None:
     """Draw a labeled box around `(x, y)`."""
-    from matplotlib.patches import FancyBboxPatch
-
-    style = "round,pad=0,rounding_size=0.12"
-    corner = (x - width / 2, y - height / 2)
-    look = {"facecolor": fill, "edgecolor": "0.4", "linewidth": 0.8, "zorder": 2}
-    axes.add_patch(FancyBboxPatch(corner, width, height, boxstyle=style, **look))
-    axes.text(x, y, label, ha="center", va="center", fontsize=9.5, rotation=rotation, linespacing=0.95, zorder=3)
+    add_box(axes, x, y, width, height, fill, rounding=0.12, linewidth=0.8, zorder=2)
+    write(axes, x, y, label, fontsize=9.5, rotation=rotation, linespacing=0.95, zorder=3)
 
 
 def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
@@ -265,7 +234,6 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
         memory: The words of the source. If there are any, this is a decoder layer: it hides the future, and it has
             cross-attention.
     """
-    of_decoder = bool(memory)
     rows = ["self-attention", *(["cross-attention"] if memory else []), "feed-forward"]
     notes = {
         "self-attention": "each word looks at itself and\nthe words before it" if memory else "each looks at all words",
@@ -273,22 +241,24 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
         "feed-forward": "each word on its own",
     }
     figure = new_picture(
-        f"One {'decoder' if of_decoder else 'encoder'} layer over the words {', '.join(words)}, from bottom to top. "
+        f"One {'decoder' if memory else 'encoder'} layer over the words {', '.join(words)}, from bottom to top. "
         + " ".join(f"{row.capitalize()}: {notes[row]}.".replace("\n", " ") for row in rows)
         + " After each, the result is added to the word's own line and normalized.",
         8.4,
         1.0 + 1.25 * len(rows),
     )
-    figure.set_layout_engine("none")
-    axes = figure.add_axes((0.01, 0.02, 0.98, 0.96))
     first, step, height = 4.4, 1.7, 2.0
-    columns = [first + step * (number + len(memory) * of_decoder) for number in range(len(words))]
+    columns = [first + step * (number + len(memory)) for number in range(len(words))]
     top = height * len(rows)
-    axes.set(xlim=(0, columns[-1] + 1.2), ylim=(-0.75, top + 0.6))
-    axes.set_axis_off()
+    axes = blank_axes(figure, (0, columns[-1] + 1.2), (-0.75, top + 0.6), (0.01, 0.02, 0.98, 0.96))
     for x, word in zip(columns, words, strict=True):
         axes.plot([x, x], [-0.15, top + 0.3], color="0.25", linewidth=2.2, zorder=1)
-        axes.text(x, -0.45, word, ha="center", va="center", fontsize=11)
+        write(axes, x, -0.45, word, fontsize=11)
+
+    def look(x: float, y: float, to_x: float, to_y: float) -> None:
+        """Draw a line along which information flows."""
+        axes.plot([x, to_x], [y, to_y], color=DARK, linewidth=1, alpha=0.65, zorder=2)
+
     for number, row in enumerate(rows):
         y = height * number
         axes.text(0.1, y + 0.85, row, fontsize=11, weight="bold", va="bottom")
@@ -299,26 +269,21 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
                 _block(axes, x + 0.45, y + 0.8, 0.62, 0.5, "FFN", "#c7e9c0")
             elif row == "cross-attention":
                 for k in range(len(memory)):
-                    _look(axes, (first + step * k, y + 0.2), (x, y + 1.4), DARK)
+                    look(first + step * k, y + 0.2, x, y + 1.4)
             else:
-                for i in range(j + 1 if of_decoder else len(columns)):
+                for i in range(j + 1 if memory else len(columns)):
                     if i != j:
-                        _look(axes, (columns[i], y + 0.1), (x, y + 1.4), DARK)
+                        look(columns[i], y + 0.1, x, y + 1.4)
             axes.plot(x, y + 1.55, "o", markersize=11, markerfacecolor="#fff7d6", markeredgecolor="0.3", zorder=4)
-            axes.text(x, y + 1.54, "+", ha="center", va="center", fontsize=10, zorder=5)
+            write(axes, x, y + 1.54, "+", fontsize=10, zorder=5)
         if row == "cross-attention":
             for k, word in enumerate(memory):
                 x = first + step * k
                 axes.plot(x, y + 0.15, "s", markersize=9, color=LIGHT, markeredgecolor="0.3", zorder=4)
-                axes.text(x, y - 0.15, word, ha="center", va="top", fontsize=11)
+                write(axes, x, y - 0.15, word, va="top", fontsize=11)
             middle = first + step * (len(memory) - 1) / 2
-            axes.text(middle, y - 0.62, "memory", ha="center", va="top", fontsize=9, color="0.3")
+            write(axes, middle, y - 0.62, "memory", va="top", fontsize=9, color="0.3")
     return figure
-
-
-def _look(axes: "Axes", start: tuple[float, float], end: tuple[float, float], color: str) -> None:
-    """Draw a line along which information flows."""
-    axes.plot([start[0], end[0]], [start[1], end[1]], color=color, linewidth=1, alpha=0.65, zorder=2)
 
 
 LOOP_BOXES = {  # center of each box, and whether the reader writes it

@@ -1,4 +1,4 @@
-"""From scores to weights to output, with vectors that can be moved."""
+"""Scores, weights, and the output of attention in two dimensions, with vectors that you can move."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KEYS = ((20.0, 1.6), (110.0, 1.4), (250.0, 1.8))  # degrees and length
-COLORS = (DARK, ORANGE, "#1b9e77")  # told apart without red and green, and each arrow has a number
+COLORS = (DARK, ORANGE, "#1b9e77")  # not red and green; each arrow also has a number
 REACH = 3.2
 
 
@@ -23,13 +23,13 @@ def draw_scores(
     factor: float = 1.0,
     attention: Any = scaled_dot_product_attention,
 ) -> "Figure":
-    """One query and three keys in the plane, their scores, their weights, and the output. The values are the keys.
+    """Draw a query and three keys in the plane, the scores and weights, and the output. The values are the keys.
 
     Args:
-        query: Its direction in degrees and its length.
-        keys: The same of each key.
+        query: Direction in degrees, and length.
+        keys: The same for each key.
         factor: Multiplies the scores of `attention`.
-        attention: As the exercise `scaled_dot_product_attention`: the reader's own, for example.
+        attention: A function like `scaled_dot_product_attention`, such as your own.
     """
     query_vector = _vector(*query)[None, None]  # (batch 1, query 1, d_k 2)
     vectors = torch.stack([_vector(*key) for key in keys])[None]  # (batch 1, key, d_k 2)
@@ -39,7 +39,7 @@ def draw_scores(
 
     gist = ", ".join(f"key {number} has weight {weight:.2f}" for number, weight in enumerate(weights, 1))
     figure = new_picture(f"A query, its keys and the output as arrows; scores and weights as bars: {gist}.", 9.6, 3.9)
-    figure.set_layout_engine("none")  # finding the margins anew would take half of the time of a move
+    figure.set_layout_engine("none")  # it would take half of the drawing time
     margins = {"left": 0.04, "right": 0.985, "bottom": 0.1, "top": 0.9, "wspace": 0.18}
     plane, score_axes, weight_axes = figure.subplots(1, 3, width_ratios=(1.35, 1, 1), gridspec_kw=margins)
     _arrow(plane, query_vector[0, 0].tolist(), "black", "query", width=2.4)
@@ -64,11 +64,7 @@ def draw_scores(
 
 
 def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
-    """`draw_scores` with sliders for the query, for each key, and for the scale.
-
-    Returns:
-        The widget. A cell that ends in it shows it.
-    """
+    """Show `draw_scores` with sliders for the query, the keys, and the scale. A cell that ends with it shows it."""
     from ipywidgets import FloatSlider, HBox, Layout
 
     from transformer_lab.plots.interactive_figure import Explorer

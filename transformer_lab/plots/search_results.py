@@ -36,7 +36,7 @@ def judged(trials: "DataFrame") -> "DataFrame":
     """Return the trials that have a BLEU. The figures show only these.
 
     Raises:
-        InputError: no trial has one.
+        InputError: No trial has one.
     """
     scored = trials.dropna(subset="bleu")
     if scored.empty:
@@ -339,7 +339,7 @@ def draw_intervals(
         searches: Number of searches.
 
     Raises:
-        InputError: an argument is out of its range.
+        InputError: An argument is out of range.
     """
     if trials < 4 or abs(correlation) > 0.95 or searches < 1:
         raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
@@ -376,7 +376,7 @@ def draw_intervals(
 
 
 def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
-    """Return `draw_intervals` with sliders for the number of trials and the truth, to be shown at the end of a cell."""
+    """Show `draw_intervals` with sliders for the number of trials and the true correlation."""
     from ipywidgets import FloatSlider, SelectionSlider
 
     from transformer_lab.plots.interactive_figure import Explorer

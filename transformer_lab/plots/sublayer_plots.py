@@ -1,11 +1,11 @@
-"""What the ReLU does to a feed-forward network, and what the place of the norm does to training."""
+"""Plots of what the ReLU does in a feed-forward network, and what the position of the norm does in training."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from transformer_lab.plots.figures import DARK, RUST, new_picture
+from transformer_lab.plots.figures import DARK, RUST, new_picture, tidy
 from transformer_lab.plots.lines import name_line
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def draw_bends(x: Tensor, bent: Tensor, straight: Tensor, bends: Sequence[float]
     axes.set(xlabel="x (gray lines: a hidden unit switches on or off)", ylabel="FFN(x)")
     axes.margins(x=0)
     axes.set_title("The ReLU makes the bends", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure
 
 
@@ -81,8 +81,7 @@ def draw_norm_runs(
         axes.set_title(title, fontsize=11)
     gradients.set(xlabel="sublayer, from bottom to top", ylabel="gradient norm", yscale="log", xticks=(1, 6, 12, 18))
     gradients.set_title("Gradient of w_2, last step", fontsize=11)
-    for axes in (post, pre, gradients):
-        axes.spines[["top", "right"]].set_visible(False)
+    tidy(post, pre, gradients)
     return figure
 
 
@@ -114,5 +113,5 @@ def draw_growth(post: Sequence[float], pre: Sequence[float], after_last_norm: fl
     axes.plot(n + 0.5, after_last_norm, "D", color=PRE)
     name_line(axes, n + 0.5, after_last_norm, "pre-norm, after the last norm", PRE, xytext=(7, -6))
     axes.set(xlabel="layers passed, n", ylabel="root mean square", ylim=(0, None))
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     return figure

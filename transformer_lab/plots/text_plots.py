@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from transformer_lab.plots.figures import PALE, new_picture, tidy
 from transformer_lab.plots.lines import COLORS, STYLES
+from transformer_lab.plots.shapes import add_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,15 +27,13 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
         min(11, 0.85 * columns),
         0.65 * rows + 0.35,
     )
-    from matplotlib.patches import Rectangle
-
     axes = figure.subplots()
     for row, (sentence, numbers) in enumerate(zip(tokens, ids, strict=True)):
         for column, number in enumerate(numbers):
             real = column < len(sentence)
-            axes.add_patch(Rectangle((column, row), 0.96, 0.92, facecolor=PALE if real else "0.8"))
-            label = f"{sentence[column] if real else '<pad>'}\n{number}"
-            axes.text(column + 0.48, row + 0.46, label, ha="center", va="center", fontsize=8.5, parse_math=False)
+            label, fill = (sentence[column], PALE) if real else ("<pad>", "0.8")
+            shape, look = {"width": 0.96, "height": 0.92, "edge": "none"}, {"fontsize": 8.5, "parse_math": False}
+            add_cell(axes, column, row, f"{label}\n{number}", fill, **shape, **look)
     axes.set(xlim=(0, columns), ylim=(rows, 0), title=title)
     axes.axis("off")
     return figure

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Loss = Callable[[Tensor, Tensor, float, int], Tensor]
     Curves = Callable[[float, int], tuple[list[float], list[float]]]
 
-LEADS = torch.linspace(0, 16, 81)  # of the right token's logit
+LEADS = torch.linspace(0, 16, 81)  # how far the correct token's logit is ahead of the others
 PAPER = {"d_model": 512, "warmup_steps": 4000}  # the base model of section 5.3
 
 
@@ -49,12 +49,12 @@ def draw_warmup(
     peak = max(range(len(steps)), key=rates.__getitem__)
     figure = new_picture(
         f"The learning rate for a width of {d_model}, {warmup_steps} steps of warm-up and a factor of {factor:g}, up "
-        f"to step {last}. Its peak is {rates[peak]:.2g} at step {steps[peak]}. Beside it, the schedule of the paper's "
-        "base model.",
+        f"to step {last}. Its peak is {rates[peak]:.2g} at step {steps[peak]}. The dashed line is the schedule of "
+        "the paper's base model.",
         8,
         3.4,
     )
-    figure.set_layout_engine("none")  # finding the margins anew would take half of the time of a move
+    figure.set_layout_engine("none")  # it would take half of the drawing time
     axes = figure.add_axes((0.085, 0.145, 0.885, 0.755))
     papers = [warmup_rate(step, **PAPER) for step in steps]
     axes.plot(steps, papers, color="0.65", linestyle="--", label="the paper's base model: 512, 4000, 1")
@@ -141,7 +141,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["right token"], ylabel="probability")
     bars.set_title("Labels" + (f": {shown} of {vocab} tokens" if shown < vocab else ""))
     bars.text(answer, right + 0.03, f"{right:.4g}", ha="center")
-    # Of two tokens, the first is the other one; else the place left of the right token has room.
+    # There is room to the left of the right token. With two tokens, that is the center of the other bar.
     bars.text((answer - 1) / 2, each + 0.03, f"each {each:.2g}", ha="center")
 
     name = f"smoothed by {smoothing:g}"
@@ -165,7 +165,7 @@ def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
     from ipywidgets import FloatSlider, Layout, SelectionSlider
 
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
-    curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # those without smoothing serve all
+    curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # those without smoothing are always drawn
     return _explorer(
         functools.partial(_draw_label_smoothing, curves=curves),
         smoothing=FloatSlider(0.1, min=0, max=0.9, step=0.05, description="Smoothing, share", **same),

@@ -36,7 +36,7 @@ class TrainingWatch(WithPicture):
         self._may_go_on.set()
         self.pause = Button(description="Pause", icon="pause")
         self.stop = Button(description="Stop", icon="stop")
-        self.says, self.samples, picture = HTML(), HTML(), HTML("<p>The curves come with the first steps.</p>")
+        self.says, self.samples, picture = HTML(), HTML(), HTML("<p>The curves appear after the first steps.</p>")
         self.pause.on_click(self._pause_or_go_on)
         self.stop.on_click(self._stop)
         super().__init__([HBox([self.pause, self.stop, self.says]), picture, self.samples], picture)
@@ -63,9 +63,9 @@ class TrainingWatch(WithPicture):
     def _work(self) -> None:
         try:
             self.result = self._run(self._take)
-        except KeyboardInterrupt:  # from `_take`, so that a training ends as on Ctrl-C
-            self._say("stopped", "stopped: what was finished is kept")
-        except BaseException as error:  # a thread would end without a word
+        except KeyboardInterrupt:  # raised by `_take`, so that the run ends as after Ctrl-C
+            self._say("stopped", "stopped: everything up to here is kept")
+        except BaseException as error:  # otherwise, the thread would end silently
             self._error = error
             self._say("failed", str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}")
         else:
@@ -82,14 +82,14 @@ class TrainingWatch(WithPicture):
         if record["kind"] != "step" or time.monotonic() - self._drawn >= self._seconds:
             self._draw()
             where = self._where()
-            if self.state == "running":  # a click may come now and change it: only the text is written
+            if self.state == "running":  # a click may change the state at any moment, so write only the text
                 self._write(where)
         self._may_go_on.wait()
         if self._must_stop.is_set():
             raise KeyboardInterrupt
 
     def _where(self) -> str:
-        last = next(record for record in reversed(self.records) if "step" in record)  # the one at the end has none
+        last = next(record for record in reversed(self.records) if "step" in record)  # the final one has no step
         numbers = [f"step {last['step']}"]
         for name, field in (("loss", "loss"), ("rate", "rate"), ("gradient norm", "gradient_norm")):
             if field in last:

@@ -1,0 +1,48 @@
+"""The vocabulary of the schematics: centered text, rounded boxes, cells of a table, and arrows."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import FancyBboxPatch
+
+
+def write(axes: "Axes", x: float, y: float, text: str, **look: Any) -> None:
+    """Write a text centered on `(x, y)`, unless `look` aligns it differently."""
+    axes.text(x, y, text, **{"ha": "center", "va": "center"} | look)
+
+
+def add_cell(
+    axes: "Axes",
+    x: float,
+    y: float,
+    label: str,
+    fill: Any,
+    *,
+    width: float = 1,
+    height: float = 1,
+    edge: str = "white",
+    linewidth: float = 1,
+    **look: Any,
+) -> None:
+    """Draw a rectangle from its corner `(x, y)`, with a text in the middle; `look` is that of the text."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=edge, linewidth=linewidth))
+    write(axes, x + width / 2, y + height / 2, label, **look)
+
+
+def add_box(
+    axes: "Axes", x: float, y: float, width: float, height: float, fill: str, rounding: float = 0.1, **look: Any
+) -> "FancyBboxPatch":
+    """Draw a box with rounded corners around its center `(x, y)`."""
+    from matplotlib.patches import FancyBboxPatch
+
+    look = {"edgecolor": "0.4", "facecolor": fill, "boxstyle": f"round,pad=0,rounding_size={rounding}"} | look
+    return axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, **look))
+
+
+def draw_arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
+    """Draw an arrow that reaches exactly from `start` to `end`; `look` has other properties of the arrow."""
+    look = {"color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10} | look
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>"} | look)
