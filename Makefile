@@ -1,10 +1,10 @@
 # make course   set up what a learner needs, then open JupyterLab on the tour
 #               (on a server: make course ARGS=--no-browser)
-# make test     set up everything, then lint, import rules and all tests
+# make test     set up everything, then run the linter, the import rules, and all tests
 # make site     set up everything, then build the website in build/site/_build/html
 #
-# The set-up makes .venv from exact versions: those of requirements.txt for a learner, and those in requirements/ for everything
-# else. It runs again only when they change. A Python of your choice: make course PYTHON=/path/to/python3.12
+# The setup creates .venv with exact versions: those in requirements.txt for a learner, and those in requirements/ for everything
+# else. It runs again only when these files change. To choose a Python: make course PYTHON=/path/to/python3.12
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 course: $(READY)
 	@$(BIN)/transformer-lab open $(ARGS)
 
-# One worker for each core, and one thread in each worker. ARGS="-n 0" runs the tests one after the other, with their output.
+# One worker per core, with one thread each. ARGS="-n 0" runs the tests one after another and shows their output.
 test: lint
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
@@ -38,14 +38,14 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-# What pip downloads: the sum of the wheels that `pip download -r FILE` brings, measured with Python 3.11.
+# How much pip downloads: the total size of the wheels from `pip download -r FILE`, measured with Python 3.11.
 LEARNER_SIZE := 430 MB on Linux (x86-64) with the CPU build of PyTorch, or 250 MB on macOS (arm64)
 SIZE_OF_ALL := 540 MB on Linux (x86-64) with the CPU build of PyTorch
 
-# $(1): the file with the versions. $(2): how much that is to download.
+# $(1): the file with the versions. $(2): the size of the download.
 #
-# A .venv that runs is brought up to date; one whose Python is gone is made anew. The stamp comes last, so that a set-up that
-# was interrupted is taken up again. setuptools is among the pins: the package itself is installed without a download.
+# A working .venv is updated; if its Python is gone, it is created again. The stamp is written last, so an interrupted setup
+# runs again. setuptools is one of the pins, so installing the package itself downloads nothing.
 define set_up
 	@$(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  found=; for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \

@@ -1,4 +1,4 @@
-"""Puts the notebooks, and the measurements they show, into the package that is built. The rest is in pyproject.toml."""
+"""Add the notebooks and the measurements they show to the built package. All other settings are in pyproject.toml."""
 
 import shutil
 from pathlib import Path
@@ -16,20 +16,20 @@ SHIPPED = (
 
 
 def shipped_files() -> list[Path]:
-    """Return what to copy, relative to the project's folder, which is the current one while setuptools builds."""
+    """Return the files to copy, relative to the project's folder, which is the current folder during a build."""
     return [path for pattern in SHIPPED for path in sorted(Path().glob(pattern)) if path.is_file()]
 
 
 class BuildWithNotebooks(build_py):
-    """Copies what lies next to the package into it. `transformer_lab.shipped` finds it in both places."""
+    """Copy these files from next to the package into it. `transformer_lab.shipped` finds them in both places."""
 
     def run(self) -> None:
         super().run()
-        if self.editable_mode:  # a checkout has them already
+        if self.editable_mode:  # a checkout already has them
             return
         package = Path(self.build_lib) / "transformer_lab"
         for folder in ("notebooks", "results"):
-            shutil.rmtree(package / folder, ignore_errors=True)  # left by an earlier build
+            shutil.rmtree(package / folder, ignore_errors=True)  # left over from an earlier build
         for path in shipped_files():
             (package / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, package / path)

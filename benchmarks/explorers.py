@@ -75,7 +75,7 @@ async def seconds_of(explorer: Any, control: Any, rounds: int) -> tuple[float, f
         await asyncio.wait_for(drawn.wait(), 30)
         taken.append(time.perf_counter() - start)
         explorer.picture.unobserve_all("value")
-        gc.collect()  # as while the reader looks at the picture
+        gc.collect()  # in a notebook, this happens while the reader looks at the picture
     return taken[0], statistics.median(taken[1:])
 
 

@@ -32,7 +32,7 @@ from transformer_lab.exercises import exercises
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "results" / "grading.json"
 NOTEBOOK = "01_attention"
-# Besides the right answers: no scale, another axis, an exception, and not attempted.
+# In addition to correct answers: a missing scale, the wrong axis, an exception, and no attempt.
 CHANGES = {
     "softmax": [None, ("axis=-1", "axis=0"), ("exponentials /", "exponentails /"), ("empty", "")],
     "numpy_attention": [None, (" / np.sqrt(d_k)", ""), ("return weights @ value, weights", "return weights, value")],

@@ -6,7 +6,7 @@ A GPU finishes an operation of a small model before the next one is launched, an
 number of operations therefore determines what a step costs there, and it can be counted on any machine. Only operations
 that compute or move data count; a view of a tensor launches nothing. Dropout and fused attention are several operations
 on a CPU and one on a GPU, so the counts are too high rather than too low. For an update, the model of `gpu-sprint` is
-counted three times: in a plain loop (`benchmarks/training.py`), with autocast alone, and as it is really trained. For
+counted three times: in a plain loop (`benchmarks/training.py`), with autocast alone, and as it is actually trained. For
 decoding, the included model translates test2016 with a beam of 4, in CPU batches and in GPU batches.
 
 Prints the numbers and writes them to `results/launches.json`.

@@ -1,4 +1,4 @@
-"""Helpers for all scripts: describe the machine behind a figure, and report what cannot be measured."""
+"""Functions shared by all scripts: describe the machine behind a figure, and report what cannot be measured."""
 
 import os
 import platform

@@ -1,6 +1,6 @@
 """Records: what a preset reaches over several seeds, and whether it beats the previous record.
 
-    python benchmarks/record.py replay [--data-dir FOLDER]                    the newest record, once more, in 5 seeds
+    python benchmarks/record.py replay [--data-dir FOLDER]                    the newest record again, with 5 seeds
     python benchmarks/record.py replay --preset gpu --set dropout=0.2         another preset, with or without changes
     python benchmarks/record.py collect RUN RUN RUN --name laptop             runs that are already finished
     python benchmarks/record.py compare results/NEW results/OLD
@@ -214,7 +214,7 @@ def write_record(
     """Measure runs that differ only in their seed, and write their record to `folder`.
 
     Raises:
-        InputError: The runs are not of one kind, one is not finished, or the folder already exists.
+        InputError: The runs have different configurations, one is not finished, or the folder already exists.
     """
     see_that_it_is_new(folder)
     configurations = [configuration_of(run) for run in runs]
@@ -275,7 +275,7 @@ def summary(scores: Sequence[float]) -> dict[str, float | None]:
 
 
 def readme(title: str, record: Mapping[str, Any]) -> str:
-    """Return a record's figures as a page; add what they mean by hand."""
+    """Return a page with a record's figures; their interpretation is added by hand."""
     tests, seeds, machine = list(record["mean"]), record["seeds"], record["machine"]
     rows = [["seed", *tests, "validation", "chosen", "training", "whole command", "memory"]]
     for seed in seeds:
@@ -421,7 +421,7 @@ def replay(arguments: argparse.Namespace) -> Path:
         record = read_json(newest_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
-    see_that_it_is_new(record_folder(arguments, preset["name"]))  # fail before hours of training
+    see_that_it_is_new(record_folder(arguments, preset["name"]))  # fails before hours of training
     choose_device(arguments.device)
     runs = [arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}" for seed in seeds(arguments)]
     for seed, run in zip(seeds(arguments), runs, strict=True):

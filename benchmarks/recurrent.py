@@ -3,11 +3,11 @@
     python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
     python benchmarks/recurrent.py --only-times    time an epoch again, after a run on a busy machine
 
-Unless it is given, the number of epochs is the largest for which all training runs together take about this many
-minutes on this machine; it is measured before they start. Every model is trained by the course's trainer in float32 and
+By default, the number of epochs is the largest for which all training runs together take about `--minutes` minutes on
+this machine, based on timings made before they start. Every model is trained by the course's trainer in float32 and
 translates the 2016 test sentences greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training
-sentences, seconds of training per epoch, and the heat maps of two sentence pairs. `--corpus captions` makes a run of
-seconds, to try it out.
+sentences, seconds of training per epoch, and the heat maps of two sentence pairs. For a quick trial, `--corpus
+captions` takes only seconds.
 """
 
 import argparse

@@ -14,7 +14,7 @@ There are three measurements, and each can be made alone:
 
 The figures go into `results/DATE_scaling/figures.json`, where a repeated measurement replaces the earlier one.
 `results/2026-11-22_scaling/scaling_report.py FOLDER` draws them and writes the README, with the plan for four and eight
-GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` is a first look.
+GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` gives a quick first look.
 """
 
 import argparse
@@ -81,7 +81,7 @@ class Training:
             parameter.grad = torch.full_like(parameter, 1e-6)
 
     def whole_part(self) -> None:
-        """Run the part of an update that every process repeats in full, however many there are."""
+        """Run the part of an update that every process repeats in full, regardless of the number of processes."""
         nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
         self.optimizer.step()
         if self.fast:
@@ -384,7 +384,7 @@ def command_of(arguments: argparse.Namespace, part: str) -> str:
 
 
 def gpu_step(text: str) -> tuple[str, float]:
-    """Parse `paper=0.12`: a preset, and the seconds of one of its updates as measured on one GPU."""
+    """Parse `paper=0.12`: a preset, and the seconds of one of its updates as measured on a single GPU."""
     preset, seconds = text.split("=")
     return find_preset(preset).name, float(seconds)
 

@@ -170,7 +170,7 @@ def main() -> None:
         "ratio": round(statistics.median(ratios), 3),
         "ratio_of_each_round": [round(ratio, 3) for ratio in ratios],
         "updates_a_round": arguments.updates,
-        "peak_memory_mib": round(peak_memory_mib(device)),  # of both together
+        "peak_memory_mib": round(peak_memory_mib(device)),  # of both models together
         "preset": asdict(preset),
         "machine": describe_machine(),
     }

@@ -1,4 +1,4 @@
-"""What you build is what you train: the whole course, as a student does it, in the kernels of Jupyter."""
+"""The whole course as a student would do it, in Jupyter kernels: the model you train must be the one you built."""
 
 import ast
 import json
@@ -28,7 +28,7 @@ print(json.dumps({
 
 
 def answered(path: Path) -> nbformat.NotebookNode:
-    """The student's notebook with every exercise written, each by the package's source."""
+    """Return the student's notebook with every exercise answered by the package's source."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.id.startswith("exercise-") and (name := cell.id.removeprefix("exercise-")) in exercises():
@@ -38,7 +38,7 @@ def answered(path: Path) -> nbformat.NotebookNode:
 
 
 def imports_and_exercises(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """The cells of the exercises and their checks, and of all others what they import."""
+    """Return the exercise and check cells, and only the imports of all other cells."""
     found = []
     for cell in notebook.cells:
         if cell.cell_type != "code":
@@ -53,7 +53,7 @@ def imports_and_exercises(notebook: nbformat.NotebookNode) -> list[nbformat.Note
 
 
 def run(notebook: nbformat.NotebookNode, folder: Path) -> str:
-    """Run a notebook in `folder` with a kernel of its own, and give back what its last cell printed."""
+    """Run a notebook in `folder` in a separate kernel, and return what its last cell printed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSFORMER_LAB_")}
     environment |= {"IPYTHONDIR": str(folder), "TRANSFORMER_LAB_STRICT": "1", "TRANSFORMER_LAB_PRESET": "tiny"}
     client = NotebookClient(
@@ -74,11 +74,11 @@ def run(notebook: nbformat.NotebookNode, folder: Path) -> str:
 
 @pytest.mark.skipif(LAST not in [path.stem for path in NOTEBOOKS], reason=f"notebooks/{LAST}.ipynb is not built")
 def test_the_last_notebook_trains_what_the_others_have_built(tmp_path):
-    """A class of the package in the trained model would mean that the reader's own was lost on the way."""
+    """If the trained model contained a class from the package, the reader's own version would have been lost."""
     before = [path for path in NOTEBOOKS if "00" < path.stem[:2] < LAST[:2]]
     code, written = nbformat.v4.new_code_cell, set()
     student = nbformat.v4.new_notebook(cells=[])
-    for path in before:  # in one kernel, emptied between two notebooks: to start thirteen takes a minute
+    for path in before:  # in a single kernel, reset between notebooks: starting thirteen takes a minute
         cells = imports_and_exercises(answered(path))
         written |= {cell.id.removeprefix("exercise-") for cell in cells} & exercises().keys()
         student.cells += [code("%reset -f"), *(code(cell.source) for cell in cells)]

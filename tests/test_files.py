@@ -1,4 +1,4 @@
-"""Otherwise a crash could leave half a gradebook, or a link could lead a report to another place."""
+"""Without these, a crash could leave a half-written gradebook, or a link could redirect a report to another place."""
 
 import os
 
@@ -9,7 +9,7 @@ from transformer_lab.files import clean, file_names, on_screen, write_file
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):
-    """If the disk fills up or the program crashes, the old file is left, and no other."""
+    """A full disk or a crash while writing must leave the old file and no temporary files."""
     path = tmp_path.resolve() / "gradebook.csv"
     write_file(path, "old")
 
@@ -27,7 +27,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path):
-    """Otherwise a link among the reports would let a report overwrite the file that it points to."""
+    """Otherwise, writing a report over a link would overwrite the file it points to."""
     target, path = tmp_path.resolve() / "target", tmp_path.resolve() / "summary.html"
     target.write_text("precious")
     path.symlink_to(target)
@@ -37,7 +37,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path):
     assert not path.is_symlink()
 
 
-def test_a_folder_that_is_a_link_is_refused(tmp_path):
+def test_a_folder_that_is_a_link_is_rejected(tmp_path):
     elsewhere, folder = tmp_path.resolve() / "elsewhere", tmp_path.resolve() / "feedback"
     elsewhere.mkdir()
     folder.symlink_to(elsewhere)
@@ -47,7 +47,7 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path):
     assert list(elsewhere.rglob("*.html")) == []
 
 
-def test_file_names_are_safe_and_different():
+def test_file_names_are_safe_and_unique():
     names = [
         "Ada Lovelace",
         "ada lovelace",  # the same file on macOS and Windows
@@ -77,7 +77,7 @@ def test_file_names_are_safe_and_different():
         assert name.casefold() not in ("con", "")
 
 
-def test_text_on_the_screen_contains_nothing_that_a_terminal_obeys():
+def test_control_characters_do_not_reach_the_terminal():
     assert on_screen("Eve\x1b[2J\x1b]0;title\x07\r\n\u202egnp.exe\x9b31m") == "Eve�[2J�]0;title���\ufffdgnp.exe�31m"
     assert on_screen("Jürgen 王小明 😀") == "Jürgen 王小明 😀"
 
@@ -88,8 +88,9 @@ def test_clean_text_fits_into_xml_and_utf8():
     text.encode("utf-8")
 
 
-def test_clean_text_appears_in_its_real_order():
-    """With an override, `return 0` may look like an answer; terminals obey controls above U+007F as well."""
+def test_clean_text_has_no_direction_overrides():
+    """A direction override can make `return 0` look like an answer. Terminals also obey control characters above
+    U+007F."""
     unsafe = [*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
     assert clean("".join(map(chr, unsafe))) == "\ufffd" * len(unsafe)
     assert clean("שלום \u200fعليكم\xa0") == "שלום \u200fعليكم\xa0"

@@ -1,4 +1,4 @@
-"""On a GPU other kernels compute, in other batches: the same must come out. Skipped where there is none."""
+"""A GPU uses different kernels and different batches but must produce the same results. Skipped without a GPU."""
 
 import math
 from dataclasses import replace
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 
 @pytest.mark.parametrize("device_of_batch", ["cpu", "cuda"])
 def test_the_fast_path_has_the_gradients_of_the_plain_step(device_of_batch):
-    """A batch on the CPU is copied without waiting: a copy that came too late would be another batch."""
+    """A batch on the CPU is copied asynchronously; a copy that finished too late would train on the wrong data."""
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.0))
     set_attention(model, fused_attention)
@@ -38,10 +38,10 @@ def test_the_fast_path_has_the_gradients_of_the_plain_step(device_of_batch):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)  # as in test_fast_gradients.py
 
 
-def test_translations_are_those_of_the_plain_search():
+def test_translations_match_the_plain_search():
     translator = load_pretrained()
     sentences = [source for source, _ in load_corpus("captions").validation[:40]]
-    translator.model.double().to("cuda")  # so that rounding decides between no two hypotheses
+    translator.model.double().to("cuda")  # so that rounding never decides between two hypotheses
     found = translator.translate(sentences)
     for sentence, translation in zip(sentences, found, strict=True):
         ids = translator.tokenizer.encode_source(sentence)
@@ -51,8 +51,8 @@ def test_translations_are_those_of_the_plain_search():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_weights_are_left_alone_if_the_loss_is_not_finite(optimizer):
-    """Nobody waits for the loss before the step, so the optimizer's own kernels have to see that it is not finite."""
+def test_weights_do_not_change_if_the_loss_is_not_finite(optimizer):
+    """The step does not wait for the loss, so the optimizer's kernels have to detect a loss that is not finite."""
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(40, 40, d_model=16, n_heads=2, n_layers=1, d_ff=32, dropout=0.0)).to("cuda")
     preset = replace(PRESETS["tour"], optimizer=optimizer, weight_decay=0.1)
@@ -74,4 +74,4 @@ def test_a_run_learns(compiled, tmp_path):
     preset = replace(PRESETS["tour"], train_limit=2000, epochs=3, optimizer="muon", compiled=compiled)
     train(preset, tmp_path, device="cuda")
     losses = [record["loss"] for record in read_metrics(tmp_path / "metrics.jsonl") if record["kind"] == "step"]
-    assert losses[-1] < losses[0] - 3  # nats: from 8.5, the logarithm of the vocabulary and more, to 4.3
+    assert losses[-1] < losses[0] - 3  # nats: from 8.5, a little above the logarithm of the vocabulary size, to 4.3

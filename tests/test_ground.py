@@ -1,4 +1,4 @@
-"""Without these, a fresh clone could install something else than was tested, or carry what does not belong in it."""
+"""Without these, a fresh clone could install untested versions or contain files that do not belong in it."""
 
 import ast
 import os
@@ -26,7 +26,7 @@ HEAVY = ("spacy", "torchtext", "matplotlib", "seaborn", "ipywidgets", "pandas", 
 
 @cache
 def pins(file: str = DEVELOPER) -> dict[str, Requirement]:
-    """The pins of a file and of those that it includes."""
+    """Return the pins of a file and of the files it includes."""
     found: dict[str, Requirement] = {}
     for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
         if line.startswith("-r "):
@@ -45,7 +45,7 @@ def project() -> dict:
 
 
 def asked_for(file: str) -> list[str]:
-    """What pyproject.toml asks for on behalf of those who install a file."""
+    """Return the requirements in pyproject.toml that a file has to satisfy."""
     asked = [*project()["project"]["dependencies"], *project()["build-system"]["requires"]]
     for extra in EXTRAS[file]:
         asked += project()["project"]["optional-dependencies"][extra]
@@ -53,7 +53,7 @@ def asked_for(file: str) -> list[str]:
 
 
 def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
-    """The names of these packages and of all that they need, on this system or on any."""
+    """Return the names of these packages and all their dependencies, on this system or on any system."""
     found: set[tuple[str, str]] = set()
     todo = list(map(Requirement, asked))
     while todo:
@@ -65,7 +65,7 @@ def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
             found.add(key)
             try:
                 wanted = map(Requirement, requires(requirement.name) or [])
-            except PackageNotFoundError:  # of another system
+            except PackageNotFoundError:  # for another system
                 continue
             for each in wanted:
                 another_system = on_any_system and "extra" not in str(each.marker)
@@ -76,7 +76,7 @@ def needed(asked: Iterable[str], on_any_system: bool = False) -> set[str]:
 
 @cache
 def tracked_files() -> list[Path]:
-    """The files of the repository, or None where it is an unpacked archive."""
+    """Return the files tracked by git; skip the test in an unpacked archive."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z"]
     try:
         listed = subprocess.run(command, capture_output=True, check=True).stdout.decode()
@@ -105,8 +105,8 @@ def test_every_pin_is_one_exact_version():
     assert loose == []
 
 
-def test_the_pins_meet_what_the_package_asks_for():
-    """Otherwise `pip install --no-deps -e .` would install a package whose requirements are not met."""
+def test_the_pins_satisfy_the_packages_requirements():
+    """Otherwise, `pip install --no-deps -e .` would install a package whose requirements are not met."""
     extras = project()["project"]["optional-dependencies"]
     assert sorted(name for names in EXTRAS.values() for name in names) == sorted(extras)
     for file in EXTRAS:
@@ -117,35 +117,35 @@ def test_the_pins_meet_what_the_package_asks_for():
 
 
 @pytest.mark.parametrize("file", EXTRAS)
-def test_each_file_pins_all_that_its_readers_need(file):
-    """Without a pin, pip would take the newest version, which nobody has tested."""
+def test_each_requirements_file_pins_every_dependency(file):
+    """Without a pin, pip would install the newest version, which has not been tested."""
     assert sorted(needed(asked_for(file)) - pins(file).keys()) == []
 
 
-def test_a_learner_downloads_nothing_that_only_teachers_and_developers_need():
-    """Every package is time and space on a learner's machine."""
+def test_learners_do_not_download_packages_for_teachers_and_developers():
+    """Every extra package costs a learner download time and disk space."""
     learner = asked_for(LEARNER)
     assert sorted(pins(LEARNER).keys() - needed(learner, on_any_system=True)) == []
     assert sorted(pins(TEACHER).keys() - needed(learner + asked_for(TEACHER), on_any_system=True)) == []
     assert not {"nbgrader", "playwright", "jupyter-book", "ruff", "pytest-xdist", "dask"} & pins(LEARNER).keys()
 
 
-def test_every_pin_installs_with_the_oldest_python_that_is_promised():
-    """Debian's own Python may be 3.11.2; pip would end at the first package that wants a later one."""
+def test_every_pin_installs_with_the_oldest_supported_python():
+    """Debian's own Python may be 3.11.2, and pip would stop at the first package that requires a later one."""
     oldest = project()["project"]["requires-python"].removeprefix(">=") + ".0"
     refusing = {}
     for name in pins():
         try:
-            wanted = metadata(name).get("Requires-Python") or ""  # a backport that takes over has no None
-        except PackageNotFoundError:  # of another system
+            wanted = metadata(name).get("Requires-Python") or ""  # the backport of metadata never returns None
+        except PackageNotFoundError:  # for another system
             continue
         if not SpecifierSet(wanted).contains(oldest):
             refusing[name] = wanted
     assert refusing == {}
 
 
-def test_the_environment_is_the_pinned_one():
-    """Checks what is installed here: a test on other versions would say nothing about the pinned ones."""
+def test_the_environment_has_the_pinned_versions():
+    """If other versions are installed here, the tests say nothing about the pinned ones."""
     different = {}
     for name, pin in pins().items():
         if pin.marker is None or pin.marker.evaluate():
@@ -153,7 +153,7 @@ def test_the_environment_is_the_pinned_one():
                 installed = version(name)
             except PackageNotFoundError:
                 installed = None
-            if installed is None or not pin.specifier.contains(installed):  # 2.13.0+cpu is a 2.13.0
+            if installed is None or not pin.specifier.contains(installed):  # 2.13.0+cpu counts as 2.13.0
                 different[str(pin)] = installed
     assert different == {}
 
@@ -176,14 +176,14 @@ def test_conda_installs_the_same_pins():
 
 @pytest.mark.parametrize("module", ["transformer_lab", "transformer_lab.training", "transformer_lab.plots"])
 def test_importing_stays_light(module):
-    """A server without these packages can train, and `import transformer_lab` does not make a reader wait."""
+    """A server must be able to train without these packages, and `import transformer_lab` must be fast."""
     code = f"import sys, {module}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == []
 
 
-def test_weights_never_go_through_pickle():
-    """A pickle runs code when it is read: a checkpoint of a stranger must not."""
+def test_weights_are_never_pickled():
+    """Loading a pickle can run code, and opening a checkpoint from a stranger must not."""
     found = []
     for path in python_sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -196,8 +196,8 @@ def test_weights_never_go_through_pickle():
     assert found == []
 
 
-def test_no_path_of_one_machine_is_tracked():
-    """A notebook that was executed, or a log, easily carries the folder it ran in."""
+def test_no_tracked_file_has_a_path_of_this_machine():
+    """An executed notebook or a log can easily contain the folder it ran in."""
     home = re.compile(rb"(?<![\w.~])/(?:work|home|root|Users)/[\w.-]+/")
     carrying = [
         f"{path.relative_to(ROOT)}: {found[0].decode(errors='replace')}"
@@ -207,27 +207,27 @@ def test_no_path_of_one_machine_is_tracked():
     assert carrying == []
 
 
-def test_nothing_large_is_tracked_but_the_trained_model():
-    """A corpus must be downloaded, never carried; a clone must stay quick."""
+def test_the_trained_model_is_the_only_large_tracked_file():
+    """A corpus must be downloaded and never committed, so that cloning stays fast."""
     large = {str(path.relative_to(ROOT)) for path in tracked_files() if path.stat().st_size > 3 * 2**20}
     assert {name for name in large if not name.startswith("transformer_lab/pretrained/")} == set()
     shipped = [path for path in tracked_files() if "pretrained" in path.parts]
     assert sum(path.stat().st_size for path in shipped) <= 8 * 2**20
 
 
-def test_every_link_of_the_documents_leads_somewhere():
-    """A reader follows the README first: a file that was moved must not leave a dead link there."""
+def test_every_link_in_the_documents_has_a_target():
+    """Readers start with the README, and moving a file must not leave a dead link there."""
     dead = []
     for name in ("README.md", "CONTRIBUTING.md", "CLASSROOM.md", "SERVING.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
-            on_github = "://" in target or target.startswith("../../actions/")  # the badge of the workflow
+            on_github = "://" in target or target.startswith("../../actions/")  # the workflow badge
             if not on_github and not (ROOT / target).exists():
                 dead.append(f"{name}: {target}")
     assert dead == []
 
 
-def test_the_readme_links_the_notebooks_that_are_there():
+def test_the_readme_links_every_notebook():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     names = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
     assert [name for name in names if f"(notebooks/{name})" not in text] == []

@@ -1,4 +1,4 @@
-"""`make test` runs import-linter; these make sure that its contract covers the package, and notices a breach."""
+"""`make test` runs import-linter. Without these, its contract could miss a part of the package or a violation."""
 
 import re
 import subprocess
@@ -12,14 +12,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def layers() -> list[set[str]]:
-    """From the top down, each with its modules."""
+    """Return the modules of each layer, from the top layer down."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = project["tool"]["importlinter"]["contracts"]
     return [{name.strip(" ()") for name in re.split("[:|]", layer)} for layer in contract["layers"]]
 
 
-def test_every_part_of_the_package_has_its_layer():
-    """A part that is in no layer could import any other, and nobody would be told."""
+def test_every_part_of_the_package_belongs_to_a_layer():
+    """A part outside every layer could import any other part without an error."""
     parts = {path.stem for path in (ROOT / "transformer_lab").iterdir() if path.suffix == ".py" or _is_package(path)}
     assert parts - {"__init__", "pretrained"} <= set().union(*layers())
 
@@ -29,7 +29,7 @@ def _is_package(path: Path) -> bool:
 
 
 def test_the_order_of_the_layers():
-    """The order is the architecture; a layer moved in the contract would make every import legal."""
+    """The order is the architecture: moving a layer in the contract would allow imports that the design forbids."""
     order = [next(index for index, layer in enumerate(reversed(layers())) if name in layer) for name in (
         "errors", "model", "decoding", "evaluation", "training", "plots", "exercises", "authoring", "classroom", "cli"
     )]  # fmt: skip
@@ -40,8 +40,8 @@ def test_the_order_of_the_layers():
 @pytest.mark.parametrize(
     ("lower", "higher"), [("model", "data"), ("data", "model"), ("training", "plots"), ("decoding", "evaluation")]
 )
-def test_an_import_from_above_or_beside_is_found(tmp_path, lower, higher):
-    """The contract, applied to a package of the same layers in which a lower one imports a higher one."""
+def test_an_import_from_a_higher_or_the_same_layer_is_detected(tmp_path, lower, higher):
+    """Apply the contract to an empty package with the same layers and a single forbidden import."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (tmp_path / "pyproject.toml").write_text(text[text.index("[tool.importlinter]") :], encoding="utf-8")
     package = tmp_path / "transformer_lab"

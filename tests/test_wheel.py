@@ -1,4 +1,4 @@
-"""What an installed copy can do without a checkout: otherwise `uvx transformer-lab open` would have nothing to open."""
+"""An installed copy without a checkout: without these, `uvx transformer-lab open` could find no notebooks to open."""
 
 import json
 import os
@@ -45,7 +45,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel, built from a copy: setuptools leaves a folder `build` where it works."""
+    """The wheel, built from a copy of the repository, because setuptools leaves a folder `build` behind."""
     copy, out = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".ipynb_checkpoints")
     for name in SOURCES:
@@ -68,7 +68,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 
 def run(code: str, unpacked: Path, here: Path) -> str:
-    """Run Python code with the package of the wheel, in a folder that is not a checkout."""
+    """Run Python code with the wheel's package in a folder outside the checkout."""
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment)
@@ -76,8 +76,8 @@ def run(code: str, unpacked: Path, here: Path) -> str:
     return done.stdout
 
 
-def test_the_wheel_has_all_that_the_package_has_and_the_notebooks(wheel):
-    """A new kind of file in the package is easily forgotten in `package-data`, and only an installed copy misses it."""
+def test_the_wheel_contains_the_whole_package_and_the_notebooks(wheel):
+    """A new file type is easy to forget in `package-data`, and only an installed copy would then lack the files."""
     names = set(zipfile.ZipFile(wheel).namelist())
     package = [path for path in (ROOT / "transformer_lab").rglob("*") if path.is_file()]
     wanted = {path.relative_to(ROOT).as_posix() for path in package if path.suffix != ".pyc"}
@@ -88,7 +88,7 @@ def test_the_wheel_has_all_that_the_package_has_and_the_notebooks(wheel):
     assert wheel.stat().st_size < 10 * 2**20
 
 
-def test_open_copies_the_notebooks_of_the_wheel_into_the_current_folder(unpacked, tmp_path):
+def test_open_copies_the_wheels_notebooks_into_the_current_folder(unpacked, tmp_path):
     tour = tmp_path / "my_course" / "00_tour.ipynb"
     assert run(OPEN, unpacked, tmp_path).split() == [str(tour), ADDRESS, "--no-browser"]
     originals = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -100,12 +100,12 @@ def test_open_copies_the_notebooks_of_the_wheel_into_the_current_folder(unpacked
     assert tour.read_text(encoding="utf-8") == "my work"
 
 
-def test_what_the_notebooks_show_is_in_the_wheel(unpacked, tmp_path):
-    """The included model, and what the electives compare a reader's own run with."""
+def test_the_wheel_contains_the_data_that_the_notebooks_show(unpacked, tmp_path):
+    """The wheel needs the included model and the recorded results that the electives compare a reader's run with."""
     facts = json.loads(run(FACTS, unpacked, tmp_path))
     package = unpacked / "transformer_lab"
     assert facts["package"] == str(package / "__init__.py")
     assert facts["course"] == facts["notebooks"] == str(package / "notebooks")
-    assert "requirements.txt" not in facts["advice"]  # there is none
+    assert "requirements.txt" not in facts["advice"]  # an installed copy has no such file
     assert all(facts[name] for name in ("languages", "compared", "searched"))
     assert "dog" in facts["translation"][0]

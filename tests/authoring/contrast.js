@@ -1,4 +1,4 @@
-// Every text of a page whose contrast with what lies behind it is too small. The first folds are opened: the others look the same.
+// Find every text on a page whose contrast with its background is too low. Only the first folds are opened; the others look the same.
 ([least, leastLarge]) => {
   for (const fold of [...document.querySelectorAll("details")].slice(0, 60)) fold.open = true;
   const sRGB = (value) => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;

@@ -1,4 +1,4 @@
-"""Without these, notebooks and solutions could drift from their text, from each other, or leak an answer."""
+"""Without these, notebooks and solutions could drift from their text or from each other, or leak an answer."""
 
 import os
 import sys
@@ -65,7 +65,7 @@ EXERCISES = {"doubled": SimpleNamespace(answer=doubled, blank=(), points=3, minu
 
 @pytest.fixture
 def course(tmp_path) -> Path:
-    """The root of a course with one text."""
+    """The root of a course with a single text."""
     (tmp_path / "course").mkdir()
     (tmp_path / "course" / "01_doubling.md").write_text(TEXT, encoding="utf-8")
     return tmp_path
@@ -75,7 +75,7 @@ def cells(notebook) -> dict:
     return {cell.id: cell for cell in notebook.cells}
 
 
-def test_the_two_notebooks_differ_in_the_exercise_alone(course):
+def test_the_two_notebooks_differ_only_in_the_exercise(course):
     notebook, solution = read_text(course / "course" / "01_doubling.md", EXERCISES)
     assert list(cells(notebook)) == [
         "doubling", "doubling-2", "the-exercise", "exercise-doubled", "check-doubled", "the-exercise-2",
@@ -103,20 +103,20 @@ def test_the_text_before_an_exercise_is_in_its_box(course):
     assert title == "**Exercise: `doubled`** · about 1 minute · 3 points"
     assert task == "Write it."
 
-    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # no text, or no cell at all
+    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # no text, or no cell
         path.write_text(TEXT.replace("## The exercise\n\nWrite it.\n", without))
         box = cells(read_text(path, EXERCISES)[0])[cell_id].source
         assert title in box
         assert "\n\n\n" not in box
 
 
-def test_nothing_of_the_answer_is_left_in_the_student_notebook(course):
+def test_the_student_notebook_contains_no_part_of_the_answer(course):
     notebook, _ = read_text(course / "course" / "01_doubling.md", EXERCISES)
     assert "number + number" not in nbformat.writes(notebook)
     assert "SOLUTION" not in nbformat.writes(notebook)
 
 
-def test_ids_of_the_other_sections_stay_when_one_section_changes(course):
+def test_changing_a_section_keeps_the_ids_of_other_sections(course):
     path = course / "course" / "01_doubling.md"
     before = list(cells(read_text(path, EXERCISES)[0]))
     path.write_text(TEXT.replace("Write it.", "Write it.\n\n```{code-cell}\nprod([1])\n```\n\n### A hint\n\nAdd."))
@@ -146,7 +146,7 @@ def test_a_text_that_cannot_be_built_says_why(course, change, says):
     assert "\n" not in str(caught.value)
 
 
-def test_build_executes_once_and_the_check_finds_every_drift(course):
+def test_build_executes_once_and_the_check_detects_every_drift(course):
     notebook_path, solution_path = (course / folder / "01_doubling.ipynb" for folder in ("notebooks", "solutions"))
     assert len(outdated_notebooks(course, EXERCISES)) == 2
     assert build_notebooks(course, EXERCISES) == [solution_path, notebook_path]
@@ -156,7 +156,7 @@ def test_build_executes_once_and_the_check_finds_every_drift(course):
     assert cells(solution)["what-comes-next-2"].outputs[0].text == "8\n"
     assert not any(cell.get("outputs") for cell in nbformat.read(notebook_path, as_version=4).cells)
     assert outdated_notebooks(course, EXERCISES) == []
-    assert build_notebooks(course, EXERCISES) == []  # nothing has changed: nothing is executed or written
+    assert build_notebooks(course, EXERCISES) == []  # without changes, nothing is executed or written
 
     # a student's notebook edited by hand
     notebook_path.write_text(notebook_path.read_text().replace("Write it.", "Write this."))
@@ -172,7 +172,7 @@ def test_build_executes_once_and_the_check_finds_every_drift(course):
     assert outdated_notebooks(course, EXERCISES)[0].startswith("solutions/01_doubling.ipynb does not match")
     solution_path.write_text(executed)
 
-    # another answer in the package: the text is the same, the solution is not
+    # a changed answer in the package: the text is the same, but the solution differs
     def doubled(number: int) -> int:
         """Twice the number."""
         return 2 * number
@@ -180,13 +180,13 @@ def test_build_executes_once_and_the_check_finds_every_drift(course):
     changed = {"doubled": SimpleNamespace(answer=doubled, blank=(), points=3, minutes=1)}
     assert outdated_notebooks(course, changed)[0].startswith("solutions/01_doubling.ipynb does not match")
 
-    # a notebook whose text is gone
+    # a notebook whose text was deleted
     (course / "notebooks" / "02_gone.ipynb").write_text("{}")
     assert outdated_notebooks(course, EXERCISES) == ["notebooks/02_gone.ipynb has no text in course/"]
 
 
-def test_a_text_without_exercises_opens_with_its_outputs(course):
-    """A visitor looks at the tour before running anything."""
+def test_a_text_without_exercises_keeps_its_outputs(course):
+    """Visitors look at the tour before they run anything."""
     (course / "course" / "01_doubling.md").write_text("# Tour\n\n```{code-cell}\nprint(2 * 4)\n```\n")
     solution_path, notebook_path = build_notebooks(course, EXERCISES)
     assert notebook_path.read_text() == solution_path.read_text()
@@ -196,8 +196,8 @@ def test_a_text_without_exercises_opens_with_its_outputs(course):
     assert outdated_notebooks(course, EXERCISES) == ["notebooks/01_doubling.ipynb does not match course/01_doubling.md"]
 
 
-def test_what_a_cell_prints_is_one_output_however_slowly_it_comes(course):
-    """On a busy machine it comes in several messages, and each build of a solution would change its file."""
+def test_slow_printing_becomes_a_single_output(course):
+    """On a busy machine the text arrives in several messages; without merging, every build would change the file."""
     slowly = """import sys
 from time import sleep
 from IPython.display import HTML, display
@@ -221,7 +221,7 @@ print("below it")
 
 
 def test_a_solution_that_fails_is_not_written(course):
-    """A broken text must not replace the last good solution by one with a traceback in it."""
+    """A broken text must not replace the last good solution with one that contains a traceback."""
     path = course / "course" / "01_doubling.md"
     path.write_text(TEXT.replace("print(doubled(4))", "print(doubled(4) / 0)"))
     with pytest.raises(InputError, match=r"solutions/01_doubling\.ipynb stopped: ZeroDivisionError: division by zero"):
@@ -261,15 +261,15 @@ from transformer_lab import check
 """
 
 
-@pytest.mark.filterwarnings("ignore:Object of type")  # nbgrader's own way with its database
-def test_nbgrader_makes_the_same_exercise_and_grades_right_wrong_and_empty_submissions(tmp_path, monkeypatch):
-    """An instructor hands the solutions to nbgrader: it must release the student's notebook and give the points."""
+@pytest.mark.filterwarnings("ignore:Object of type")  # from how nbgrader uses its database
+def test_nbgrader_releases_the_same_exercise_and_grades_submissions(tmp_path, monkeypatch):
+    """Given the solutions, nbgrader must release the student's notebook and score correct, wrong, and empty answers."""
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import Config
 
     from transformer_lab.exercises import exercises
 
-    # nbgrader calls `alembic`, which stands beside this Python
+    # nbgrader calls `alembic`, which is installed next to this Python
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("TRANSFORMER_LAB_STRICT", raising=False)  # the instructor sets nothing
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "off")
@@ -279,7 +279,7 @@ def test_nbgrader_makes_the_same_exercise_and_grades_right_wrong_and_empty_submi
     config = Config()
     config.CourseDirectory.root = str(tmp_path / "graded")
     config.CourseDirectory.course_id = "lab"
-    for limit in ("timeout", "iopub_timeout", "startup_timeout"):  # a busy machine is slow, and nbgrader is not patient
+    for limit in ("timeout", "iopub_timeout", "startup_timeout"):  # the defaults are too short for a busy machine
         setattr(config.Execute, limit, 600)
     source = tmp_path / "graded" / "source" / "week1"
     source.mkdir(parents=True)

@@ -31,7 +31,7 @@ LEAST_CONTRAST, LEAST_CONTRAST_LARGE = 4.5, 3.0  # WCAG 2.2, level AA, criterion
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The finished site. Building it fails on a warning."""
+    """The built site. A warning makes the build fail."""
     if not shutil.which("jupyter-book", path=Path(sys.executable).parent):
         pytest.skip("jupyter-book is not installed in this environment: make test installs it")
     return build_site(ROOT, tmp_path_factory.mktemp("site"))
@@ -39,14 +39,14 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site) -> dict[str, BeautifulSoup]:
-    """Every page of the site, by its path."""
+    """All pages of the site, by path."""
     found = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
     return {str(path.relative_to(site)): BeautifulSoup(path.read_text(encoding="utf-8"), "lxml") for path in found}
 
 
 @pytest.fixture(scope="module")
 def address(site):
-    """The address of a server of the site."""
+    """The address of a server for the site."""
     handler = partial(QuietHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -72,7 +72,7 @@ def browser():
         browser.close()
 
 
-def test_every_internal_link_leads_somewhere(site, pages):
+def test_every_internal_link_has_a_target(site, pages):
     ids = {name: {element["id"] for element in page.find_all(id=True)} for name, page in pages.items()}
     dead = []
     for name, page in pages.items():
@@ -91,8 +91,8 @@ def test_every_internal_link_leads_somewhere(site, pages):
     assert dead == []
 
 
-def test_a_page_loads_nothing_from_elsewhere(pages):
-    """The site works offline, and no one else learns who reads it."""
+def test_pages_load_nothing_from_other_sites(pages):
+    """The site must work offline and must not reveal its readers to other sites."""
     loaded = [
         f"{name}: {address}"
         for name, page in pages.items()
@@ -103,7 +103,7 @@ def test_a_page_loads_nothing_from_elsewhere(pages):
     assert loaded == []
 
 
-def test_every_picture_has_an_alternative_text(pages):
+def test_every_picture_has_alternative_text(pages):
     silent = []
     for name, page in pages.items():
         for picture in page.find_all("img"):
@@ -116,7 +116,7 @@ def test_every_picture_has_an_alternative_text(pages):
     assert silent == []
 
 
-def test_every_notebook_has_its_page_with_buttons_and_pictures(site, pages):
+def test_every_notebook_has_a_page_with_buttons_and_pictures(site, pages):
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         page = pages[f"notebooks/{path.stem}.html"]
         button = page.select_one(".lab-open a[download]")
@@ -141,7 +141,7 @@ def test_exercises_are_stubs_with_folded_hints_and_a_folded_answer(pages):
             assert re.search(rf"\b(def|class) {exercise.name}\b", answer)
 
 
-def test_nothing_of_the_machinery_is_left(pages):
+def test_no_build_markers_are_left(pages):
     for name in [name for name in pages if name.startswith("notebooks/")]:
         text = pages[name].get_text()
         assert "BEGIN SOLUTION" not in text, name
@@ -161,14 +161,14 @@ def test_plotting_code_is_folded(pages):
     assert shown == []
 
 
-def test_headings_are_those_of_the_text(pages):
-    """A report's heading in the table of contents would send the reader into an output."""
+def test_only_the_text_has_headings(pages):
+    """If a report's heading were in the table of contents, its link would lead to an output."""
     for name, page in pages.items():
         assert not page.select(".cell_output :is(h1, h2, h3, h4, h5, h6)"), name
         assert len(page.select("article h1")) == 1 or name == "search.html", name
 
 
-def test_the_field_guide_has_every_mistake_with_its_change(pages):
+def test_the_field_guide_shows_every_mistake_with_its_diff(pages):
     entries = pages["field_guide.html"].select("details.lab-bug")
     known = [f"{exercise.name}-{one.slug}" for exercise in exercises().values() for one in mistakes_of(exercise)]
     assert sorted(entry["id"] for entry in entries) == sorted(known)
@@ -177,7 +177,7 @@ def test_the_field_guide_has_every_mistake_with_its_change(pages):
         assert entry.select("pre.lab-diff del, pre.lab-diff ins"), entry["id"]
 
 
-def test_the_drawing_shows_what_the_model_does(pages):
+def test_the_drawing_shows_the_models_translations(pages):
     drawn = json.loads(pages["index.html"].select_one("#lab-weights").string)
     translated = load_pretrained().translate([" ".join(one["source"]).replace(" .", ".") for one in drawn])
     assert [" ".join(one["target"]).replace(" .", ".") for one in drawn] == translated
@@ -197,27 +197,27 @@ def test_the_drawing_shows_what_the_model_does(pages):
         ("[a site](https://example.org/README.md)", "[a site](https://example.org/README.md)"),
     ],
 )
-def test_a_link_that_would_leave_the_site_becomes_text(text, expected, monkeypatch, tmp_path):
+def test_links_to_files_without_a_page_become_text(text, expected, monkeypatch, tmp_path):
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     sources = Sources(tmp_path, tmp_path)
     assert relinked(text, "notebooks/01_attention.ipynb", {"notebooks/03_masks.ipynb"}, sources) == expected
 
 
-def test_a_link_that_leaves_the_site_leads_to_the_repository_that_publishes_it(monkeypatch, tmp_path):
+def test_links_to_other_files_point_to_the_publishing_repository(monkeypatch, tmp_path):
     monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")
     found = relinked("[the readme](../README.md)", "notebooks/01_attention.ipynb", set(), Sources(tmp_path, tmp_path))
     assert found == "[the readme](https://github.com/ada/lab/blob/main/README.md)"
 
 
-def test_a_page_says_what_to_install_in_colab(monkeypatch, tmp_path):
-    """Colab opens the notebook alone, and its first cell would fail."""
+def test_a_page_shows_what_to_install_in_colab(monkeypatch, tmp_path):
+    """Colab opens the notebook without the package, so without this line its first cell would fail."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Masks\n\nHide the future.")])
     sources = Sources(tmp_path, tmp_path)
     monkeypatch.setenv("GITHUB_REPOSITORY", "ada/lab")
     text = notebook_page("03_masks", notebook, notebook, [], sources).cells[0].source
     assert "https://colab.research.google.com/github/ada/lab/blob/main/notebooks/03_masks.ipynb" in text
     assert "<code>%pip install --quiet https://github.com/ada/lab/archive/refs/heads/main.zip</code>" in text
-    monkeypatch.delenv("GITHUB_REPOSITORY")  # built elsewhere: nobody knows where Colab would find it
+    monkeypatch.delenv("GITHUB_REPOSITORY")  # without it, the address for Colab is unknown
     assert "Colab" not in notebook_page("03_masks", notebook, notebook, [], sources).cells[0].source
 
 
@@ -254,7 +254,7 @@ def numbers(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"-?\d+\.\d+", text)]
 
 
-def test_the_plane_moves_and_computes_what_the_package_computes(browser, address):
+def test_the_plane_moves_and_matches_the_package(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/notebooks/01_attention.html")
     explorer = page.locator('[data-explorer="plane"]')
@@ -281,7 +281,7 @@ def test_the_plane_moves_and_computes_what_the_package_computes(browser, address
     page.close()
 
 
-def test_the_masks_on_the_page_are_those_of_the_package(browser, address):
+def test_the_masks_on_the_page_match_the_package(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/notebooks/03_masks.html")
     explorer = page.locator('[data-explorer="masks"]')
@@ -293,7 +293,7 @@ def test_the_masks_on_the_page_are_those_of_the_package(browser, address):
     page.close()
 
 
-def test_the_curve_of_positions_is_that_of_the_package(browser, address):
+def test_the_curve_of_positions_matches_the_package(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/notebooks/04_embeddings.html")
     explorer = page.locator('[data-explorer="positions"]')
@@ -304,7 +304,7 @@ def test_the_curve_of_positions_is_that_of_the_package(browser, address):
     page.close()
 
 
-def test_the_field_guide_is_searched(browser, address):
+def test_searching_the_field_guide(browser, address):
     page = browser.new_page()
     page.goto(f"{address}/field_guide.html#softmax-one_sum")
     assert page.locator("#softmax-one_sum").get_attribute("open") is not None

@@ -22,7 +22,7 @@ def test_every_built_notebook_matches_its_text():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_student_notebook_has_no_outputs(path):
-    """Only the tour has some, because there is nothing to write in it."""
+    """Only the tour has outputs, because it has no exercises."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     has_outputs = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
@@ -30,15 +30,15 @@ def test_a_student_notebook_has_no_outputs(path):
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_a_solution_shows_its_pictures_with_words_and_no_error(path):
-    """A picture without words says nothing to a reader who does not see it; a traceback or warning was never meant."""
+def test_a_solution_has_alternative_texts_and_no_errors(path):
+    """Blind readers depend on the alternative text of pictures, and a traceback or a warning is never intended."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
     pictures = [output.data for output in outputs if "data" in output]
     assert not [data for data in pictures if "image/png" in data and "text/html" not in data]
-    # a widget is nothing without a kernel: its picture is kept instead
+    # a widget does not work without a kernel, so its picture is stored instead
     assert not [data for data in pictures if "application/vnd.jupyter.widget-view+json" in data]
     images = [data["text/html"] for data in pictures if "<img" in data.get("text/html", "")]
     assert images
@@ -53,6 +53,6 @@ def run_with_nbval(path: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 def test_a_solution_runs_as_stored(path):
-    """Every cell, and what the checks print is what they printed when it was built."""
+    """Every cell must run, and the checks must print the same as when the solution was built."""
     done = run_with_nbval(path)
     assert done.returncode == 0, done.stdout[-4000:]

@@ -1,4 +1,4 @@
-"""Without these, a student's notebook could show an answer, or a solution could lose a part of it."""
+"""Without these, a student's notebook could show an answer, or a solution could lose part of one."""
 
 import ast
 import functools
@@ -59,7 +59,7 @@ def test_a_function_keeps_its_signature_and_docstring_and_loses_its_body():
     )
 
 
-def test_a_decorator_a_signature_of_many_lines_and_no_docstring_are_kept_apart_from_the_body():
+def test_a_decorator_and_a_long_signature_stay_when_the_body_has_no_docstring():
     assert stub(undocumented) == (
         "@functools.cache\n"
         "def undocumented(\n"
@@ -70,7 +70,7 @@ def test_a_decorator_a_signature_of_many_lines_and_no_docstring_are_kept_apart_f
     )
 
 
-def test_a_class_loses_the_named_methods_only():
+def test_a_class_loses_only_the_named_methods():
     text = stub(Counter, ["forward", "__init__"])
     assert "secret" not in text
     assert text.count("raise NotImplementedError()") == 2
@@ -90,8 +90,9 @@ def test_a_class_loses_the_named_methods_only():
         (MultiHeadAttention, ["__init__", "forward"]),
     ],
 )
-def test_what_the_stub_leaves_out_is_what_the_answer_marks(answer, blank):
-    """Cutting the marked parts out as nbgrader does gives the student's version: both roads start at the same cell."""
+def test_the_stub_omits_the_parts_marked_in_the_answer(answer, blank):
+    """Removing the marked parts, as nbgrader does, must give the student's version, so that both start from the same
+    cell."""
     kept, inside = [], False
     for line in marked_answer(answer, blank).splitlines():
         if "### BEGIN SOLUTION" in line:
@@ -107,7 +108,7 @@ def test_what_the_stub_leaves_out_is_what_the_answer_marks(answer, blank):
     ast.parse(stub(answer, blank))
 
 
-def test_the_marked_answer_runs_as_the_answer_does():
+def test_the_marked_answer_runs_like_the_answer():
     names: dict = {}
     exec(marked_answer(doubled), names)
     assert names["doubled"]([1, 2]) == [2, 4]
@@ -127,12 +128,12 @@ def test_a_stubbed_module_keeps_everything_around_the_answer():
         (doubled, ["forward"], "`doubled` is a function"),
     ],
 )
-def test_a_blank_that_does_not_fit_is_refused(answer, blank, says):
+def test_an_invalid_blank_is_rejected(answer, blank, says):
     with pytest.raises(ValueError, match=says):
         stub(answer, blank)
 
 
-def test_a_body_on_the_line_of_the_signature_is_refused():
-    """It could not be cut out by lines: the stub would show the answer."""
+def test_a_body_on_the_same_line_as_the_signature_is_rejected():
+    """Stubs are cut line by line, so such a stub would show the answer."""
     with pytest.raises(ValueError, match="a line of its own"):
         stub_source("def one(): return 1\n", "one")

@@ -1,4 +1,5 @@
-"""A student who has written nothing runs every cell: only what uses an unwritten answer may fail, and says so."""
+"""If a student runs every cell before writing any answer, only cells that use an answer may fail, and the error
+must say so."""
 
 import os
 import re

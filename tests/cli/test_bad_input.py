@@ -96,7 +96,7 @@ def test_output_closed_by_the_shell(model_folder):
 # --- corpora ---
 
 
-def test_a_sentence_of_a_corpus_is_named_by_corpus_and_number(lab, model_folder, broken_corpus):
+def test_an_error_names_the_split_and_the_number_of_a_sentence(lab, model_folder, broken_corpus):
     """The sentence number differs from the line number because an empty line before it was skipped."""
     for language in ("de", "en"):
         path = broken_corpus / f"test_2016_tiny.{language}"
@@ -196,8 +196,8 @@ def test_a_field_with_an_invalid_value(lab, corpus_folder, tmp_path, field, valu
         (["--output", "file/run"], "--output"),
     ],
 )
-def test_an_error_of_the_package_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package doesn't know the options. Its errors have the name of a parameter or a path, which leads to them."""
+def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
+    """The package has no command-line options. Its errors name a parameter or a path, which leads to the option."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
@@ -367,7 +367,7 @@ def test_ctrl_c_before_the_first_checkpoint(lab, train_tiny, tmp_path, monkeypat
     assert stopped.stderr == "transformer-lab: interrupted; nothing was trained yet\n"
 
 
-def test_a_disk_that_is_full_while_saving_loses_nothing(lab, train_tiny, interrupted, model_folder, tmp_path):
+def test_a_full_disk_while_saving_loses_nothing(lab, train_tiny, interrupted, model_folder, tmp_path):
     """The last checkpoint is kept; once there is space again, resuming gives the same model as an uninterrupted run."""
     latest = tmp_path / "run" / "checkpoints" / "latest.safetensors"
     before = latest.read_bytes()

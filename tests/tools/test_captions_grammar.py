@@ -1,7 +1,7 @@
-"""The captions grammar, checked against German grammar written down here a second time, as a schoolbook would have it.
+"""Check the captions grammar against German grammar, written out here independently as in a textbook.
 
-Nothing in these tables comes from the generator: genders, plurals and endings are spelled out, and sentences are parsed
-from their words alone.
+Nothing in these tables comes from the generator: genders, plurals, and endings are spelled out, and sentences are
+parsed from their words alone.
 """
 
 import lzma
@@ -14,7 +14,7 @@ from write_captions import corpus_text
 
 from transformer_lab.data.captions import FILE, Caption, load_captions
 
-# Article, noun, plural, English singular, English plural. "-": has none. A star: the n-declension.
+# Article, noun, plural, English singular, English plural. "-" marks a missing form, "*" the n-declension.
 NOUNS = """
 der Mann Männer man men
 die Frau Frauen woman women
@@ -239,7 +239,7 @@ die Sonne Sonnen sun suns
 die Arbeit Arbeiten work work
 der Weg Wege way ways
 """
-# Nouns of set phrases, which have neither article nor adjective
+# Nouns in set phrases, which take neither an article nor an adjective
 SET_PHRASES = """
 Gitarre Flöte Geige Trompete Klavier Fußball Basketball Volleyball Tennis Schach Karten Pause Hunger Durst Fahrrad Ski
 Spielen Kochen Lesen Malen Schwimmen Fressen
@@ -252,7 +252,7 @@ dick warm kalt heiß frisch süß trocken tief hoh lang kurz schwer leer schmutz
 
 ADJECTIVE_FORMS = {stem + end: end for stem in ADJECTIVES.split() for end in ("e", "er", "es", "en", "em")}
 
-# Every article and pronoun that may stand before a noun: (case, gender or plural, ending of an adjective that follows)
+# Every article and pronoun that can precede a noun: (case, gender or plural, ending of a following adjective)
 NOM, ACC, DAT = "nominative", "accusative", "dative"
 DER_WORDS = {
     "der": {(NOM, "m", "e"), (DAT, "f", "en")},
@@ -286,9 +286,9 @@ ONLY_DATIVE = {"mit", "von", "zu", "aus", "bei"}
 ONLY_ACCUSATIVE = {"durch", "um"}
 TWO_WAY = {"in", "an", "auf", "über", "unter", "vor", "hinter", "neben"}
 PREPOSITIONS = ONLY_DATIVE | ONLY_ACCUSATIVE | TWO_WAY
-DIRECTIONS = {"into", "onto", "up", "across", "over", "through", "around"}  # English that says "where to"
+DIRECTIONS = {"into", "onto", "up", "across", "over", "through", "around"}  # English prepositions of direction
 
-PRONOUNS = {  # relative pronouns: (case, gender or plural of what they speak of)
+PRONOUNS = {  # relative pronouns: (case, gender or plural of the antecedent)
     "der": {(NOM, "m"), (DAT, "f")},
     "die": {(NOM, "f"), (ACC, "f"), (NOM, "pl"), (ACC, "pl")},
     "das": {(NOM, "n"), (ACC, "n")},
@@ -296,7 +296,7 @@ PRONOUNS = {  # relative pronouns: (case, gender or plural of what they speak of
     "dem": {(DAT, "m"), (DAT, "n")},
     "denen": {(DAT, "pl")},
 }
-# Finite verbs, singular and plural, and the prefixes that part from them
+# Finite verbs, singular and plural, and the separable prefixes
 VERBS = """
 spielt spielen, sitzt sitzen, steht stehen, liegt liegen, schläft schlafen, tanzt tanzen, singt singen, rennt rennen,
 geht gehen, joggt joggen, wandert wandern, schwimmt schwimmen, springt springen, klettert klettern, fliegt fliegen,
@@ -332,7 +332,7 @@ def sample() -> list[Caption]:
 
 
 def noun_forms() -> dict[str, set[tuple[str, str]]]:
-    """Every form of every noun: (case, gender or plural)."""
+    """Return every form of every noun with its readings: (case, gender or plural)."""
     forms: dict[str, set[tuple[str, str]]] = {}
     for line in NOUNS.strip().splitlines():
         article, noun, plural, _, _ = line.split()
@@ -355,27 +355,27 @@ def capital(word: str) -> bool:
 
 
 def words_of(caption: Caption) -> list[str]:
-    """The German words, the first one small unless it is a noun."""
+    """Return the German words, with the first one in lowercase unless it is a noun."""
     first, *rest = caption.german_tokens
     noun = first in FORMS and not capital(rest[0]) and rest[0] not in ADJECTIVE_FORMS  # but "Junge blonde Männer"
     return [first if noun else first[0].lower() + first[1:], *rest]
 
 
 def is_pronoun(words: list[str], i: int) -> bool:
-    """A relative pronoun stands right behind a comma, or behind a comma and a preposition."""
+    """Return whether this is a relative pronoun: one right after a comma, or after a comma and a preposition."""
     if i < 1 or words[i] not in PRONOUNS:
         return False
     return words[i - 1] == "," or (i > 1 and words[i - 2] == "," and words[i - 1] in TWO_WAY)
 
 
 def describes(words: list[str], i: int) -> bool:
-    """Whether an article or adjective stands there, as in "das rote Fahrrad", but not in "fährt Fahrrad"."""
+    """Return whether word `i` is an article or adjective, as in "das rote Fahrrad" but not in "fährt Fahrrad"."""
     word = words[i]
     return word in ADJECTIVE_FORMS or (word in DETERMINERS and word != "beim" and not is_pronoun(words, i))
 
 
 def noun_phrases(words: list[str]) -> list[tuple[int, int, set[tuple[str, str]], str]]:
-    """Every noun phrase: its start, the place of its noun, its readings (case, gender or plural), its preposition."""
+    """Return the noun phrases: start, position of the noun, readings (case, gender or plural), and preposition."""
     found = []
     for i, word in enumerate(words):
         if not capital(word) or (word in SET_PHRASES and not describes(words, i - 1)):
@@ -405,7 +405,7 @@ def noun_phrases(words: list[str]) -> list[tuple[int, int, set[tuple[str, str]],
 
 
 def clauses(words: list[str]) -> list[list[str]]:
-    """The words between commas and the period."""
+    """Return the groups of words between commas and the period."""
     parts: list[list[str]] = [[]]
     for word in words:
         if word in (",", "."):
@@ -419,14 +419,14 @@ def aligned(caption: Caption, german_index: int) -> list[str]:
     return [caption.english_tokens[j] for i, j in caption.alignment if i == german_index]
 
 
-def test_the_grammar_writes_the_corpus_that_is_shipped():
-    """Otherwise nobody could tell where its sentences come from, or correct one of them. The text is compared,
-    and not the file, because another version of the xz library may compress the same text into other bytes."""
+def test_the_grammar_produces_the_shipped_corpus():
+    """Otherwise, its sentences could not be traced to the grammar or corrected there. This compares the text and not
+    the file, because another version of the xz library may compress the same text to different bytes."""
     assert corpus_text() == lzma.decompress(FILE.read_bytes()).decode()
 
 
-def test_every_noun_of_the_corpus_is_in_the_schoolbook(corpus):
-    """The tests above and below would pass over a plural that they do not know."""
+def test_every_noun_of_the_corpus_is_in_the_tables(corpus):
+    """The other tests skip a noun form that is not in the tables."""
     nouns = {word for caption in corpus for word in caption.german_tokens[1:] if capital(word)}
     assert nouns <= set(FORMS) | SET_PHRASES
 
@@ -438,7 +438,7 @@ def test_a_seed_always_gives_the_same_captions(sample):
 
 
 def test_a_german_sentence_has_one_translation_whatever_the_seed(corpus, sample):
-    """A model cannot learn to translate what the German does not say."""
+    """A model cannot learn a translation that depends on something the German does not say."""
     english = {caption.german: caption.english for caption in corpus}
     again = [caption for seed in range(20, 24) for caption in generate_captions(3000, seed)] + sample
     shared = [caption for caption in again if caption.german in english]
@@ -446,8 +446,8 @@ def test_a_german_sentence_has_one_translation_whatever_the_seed(corpus, sample)
     assert all(english[caption.german] == caption.english for caption in shared)
 
 
-def test_sentences_are_their_tokens_written_as_people_write(sample):
-    """A token with a space in it, or a blank before a comma, would teach the tokenizers something false."""
+def test_sentences_are_their_tokens_with_normal_spacing(sample):
+    """A space inside a token or before a comma would teach the tokenizers wrong patterns."""
     for caption in sample:
         for sentence, tokens in ((caption.german, caption.german_tokens), (caption.english, caption.english_tokens)):
             assert sentence.replace(",", " ,").replace(".", " .").split(" ") == list(tokens)
@@ -457,8 +457,8 @@ def test_sentences_are_their_tokens_written_as_people_write(sample):
         assert 5 <= sum(token.isalpha() for token in caption.german_tokens) <= 20
 
 
-def test_every_noun_has_the_gender_number_and_case_that_its_article_adjectives_and_preposition_say(sample):
-    """The heart of it: "dem kleinen Jungen", "mit großen Hunden", "ins alte Haus" and no other endings."""
+def test_nouns_agree_with_their_articles_adjectives_and_prepositions(sample):
+    """The most important test: "dem kleinen Jungen", "mit großen Hunden", "ins alte Haus", with no other endings."""
     seen = Counter()
     for caption in sample:
         words = words_of(caption)
@@ -473,11 +473,11 @@ def test_every_noun_has_the_gender_number_and_case_that_its_article_adjectives_a
     for case in (NOM, ACC, DAT):
         for group in ("m", "f", "n", "pl"):
             if (case, group) not in {(NOM, "f"), (ACC, "f"), (NOM, "n"), (ACC, "n"), (NOM, "pl"), (ACC, "pl")}:
-                assert seen[case, group] > 100, (case, group)  # forms that no other case shares
+                assert seen[case, group] > 100, (case, group)  # forms that are unique to this case
 
 
 def test_two_way_prepositions_show_place_and_direction(sample):
-    """ "in the park" is dative, "into the park" accusative. With verbs of putting "on the table" is accusative too."""
+    """ "in the park" is dative, "into the park" accusative. "on the table" is accusative too with verbs of putting."""
     putting = "legt legen stellt stellen hängt hängen setzt setzen schreibt schreiben wartet warten einsteigt ein"
     found = Counter()
     for caption in sample:
@@ -497,8 +497,8 @@ def test_two_way_prepositions_show_place_and_direction(sample):
     assert min(found["direction"], found["place"]) > 500
 
 
-def test_nouns_are_translated_and_aligned_word_by_word(sample):
-    """Each noun links to all words of its translation, and these to it: "Bauarbeiter" to "construction worker"."""
+def test_nouns_are_aligned_with_all_words_of_their_translations(sample):
+    """A noun and every word of its translation must be linked: "Bauarbeiter" with "construction" and "worker"."""
     english = {}
     for line in NOUNS.strip().splitlines():
         _, noun, plural, one, many = line.split()
@@ -506,7 +506,7 @@ def test_nouns_are_translated_and_aligned_word_by_word(sample):
         for form in (plural, plural + "n"):
             english.setdefault(form, set()).add(many)
     for form, translations in list(english.items()):
-        if form in FORMS and (ACC, "m") in FORMS[form]:  # "den Jungen", one or many
+        if form in FORMS and (ACC, "m") in FORMS[form]:  # "den Jungen", singular or plural
             singular = next((line.split() for line in NOUNS.strip().splitlines() if line.split()[2] == form), None)
             translations |= {singular[3]} if singular else set()
     for caption in sample:
@@ -563,7 +563,7 @@ def test_finite_verb_is_second_in_main_clauses_and_last_in_subordinate_ones(samp
 
 
 def finite_verbs(part: list[str]) -> list[int]:
-    """Where they stand in a clause. "stehen" in "bleibt stehen" is none, and "ein" is an article."""
+    """Return the positions of finite verbs in a clause, excluding "stehen" in "bleibt stehen" and the article "ein"."""
     return [
         i
         for i, word in enumerate(part)
@@ -572,7 +572,7 @@ def finite_verbs(part: list[str]) -> list[int]:
 
 
 def test_finite_verbs_agree_with_their_subjects(sample):
-    """ "is" goes with a singular German verb and "are" with a plural one, but for "sunglasses" and the like."""
+    """ "is" must match a singular German verb and "are" a plural one, except for nouns like "sunglasses"."""
     for caption in sample:
         words = words_of(caption)
         for i in finite_verbs(words):
@@ -585,7 +585,7 @@ def test_finite_verbs_agree_with_their_subjects(sample):
                 assert words[i].endswith(PLURAL), caption.german
 
 
-def test_relative_pronouns_agree_with_what_they_speak_of(sample):
+def test_relative_pronouns_agree_with_their_antecedents(sample):
     counts = Counter()
     for caption in sample:
         words = words_of(caption)
@@ -611,8 +611,8 @@ def test_relative_pronouns_agree_with_what_they_speak_of(sample):
     assert min(counts.values()) > 20
 
 
-def test_what_makes_german_german_is_there(sample):
-    """Who learns from a corpus without "zur" or "denen" does not know German."""
+def test_the_corpus_covers_typical_german_constructions(sample):
+    """A model trained on a corpus without "zur" or "denen" would never learn these words."""
     words = Counter(word for caption in sample for word in words_of(caption))
     needed = """
         im am ins ans zum zur beim vom keine keinen seinen ihren denen sich rosa Jungen Studenten Bären Elefanten
@@ -626,7 +626,7 @@ def test_what_makes_german_german_is_there(sample):
 
 
 def test_possessives_point_to_their_owner(sample):
-    """ "his" is a man's or a boy's, "her" a woman's, "their" belongs to more than one: German says so by gender."""
+    """ "his" must refer to a male owner, "her" to a female one, "their" to several; German marks this by gender."""
     counts = Counter()
     for caption in sample:
         for i, word in enumerate(words_of(caption)):
@@ -639,8 +639,8 @@ def test_possessives_point_to_their_owner(sample):
     assert min(counts["his"], counts["her"], counts["their"]) > 20
 
 
-def test_every_word_is_aligned_and_punctuation_only_with_punctuation(sample):
-    """Error rates would punish a model for words that the gold alignment forgot. Only a comma may stand alone."""
+def test_words_are_aligned_with_words_and_punctuation_with_punctuation(sample):
+    """A word missing from the gold alignment would unfairly raise error rates. Only commas may be unaligned."""
     for caption in sample:
         german, english = caption.german_tokens, caption.english_tokens
         assert list(caption.alignment) == sorted(set(caption.alignment))
@@ -680,7 +680,7 @@ def test_contracted_prepositions_and_separable_verbs_have_all_their_links(sample
         ("zuhören", {"are", "listening", "to"}),
     ],
 )
-def test_links_read_by_eye(sample, german, links):
-    """A few links that a reader can check at a glance."""
+def test_a_few_known_links(sample, german, links):
+    """These few links are easy to check at a glance."""
     with_word = [caption for caption in sample if german in caption.german_tokens]
     assert links in [set(aligned(caption, caption.german_tokens.index(german))) for caption in with_word]

@@ -27,11 +27,11 @@ class Verb:
     singular: str  # finite third person, without the prefix
     plural: str
     prefix: str  # of a separable verb, or ""
-    apart: bool  # written apart even in final position: "stehen bleibt", "Ski fährt"
+    apart: bool  # written separately even in final position: "stehen bleibt", "Ski fährt"
     reflexive: bool
     progressive: tuple[str, ...]  # after "is" or "are"
     base: tuple[str, ...]  # after "to"
-    simple: bool  # a state, told in the simple present: "sees"
+    simple: bool  # a state, expressed in the simple present: "sees"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class Place:
 
 
 # singular, gender (* n-declension), plural, English singular (= has no singular), English plural, pronoun
-# | adjectives of size and age / of colour, where COLOUR stands for every colour.
+# | adjectives of size and age / of color, where COLOUR stands for every color.
 PEOPLE = """
 Mann m Männer man men he | jung alt groß / blond
 Frau f Frauen woman women she | jung alt groß / blond
@@ -262,7 +262,7 @@ Rennen n Rennen race races it | lang /
 Zoo m Zoos zoo zoos it | /
 """
 
-# German, English, and the English for certain nouns only: "groß" is "tall" of a person
+# German, English, and the English used only with certain nouns: "groß" is "tall" for a person
 ADJECTIVES = """
 rot red
 blau blue
@@ -608,7 +608,7 @@ ENGLISH_ADJECTIVES = _read_adjectives()
 
 
 def english_adjective(adjective: str, noun: Noun) -> str:
-    """ "groß" is "tall" of a person and "big" of a dog."""
+    """Return the English adjective for a noun: "groß" is "tall" for a person and "big" for a dog."""
     english, exceptions = ENGLISH_ADJECTIVES[adjective]
     kind = "child" if noun.singular in CHILDREN else noun.kind
     return exceptions.get(noun.singular) or exceptions.get(kind) or english

@@ -74,7 +74,7 @@ Layout = list[tuple[Piece, tuple[str, ...]]]  # one language's words in order, e
 
 
 # Determiners are named by their English word. A plus marks the plural: "the+" is plural "die", "+" a bare plural,
-# "their+" several things of theirs. "mass" is a singular without an article, "both" is "die beiden", "not" is "keinen"
+# "their+" several of their things. "mass" is a singular without an article, "both" is "die beiden", "not" is "keinen"
 # in an object, "no+" is "keine" in a subject.
 
 

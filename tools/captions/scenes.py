@@ -1,4 +1,4 @@
-"""What can happen in a caption: scenes, each with its people, animals, things, and places.
+"""The scenes that captions describe, each with its people, animals, things, and places.
 
 Scenes keep captions sensible: no tractors in the living room, no dogs that play the guitar, no swimming in a suit. Each
 line of a scene is one thing that can happen. `sentences` puts it into German and English.
@@ -37,7 +37,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """One thing that can happen: a verb, who does it, to what, where and how."""
+    """A single event: a verb, who does it, to what, where, and how."""
 
     verb: Verb
     subjects: tuple[Noun, ...]
@@ -1083,7 +1083,7 @@ FOR_WORK = {  # worn at work
     "Tänzerin": "Kleid Rock",
     "Sängerin": "Kleid Rock Hut",
 }
-EXTRAS = frozenset(nouns(  # worn besides a shirt, a coat or a dress
+EXTRAS = frozenset(nouns(  # worn in addition to a shirt, a coat, or a dress
     "Hut Mütze Wollmütze Strohhut Helm Schal Handschuh Stiefel Sonnenbrille Rucksack Krawatte Schürze"
 ))  # fmt: skip
 WORN_IN = frozenset(nouns(  # "in einem roten Hemd", but "mit einem roten Hut"

@@ -196,7 +196,7 @@ def _adjectives(choose: Choose, noun: Noun, rate: float) -> tuple[str, ...]:
     return (_pick(choose, among),) if among else ()
 
 
-# Who
+# Subjects
 
 
 @cache
@@ -283,7 +283,7 @@ def wardrobe(scene: Scene, person: Noun) -> tuple[Noun, ...]:
     return tuple(garment for garment in scene.clothes if wears(person, garment))
 
 
-# What
+# Objects, complements, and clauses
 
 
 @cache
@@ -435,7 +435,7 @@ def _nobody(choose: Choose, scene: Scene) -> Sentence | None:
 
 @cache
 def _crowded(scene: Scene) -> tuple[tuple[Frame, Noun], ...]:
-    """Return the actions that a crowd, or nobody at all, may be doing in a place."""
+    """Return the actions that a crowd may be doing in a place, or that no one does there ("keine Kinder")."""
     verbs = ("spielen", "sitzen", "stehen", "schwimmen", "tanzen", "arbeiten", "liegen")
     crowds = nouns("Kind Student Tourist Bauarbeiter")
     found = []
@@ -539,7 +539,7 @@ def _subject_relative(choose: Choose, scene: Scene) -> Sentence | None:
     return german + outer.verb_first(), english + outer.predicate()
 
 
-# What someone who is petted, watched, ... may be doing meanwhile
+# Possible actions of someone who is being petted, watched, ...
 REST = frozenset(("sitzen", "stehen", "liegen"))
 MOVE = frozenset(
     ("rennen", "springen", "spielen", "tanzen", "klettern", "singen", "malen", "joggen", "fahren:ride", "fressen")
