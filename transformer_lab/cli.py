@@ -600,6 +600,7 @@ def search(
         explaining_interruption(lambda: f"what is done is kept, go on with: {again}"),
         progress(trials + finalists * seeds, " runs") as bar,
     ):
+        bar.delay = 0  # refresh() shows the bar at once, and close() would not clear it before the delay is over
 
         def advance(done: int, total: int) -> None:
             bar.n, bar.total = done, total

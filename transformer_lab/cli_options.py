@@ -135,7 +135,7 @@ def check(convert: Callable[[str], Any], allowed: str) -> Callable[..., Any]:
         try:
             return value if value is None else convert(str(value))
         except ValueError:
-            raise InputError(f"{parameter.opts[0]} must be {allowed}; got {value!r}") from None
+            raise InputError(f"{parameter.opts[0]} must be {allowed}; got {str(value)!r}") from None
 
     return callback
 
@@ -181,18 +181,18 @@ def matching(pattern: str, allowed: str) -> Callable[..., Any]:
     return check(convert, allowed)
 
 
-def existing_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check that the folder exists."""
-    if value is not None and not value.is_dir():
-        raise InputError(f"{parameter.opts[0]} must be an existing folder; got {str(value)!r}")
-    return value
+def existing(kind: str, exists: Callable[[Path], bool]) -> Callable[..., Any]:
+    """Check that a path exists, and is of the kind that `exists` tests for."""
+
+    def convert(text: str) -> Path:
+        if not exists(Path(text)):
+            raise ValueError
+        return Path(text)
+
+    return check(convert, f"an existing {kind}")
 
 
-def existing_file(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check that the file exists."""
-    if value is not None and not value.is_file():
-        raise InputError(f"{parameter.opts[0]} must be an existing file; got {str(value)!r}")
-    return value
+existing_folder, existing_file = existing("folder", Path.is_dir), existing("file", Path.is_file)
 
 
 def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:

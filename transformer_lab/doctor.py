@@ -146,7 +146,6 @@ def find_multi30k_files() -> Finding:
 
 def find_pretrained() -> Finding:
     from transformer_lab.decoding.translator import PRETRAINED, load_pretrained
-    from transformer_lab.errors import InputError
 
     try:
         translator = load_pretrained()

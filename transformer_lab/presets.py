@@ -193,7 +193,7 @@ def find_preset(name: str) -> Preset:
         InputError: There is no such preset; the message lists all presets.
     """
     if name not in PRESETS:
-        raise InputError(f"unknown preset {name!r}: the presets are {', '.join(PRESETS)}")
+        raise InputError(f"unknown preset {name!r}: the presets are {', '.join(PRESETS)}", parameter="preset")
     return PRESETS[name]
 
 

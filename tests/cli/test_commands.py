@@ -88,6 +88,7 @@ def test_translating_imports_no_unneeded_packages(model_folder):
         ("search --sampler grid", "--sampler"),
         ("search --dropout 0.1", "--dropout"),
         ("search --schedule paper", "--schedule"),
+        ("search --preset desktop", "--preset"),
         ("search --d-model x", "--d-model"),
         ("release", "--all"),
         ("grade --jobs 0", "--jobs"),

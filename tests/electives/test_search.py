@@ -152,10 +152,14 @@ def until(happened, process=None, seconds=900):
 
 def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp_path):
     """Each trial is trained by one of them, no two are the same, and the killed worker's trial is resumed."""
-    plan, found = replace(plan, preset=replace(plan.preset, epochs=6), trials=5, prune=False), []
+    plan, found, counts = replace(plan, preset=replace(plan.preset, epochs=6), trials=5, prune=False), [], []
     searching.open_folder(tmp_path, plan)
     before = children()
-    parent = threading.Thread(target=lambda: found.append(search(tmp_path, workers=2)))
+
+    def search_and_count():
+        found.append(search(tmp_path, workers=2, advance=lambda *numbers: counts.append(numbers)))
+
+    parent = threading.Thread(target=search_and_count)
     parent.start()
     until(lambda: len(list(tmp_path.glob("trials/*/metrics.jsonl"))) >= 2)
     workers = children() - before
@@ -165,6 +169,8 @@ def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp
     until(lambda: children() - before - workers)
     parent.join(timeout=900)
     (results,) = found
+    total = plan.trials + plan.finalists * plan.seeds
+    assert (counts[0], counts[-1]) == ((0, total), (total, total))
     assert list(results.trials["state"]) == ["complete"] * 5
     assert len(results.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 5
     assert (tmp_path / "trials.csv").exists()

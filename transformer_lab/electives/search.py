@@ -70,8 +70,8 @@ def search(
             started as processes of their own, and one that is killed, perhaps for want of memory, is replaced.
         device: For example `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
         on_trial: Called with one line about every trial that has ended. Several workers print it to stderr instead.
-        advance: Called with the number of trials that have ended and the number planned, finalists included. Several
-            workers don't call it.
+        advance: Called now and then with the number of trials that have ended and the number planned, finalists
+            included.
 
     Raises:
         InputError: Optuna is missing, the plan is not that of the folder's search, or no training is possible.
@@ -85,7 +85,7 @@ def search(
         if workers == 1:
             work(folder, device, on_trial, advance)
         else:
-            keep_working(folder, workers, device)
+            keep_working(folder, workers, device, advance)
     except BaseException:
         with suppress(Exception):  # report what stopped the search, not what followed from it
             write_tables(folder)
@@ -399,13 +399,19 @@ def is_out_of_memory(error: BaseException) -> bool:
 # --- worker processes -------------------------------------------------------------------------------------------------
 
 
-def keep_working(folder: Path, workers: int, device: str | None) -> None:
+def keep_working(
+    folder: Path, workers: int, device: str | None, advance: Callable[[int, int], None] | None = None
+) -> None:
     """Keep this many processes working on the folder until the plan is fulfilled. Replace one that is killed."""
     threads = max(1, torch.get_num_threads() // workers)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(folder), *([device] if device else [])]
     plan = read_plan(folder)
-    spare = LIVES * (plan.trials + plan.finalists * plan.seeds)  # trials can't kill more processes than this
+    total = plan.trials + plan.finalists * plan.seeds
+    spare = LIVES * total  # trials can't kill more processes than this
+    if advance:
+        with only_one(folder):
+            studies = open_studies(folder, plan)
     processes: list[subprocess.Popen] = []
     try:
         processes += (subprocess.Popen(command, env=environment) for _ in range(workers))
@@ -418,6 +424,8 @@ def keep_working(folder: Path, workers: int, device: str | None) -> None:
                     processes.append(subprocess.Popen(command, env=environment))
                 elif process.returncode:
                     raise InputError(f"a worker of the search in {folder} has ended: its last lines say why")
+            if advance:
+                advance(count_ended(studies), total)
     finally:
         for process in processes:
             process.terminate()
@@ -427,9 +435,10 @@ def keep_working(folder: Path, workers: int, device: str | None) -> None:
 
 def main() -> None:
     """Run a worker of `keep_working`, which prints a line about each trial, and about itself, to stderr."""
+    over_bar = "\r\x1b[K" if sys.stderr.isatty() else ""  # clears the progress bar of the parent, which redraws it
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # KeyboardInterrupt: the trial loses none of its lives
     try:
-        work(sys.argv[1], *sys.argv[2:3], on_trial=partial(print, file=sys.stderr, flush=True))
+        work(sys.argv[1], *sys.argv[2:3], on_trial=lambda line: print(f"{over_bar}{line}", file=sys.stderr, flush=True))
     except InputError as error:
         sys.exit(f"transformer-lab: {error}")
     except KeyboardInterrupt:
