@@ -75,7 +75,7 @@ SOFTMAX = Exercise(
 
 
 def attention_inputs(
-    sampler: InputSampler, *leading: int, query: int, key: int, d_k: int, d_v: int, **limits: float
+    sampler: InputSampler, leading: tuple[int, ...], query: int, key: int, d_k: int, d_v: int, **limits: float
 ) -> dict:
     """Return tensors; `limits` are those of the numbers in queries and keys."""
     return {
@@ -86,7 +86,7 @@ def attention_inputs(
 
 
 def array_inputs(sampler: InputSampler, batch: int, query: int, key: int, d_k: int, d_v: int, **limits: float) -> dict:
-    inputs = attention_inputs(sampler, batch, query=query, key=key, d_k=d_k, d_v=d_v, **limits)
+    inputs = attention_inputs(sampler, (batch,), query, key, d_k, d_v, **limits)
     return {name: tensor.numpy() for name, tensor in inputs.items()}
 
 
@@ -170,7 +170,7 @@ def low_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    return attention_inputs(sampler, 1, query=3, key=3, d_k=4, d_v=2) | {"mask": torch.ones(3, 3).tril().bool()}
+    return attention_inputs(sampler, (1,), 3, 3, 4, 2) | {"mask": torch.ones(3, 3).tril().bool()}
 
 
 def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
@@ -182,13 +182,13 @@ def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
 
 def nothing_allowed_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     mask = nothing_allowed(sampler, 1)
-    return attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=2) | {"mask": mask}
+    return attention_inputs(sampler, (1,), 2, 3, 4, 2) | {"mask": mask}
 
 
 def dropout_inputs(sampler: InputSampler) -> dict[str, Tensor]:
     keep = 2.0 * sampler.integers(1, 2, 3, low=0, high=1)
     keep[0, 0, 0], keep[0, 1, 1] = 0, 2
-    return attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=2) | {"keep": keep}
+    return attention_inputs(sampler, (1,), 2, 3, 4, 2) | {"keep": keep}
 
 
 def attention_with_dropout(subject, query, key, value, keep):
@@ -254,21 +254,12 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     axes=ARRAY_AXES | {"mask": "batch query key", "keep": "batch query key"},
     banned=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     probes=[
-        Probe(
-            "a single query and a single key",
-            lambda sampler: attention_inputs(sampler, 1, query=1, key=1, d_k=4, d_v=3),
-        ),
-        Probe(
-            "queries and keys with a single feature",
-            lambda sampler: attention_inputs(sampler, 1, query=2, key=3, d_k=1, d_v=4),
-        ),
-        Probe(
-            "two queries attend to three keys",
-            lambda sampler: attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=4),
-        ),
+        Probe("a single query and a single key", lambda sampler: attention_inputs(sampler, (1,), 1, 1, 4, 3)),
+        Probe("queries and keys with a single feature", lambda sampler: attention_inputs(sampler, (1,), 2, 3, 1, 4)),
+        Probe("two queries attend to three keys", lambda sampler: attention_inputs(sampler, (1,), 2, 3, 4, 4)),
         Probe(
             "a batch of two, three heads, and wider values",
-            lambda sampler: attention_inputs(sampler, 2, 3, query=2, key=5, d_k=4, d_v=6),
+            lambda sampler: attention_inputs(sampler, (2, 3), 2, 5, 4, 6),
         ),
         Probe("a padding mask hides the key with the highest score", padding_inputs),
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
@@ -280,7 +271,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         ),
         Probe(
             "gradients reach query, key, and value",
-            lambda sampler: attention_inputs(sampler, 1, query=2, key=3, d_k=4, d_v=4),
+            lambda sampler: attention_inputs(sampler, (1,), 2, 3, 4, 4),
             attention_gradients,
         ),
     ],

@@ -12,6 +12,7 @@ from transformer_lab.exercises.harnesses import (
     exception_of_call,
     exception_of_construction,
     gradients,
+    gradients_of_module,
     raised,
 )
 from transformer_lab.exercises.rules import REFUSED, raises, refusal, unless
@@ -282,12 +283,6 @@ def table_after_a_move(subject, arguments, x):
     return {"left behind": stayed if not moves else []}
 
 
-def position_gradients(subject, arguments, weights, x):
-    module = build(subject, arguments, weights)
-    x.requires_grad_()
-    return gradients(module(x), {"x": x})
-
-
 def gradient_reaches_x(inputs, received):
     gradient = received["gradient of x"]
     if gradient is None or not gradient.abs().min() > 0:
@@ -362,7 +357,7 @@ POSITIONAL_ENCODING = Exercise(
             "gradients reach the embeddings",
             lambda sampler: position_inputs(sampler, 1, 3),
             gradient_reaches_x,
-            position_gradients,
+            gradients_of_module,
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Notebook 10, training: the labels, the loss, the learning rate, one step, and how good the model is."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -126,6 +127,11 @@ def is_a_scalar_tensor(inputs, received):
     return None
 
 
+def loss_of_raised_logits(subject, logits, labels, smoothing, pad_id, added):
+    raised_logits = logits + added
+    return [float(subject(given, labels, smoothing, pad_id)) for given in (logits, raised_logits)]
+
+
 LABEL_SMOOTHING_LOSS = Exercise(
     answer=label_smoothing_loss,
     points=3,
@@ -152,6 +158,15 @@ LABEL_SMOOTHING_LOSS = Exercise(
             lambda sampler: loss_inputs(sampler, [2, 1], 0.1),
             is_a_scalar_tensor,
             kind_of_loss,
+        ),
+        Property(
+            "adding a number to all logits changes nothing",
+            lambda sampler: loss_inputs(sampler, [2, 3], 0.1) | {"added": sampler.integer(2, 5)},
+            unless(
+                lambda inputs, received: math.isclose(*received, abs_tol=1e-6),
+                "the loss changes when the same number is added to all logits",
+            ),
+            loss_of_raised_logits,
         ),
     ],
 )
@@ -188,6 +203,18 @@ def peak_is_at_the_end_of_warmup(inputs, received):
     return None
 
 
+def four_times_as_late(sampler: InputSampler) -> dict:
+    warmup_steps = 4 * sampler.integer(3, 9)
+    return {"steps": [warmup_steps, 4 * warmup_steps, 16 * warmup_steps], "d_model": 8, "warmup_steps": warmup_steps}
+
+
+def four_times_as_late_is_half(inputs, received):
+    first, second, third = received["rates"]
+    if first > 0 and math.isclose(first, 2 * second, rel_tol=1e-6) and math.isclose(second, 2 * third, rel_tol=1e-6):
+        return None
+    return "after the warm-up, the rate at four times the step isn't half the rate"
+
+
 WARMUP_RATE = Exercise(
     answer=warmup_rate,
     points=1,
@@ -209,6 +236,12 @@ WARMUP_RATE = Exercise(
             "the rate rises until the warm-up ends and falls from then on",
             lambda sampler: {"steps": list(range(1, 30)), "d_model": 16, "warmup_steps": sampler.integer(5, 9)},
             peak_is_at_the_end_of_warmup,
+            rates_of_steps,
+        ),
+        Property(
+            "after the warm-up, the rate at four times the step is half the rate",
+            four_times_as_late,
+            four_times_as_late_is_half,
             rates_of_steps,
         ),
     ],
