@@ -1,11 +1,12 @@
 """Notebook 06, the encoder: a layer of two sublayers, and a stack of layers (section 3.1)."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from transformer_lab.exercises.exercise import Exercise, Probe, Property
 from transformer_lab.exercises.harnesses import build, extremes, gradients_of_module
-from transformer_lab.exercises.rules import same_results
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import Encoder, EncoderLayer
 
@@ -18,24 +19,6 @@ def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor
             weights[name] = sampler.numbers(*weight.shape, low=0.5, high=1.5)
         if name.endswith("w_1.bias"):
             weights[name] = sampler.numbers(*weight.shape, low=0.5, high=1.2)
-    return weights
-
-
-def steady_weights(
-    weights: dict[str, Tensor], sampler: InputSampler, silent: tuple[str, ...], loud: str
-) -> dict[str, Tensor]:
-    """Make the sublayer `loud` add the same positive numbers to any input, and those in `silent` add nothing.
-
-    That separates the effect of dropout inside `loud` from the effect of dropout on its output.
-    """
-    last_layers = [f"{part}.{layer}." for part in silent for layer in ("w_o", "w_2")]
-    first_matrices = [f"{loud}.w_v.weight", f"{loud}.w_1.weight"]
-    for name in weights:
-        shape = weights[name].shape
-        if any(part in name for part in last_layers + first_matrices):
-            weights[name] = torch.zeros(shape)
-        elif f"{loud}." in name and ".w_q" not in name and ".w_k" not in name:
-            weights[name] = sampler.numbers(*shape, low=0.4, high=1.2)
     return weights
 
 
@@ -77,58 +60,87 @@ def has_parameters_of(answer: type[nn.Module]):
     return rule
 
 
+def module_inputs(
+    answer: type[nn.Module],
+    sampler: InputSampler,
+    d_ff: int | None = None,
+    norm_first: bool = False,
+    n_layers: int | None = None,
+    **lengths: tuple[int, int],
+) -> dict:
+    """Return inputs of a stack of `n_layers`, or of a single layer if it's None. `lengths` are `(batch, length)`."""
+    sizes = {"n_layers": n_layers} if n_layers else {}
+    d_ff = d_ff or (sampler.integer(3, 5) if n_layers else sampler.integer(5, 7))
+    arguments = sizes | {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}
+    weights = lively_weights(sampler, answer(*arguments.values()))
+    numbers = {name: sampler.numbers(batch, length, 4) for name, (batch, length) in lengths.items()}
+    return {"arguments": arguments, "weights": weights} | numbers
+
+
+def dropout_inputs(
+    sampler: InputSampler, answer: type[nn.Module], loud: str, names: tuple[str, ...], n_layers: int | None
+) -> dict:
+    """One word, one head and one hidden feature: so few outcomes that 1000 random samples meet them all.
+
+    The sublayer `loud` adds the same positive numbers to any input, and the others add nothing. That separates the
+    effect of dropout inside `loud` from the effect of dropout on its output.
+    """
+    sizes = {"n_layers": n_layers} if n_layers else {}
+    arguments = sizes | {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": not n_layers}
+    weights = lively_weights(sampler, answer(*arguments.values()))
+    for name, weight in weights.items():
+        is_loud = f"{loud}." in name
+        if any(f".{part}" in name for part in (("w_v.weight", "w_1.weight") if is_loud else ("w_o", "w_2"))):
+            weights[name] = torch.zeros(weight.shape)
+        elif is_loud and ".w_q" not in name and ".w_k" not in name:
+            weights[name] = sampler.numbers(*weight.shape, low=0.4, high=1.2)
+    return {"arguments": arguments, "weights": weights} | {name: sampler.numbers(1, 1, 3) for name in names}
+
+
+def module_dropout(subject, arguments, weights, **inputs):
+    module = build(subject, arguments, weights)  # it is in training mode
+    return extremes(module, *inputs.values(), samples=1000, evaluated=50)
+
+
+def dropout_probe(name: str, answer: type[nn.Module], loud: str, *names: str, n_layers: int | None = None) -> Probe:
+    return Probe(name, lambda sampler: dropout_inputs(sampler, answer, loud, names, n_layers), module_dropout)
+
+
+def same_parameters(
+    name: str, answer: type[nn.Module], n_layers: int | None = None, norm_first: bool = False
+) -> Property:
+    """Return the property that a layer, or a stack of `n_layers`, has the same parameters as the answer."""
+
+    def inputs(sampler: InputSampler) -> dict:
+        sizes = {"d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}
+        of_stack = {"n_layers": n_layers} | sizes | {"dropout": 0.0, "norm_first": norm_first}
+        return {"arguments": of_stack if n_layers else sizes}
+
+    return Property(name, inputs, has_parameters_of(answer), parameters_and_shared)
+
+
+def parameters_of_stack(answer: type[nn.Module]) -> list[Property]:
+    return [
+        same_parameters("post-norm: its parameters are those of its layers, each with its own", answer, 2),
+        same_parameters("pre-norm: its parameters are those of its layers and of one final norm", answer, 1, True),
+    ]
+
+
 # --- EncoderLayer ----------------------------------------------------------------------------------------------------
 
 
-def layer_inputs(
-    sampler: InputSampler, batch: int = 1, length: int = 2, norm_first: bool = False, d_ff: int | None = None
-) -> dict:
-    d_ff = d_ff or sampler.integer(5, 7)
-    arguments = {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}
-    return {
-        "arguments": arguments,
-        "weights": lively_weights(sampler, EncoderLayer(*arguments.values())),
-        "x": sampler.numbers(batch, length, 4),
-    }
+def layer_inputs(sampler: InputSampler, batch: int = 1, length: int = 2, answer=EncoderLayer, **settings) -> dict:
+    return module_inputs(answer, sampler, x=(batch, length), **settings)
 
 
-def padded_layer_inputs(sampler: InputSampler) -> dict:
-    """Here d_ff is four times d_model, so that what else is wrong shows if someone always takes that."""
-    return layer_inputs(sampler, 2, 3, d_ff=16) | {"source_mask": padding_of(sampler, 2, 3)}
+def padded(inputs: dict, sampler: InputSampler) -> dict:
+    batch, length, _ = inputs["x"].shape
+    return inputs | {"source_mask": padding_of(sampler, batch, length)}
 
-
-def layer_dropout_inputs(sampler: InputSampler, loud: str) -> dict:
-    """One word, one head and one hidden feature: so few outcomes that 1000 random samples meet them all."""
-    arguments = {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": True}
-    weights = lively_weights(sampler, EncoderLayer(*arguments.values()))
-    weights = steady_weights(weights, sampler, tuple({"self_attention", "feed_forward"} - {loud}), loud)
-    return {"arguments": arguments, "weights": weights, "x": sampler.numbers(1, 1, 3)}
-
-
-def module_dropout(subject, arguments, weights, x):
-    return extremes(build(subject, arguments, weights), x, samples=1000, evaluated=50)  # it is in training mode
-
-
-def reordered_words(subject, arguments, weights, x, order):
-    module = build(subject, arguments, weights)
-    return {"output, then reordered": module(x)[:, order], "output of the reordered": module(x[:, order])}
-
-
-def other_hidden_words(subject, arguments, weights, x, source_mask, other):
-    module = build(subject, arguments, weights)
-    seen = source_mask[:, 0, 0]  # (batch, length)
-    changed = torch.where(seen[..., None], x, other)
-    return {"output": module(x, source_mask)[seen], "with other hidden words": module(changed, source_mask)[seen]}
-
-
-order_is_kept = same_results(
-    "the same words in a different order get different results, not the same ones in that order"
-)
-hidden_words_do_not_matter = same_results(
-    "the results for real words change when the words that the mask hides are different ones"
-)
 
 LAYER_AXES = {"x": "batch length d_model", "output": "batch length d_model", "source_mask": "batch heads query key"}
+
+LIBRARY_ENCODERS = ("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder", "torch.nn.Transformer")
 
 ENCODER_LAYER = Exercise(
     answer=EncoderLayer,
@@ -137,75 +149,31 @@ ENCODER_LAYER = Exercise(
     minutes=20,
     axes=LAYER_AXES,
     builds_on=("MultiHeadAttention", "FeedForward", "LayerNorm", "ResidualConnection"),
-    banned=("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder", "torch.nn.Transformer"),
+    banned=LIBRARY_ENCODERS,
     probes=[
         Probe("two words, post-norm", layer_inputs),
         Probe("two words, pre-norm", lambda sampler: layer_inputs(sampler, norm_first=True)),
-        Probe("a padded batch with its mask", padded_layer_inputs),
+        Probe(
+            "a padded batch with its mask",
+            # d_ff is four times d_model, so that what else is wrong shows if someone always takes that
+            lambda sampler: padded(layer_inputs(sampler, 2, 3, d_ff=16), sampler),
+        ),
         Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),
-        Probe(
-            "dropout acts on the attention weights and on attention's output",
-            lambda sampler: layer_dropout_inputs(sampler, "self_attention"),
-            module_dropout,
+        dropout_probe(
+            "dropout acts on the attention weights and on attention's output", EncoderLayer, "self_attention", "x"
         ),
-        Probe(
-            "dropout acts inside the feed-forward and on its output",
-            lambda sampler: layer_dropout_inputs(sampler, "feed_forward"),
-            module_dropout,
-        ),
+        dropout_probe("dropout acts inside the feed-forward and on its output", EncoderLayer, "feed_forward", "x"),
     ],
     properties=[
-        Property(
-            "its parameters are those of attention, feed-forward and two residual connections",
-            lambda sampler: {"arguments": {"d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}},
-            has_parameters_of(EncoderLayer),
-            parameters_and_shared,
-        ),
-        Property(
-            "reordering the words reorders the output in the same way",
-            lambda sampler: layer_inputs(sampler, length=4) | {"order": sampler.order(4)},
-            order_is_kept,
-            reordered_words,
-        ),
-        Property(
-            "hidden words don't affect the real ones",
-            lambda sampler: padded_layer_inputs(sampler) | {"other": sampler.numbers(2, 3, 4)},
-            hidden_words_do_not_matter,
-            other_hidden_words,
+        same_parameters(
+            "its parameters are those of attention, feed-forward and two residual connections", EncoderLayer
         ),
     ],
 )
 
 # --- Encoder ---------------------------------------------------------------------------------------------------------
 
-
-def stack_inputs(
-    sampler: InputSampler, n_layers: int = 2, batch: int = 1, length: int = 2, norm_first: bool = False
-) -> dict:
-    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": sampler.integer(3, 5)}
-    arguments = sizes | {"dropout": 0.0, "norm_first": norm_first}
-    return {
-        "arguments": arguments,
-        "weights": lively_weights(sampler, Encoder(*arguments.values())),
-        "x": sampler.numbers(batch, length, 4),
-    }
-
-
-def padded_stack_inputs(sampler: InputSampler) -> dict:
-    return stack_inputs(sampler, batch=2, length=3) | {"source_mask": padding_of(sampler, 2, 3)}
-
-
-def stack_dropout_inputs(sampler: InputSampler) -> dict:
-    arguments = {"n_layers": 1, "d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": False}
-    weights = lively_weights(sampler, Encoder(*arguments.values()))
-    weights = steady_weights(weights, sampler, ("feed_forward",), "self_attention")
-    return {"arguments": arguments, "weights": weights, "x": sampler.numbers(1, 1, 3)}
-
-
-def sizes_of_stack(sampler: InputSampler, n_layers: int, norm_first: bool) -> dict:
-    sizes = {"n_layers": n_layers, "d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}
-    return {"arguments": sizes | {"dropout": 0.0, "norm_first": norm_first}}
-
+stack_inputs = partial(layer_inputs, answer=Encoder, n_layers=2)
 
 ENCODER = Exercise(
     answer=Encoder,
@@ -214,40 +182,20 @@ ENCODER = Exercise(
     minutes=15,
     axes=LAYER_AXES,
     builds_on=("LayerNorm", "EncoderLayer"),
-    banned=("torch.nn.TransformerEncoderLayer", "torch.nn.TransformerEncoder", "torch.nn.Transformer"),
+    banned=LIBRARY_ENCODERS,
     probes=[
         Probe("two layers, post-norm", stack_inputs),
-        Probe("three layers, pre-norm, with the final norm", lambda sampler: stack_inputs(sampler, 3, norm_first=True)),
-        Probe("a padded batch: every layer gets the mask", padded_stack_inputs),
+        Probe(
+            "three layers, pre-norm, with the final norm",
+            lambda sampler: stack_inputs(sampler, n_layers=3, norm_first=True),
+        ),
+        Probe(
+            "a padded batch: every layer gets the mask", lambda sampler: padded(stack_inputs(sampler, 2, 3), sampler)
+        ),
         Probe("gradients reach x and the weights of all layers", stack_inputs, gradients_of_module),
-        Probe("dropout acts in the layers, in training only", stack_dropout_inputs, module_dropout),
+        dropout_probe("dropout acts in the layers, in training only", Encoder, "self_attention", "x", n_layers=1),
     ],
-    properties=[
-        Property(
-            "post-norm: its parameters are those of its layers, each with its own",
-            lambda sampler: sizes_of_stack(sampler, 2, norm_first=False),
-            has_parameters_of(Encoder),
-            parameters_and_shared,
-        ),
-        Property(
-            "pre-norm: its parameters are those of its layers and of one final norm",
-            lambda sampler: sizes_of_stack(sampler, 1, norm_first=True),
-            has_parameters_of(Encoder),
-            parameters_and_shared,
-        ),
-        Property(
-            "reordering the words reorders the output in the same way",
-            lambda sampler: stack_inputs(sampler, length=4) | {"order": sampler.order(4)},
-            order_is_kept,
-            reordered_words,
-        ),
-        Property(
-            "hidden words don't affect the real ones",
-            lambda sampler: padded_stack_inputs(sampler) | {"other": sampler.numbers(2, 3, 4)},
-            hidden_words_do_not_matter,
-            other_hidden_words,
-        ),
-    ],
+    properties=parameters_of_stack(Encoder),
 )
 
 EXERCISES = [ENCODER_LAYER, ENCODER]
