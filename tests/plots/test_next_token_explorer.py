@@ -35,7 +35,7 @@ def test_the_bars_are_what_is_drawn_from(settings, drawn_from, cut_off):
     assert drawn == pytest.approx(drawn_from)
     assert said == pytest.approx([0.4, 0.3, 0.2, 0.1])
     assert f"{sum(share > 0 for share in drawn_from)} of 4" in figure.get_label()
-    assert len(figure.axes[0].texts) == sum(share == 0 for share in drawn_from), "a cross for each token that is never sampled"
+    assert len(figure.axes[0].texts) == sum(share == 0 for share in drawn_from), "a cross for each impossible token"
     assert cut_off(figure) == []
 
 
