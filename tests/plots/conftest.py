@@ -1,4 +1,4 @@
-"""What the tests of the pictures share."""
+"""Fixtures for the tests of the plots."""
 
 import itertools
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ TARGET = ["<bos>", "▁A", "▁dog", "▁runs", "."]
 
 
 class SpokenAttention:
-    """Stands for a translator: its attention is known cell by cell, different for each stack, layer and head."""
+    """Replaces a translator. Its attention is known and differs between all stacks, layers, and heads."""
 
     layers, heads = 2, 3
     tokenizer = SimpleNamespace(source="de", target="en")
@@ -36,9 +36,27 @@ def translator() -> SpokenAttention:
     return SpokenAttention()
 
 
+@pytest.fixture(scope="session")
+def untrained_translator():
+    """A function that builds a real translator, so small that it answers at once."""
+    from transformer_lab.data import BpeTokenizer
+    from transformer_lab.decoding import Translator
+    from transformer_lab.model import Transformer, TransformerConfig
+
+    pairs = [("Ein Hund rennt.", "A dog runs."), ("Zwei Frauen sitzen draußen.", "Two women sit outside.")]
+    tokenizer = BpeTokenizer.train(pairs * 4, vocab_size=600)
+
+    def build(**sizes) -> Translator:
+        torch.manual_seed(1)
+        config = TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes)
+        return Translator(Transformer(config).eval(), tokenizer)
+
+    return build
+
+
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
-    """A figure that pyplot keeps costs memory in every notebook, and is shown twice."""
+    """A figure registered with pyplot uses up memory and is shown twice in a notebook."""
     yield
     import matplotlib.pyplot as plt
 
@@ -47,7 +65,7 @@ def _nothing_stays_open():
 
 @pytest.fixture
 def cut_off():
-    """Gives the texts of a figure that reach over its edge."""
+    """A function that returns the texts that extend beyond the edge of a figure."""
 
     def texts(figure) -> list[str]:
         from matplotlib.text import Text

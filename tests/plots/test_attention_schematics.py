@@ -1,4 +1,4 @@
-"""The text in place of a schematic has to say what its numbers say."""
+"""The alternative text of a schematic has to agree with its numbers."""
 
 from transformer_lab.plots import draw_word_weights
 

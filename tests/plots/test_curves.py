@@ -1,4 +1,4 @@
-"""Without these, a curve could show other numbers than the run has logged, or a live picture pile up in a notebook."""
+"""Without these tests, a curve could differ from the log, or live figures could pile up in a notebook."""
 
 import json
 
@@ -29,7 +29,7 @@ def test_the_curves_are_the_records(tmp_path, cut_off):
     figure = plot_training(tmp_path)
     loss, rate, bleu = figure.axes
     assert lines(loss) == {
-        "training: every step": [(1, 8.0), (2, 6.0), (4, 4.0)],  # a loss that was not finite leaves a gap, not a zero
+        "training: every step": [(1, 8.0), (2, 6.0), (4, 4.0)],  # an infinite loss is left out, not drawn as 0
         "training: mean of the epoch": [(2, 7.0), (4, 4.5)],
         "validation (labels not smoothed)": [(2, 5.5), (4, 3.5)],
     }
@@ -49,8 +49,8 @@ def test_a_file_without_records_is_named(tmp_path, content):
 
 
 @pytest.mark.parametrize("count", range(len(RECORDS) + 1))
-def test_a_training_can_be_drawn_at_any_moment(count, cut_off):
-    """The live picture is drawn before the first epoch has ended, and before the first score."""
+def test_a_run_can_be_drawn_at_any_moment(count, cut_off):
+    """The live figure is drawn even before the first epoch has ended and before the first score."""
     curve = LiveCurve()
     for record in RECORDS[:count]:
         curve(record)
@@ -61,7 +61,7 @@ TIMED = [record | {"seconds": 60.0 * record["epoch"]} for record in RECORDS if r
 
 
 def test_runs_side_by_side_share_their_axes(cut_off):
-    """The reader's run is compared with the recorded one: each in its own look, all in the same axes, also in words."""
+    """Each run has its own color, line, and marker in shared axes, and is described in the alternative text."""
     yours = [TIMED[0] | {"validation_loss": 4.5, "seconds": 6.0}]
     figure = compare_trainings({"recorded": [*RECORDS[:2], *TIMED], "yours": yours, "not begun": []})
     loss, bleu, minutes = figure.axes
@@ -75,7 +75,7 @@ def test_runs_side_by_side_share_their_axes(cut_off):
 
 
 def test_a_live_curve_goes_on_with_a_continued_run():
-    """A resumed run does the steps after its last checkpoint again; drawn twice, the curve would run back."""
+    """A resumed run repeats the steps after its last checkpoint. They must not be drawn twice."""
     curve = LiveCurve(before=RECORDS)
     again = RECORDS[3] | {"loss": 5.0}
     curve(again)
@@ -95,7 +95,7 @@ def test_in_a_notebook_one_picture_is_redrawn_and_the_last_one_stays():
 
     source = f"""
 from transformer_lab.plots import LiveCurve
-curve = LiveCurve(seconds=1000)  # after the first, only what ends an epoch or the run is drawn
+curve = LiveCurve(seconds=1000)  # after the first figure, only the end of an epoch or run is drawn
 for record in {RECORDS!r}:
     curve(record)
 """

@@ -1,4 +1,4 @@
-"""What holds for every explorer. Without these, one could lag behind a slider, or end on what a reader types."""
+"""Requirements that every explorer has to meet: it keeps up with a slider and survives any input."""
 
 import asyncio
 import re
@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from transformer_lab import plots
-from transformer_lab.data import BpeTokenizer, learn_bpe
+from transformer_lab.data import learn_bpe
 from transformer_lab.decoding import Translator
 from transformer_lab.electives.language_model import LanguageModel
 from transformer_lab.electives.text_tokenizer import TextTokenizer
 from transformer_lab.errors import InputError
-from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
+from transformer_lab.model import fused_attention, set_attention
 from transformer_lab.plots import (
     draw_attention,
     explore,
@@ -40,20 +40,14 @@ LETTERS = TextTokenizer.train("und Hund\n" * 10)
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
-    """Untrained, and so small that it answers at once."""
-    tokenizer = BpeTokenizer.train(PAIRS * 4, vocab_size=600)
-    torch.manual_seed(1)
-    config = TransformerConfig(
-        tokenizer.source_size, tokenizer.target_size, d_model=16, n_heads=2, n_layers=1, d_ff=16, max_length=200
-    )
-    model = Transformer(config).eval()
+def translator(untrained_translator) -> Translator:
+    translator = untrained_translator(d_model=16, n_heads=2, n_layers=1, d_ff=16, max_length=200)
     with torch.no_grad():
-        model.output.bias[config.eos_id] += 1.0  # it ends before the limit
-    return Translator(model, tokenizer)
+        translator.model.output.bias[translator.model.config.eos_id] += 1.0  # so that it stops before the limit
+    return translator
 
 
-READ_SENTENCES = {  # explorers that read a sentence of the reader's, and the control for it
+READ_SENTENCES = {  # explorers with a text field, and the name of its control
     "explore_attention": (lambda translator: explore_attention(translator, PAIRS[0][0]), "sentence"),
     "explore_beam": (lambda translator: explore_beam(translator, PAIRS[0][0]), "sentence"),
     "explore_byte_pairs": (
@@ -75,12 +69,12 @@ MAKE = {name: make for name, (make, _) in READ_SENTENCES.items()} | {
 
 
 def test_no_explorer_is_left_out():
-    """That of a training has no control that draws; its tests are in a file of their own."""
+    """`explore_training` has no control that redraws anything, so its tests are elsewhere."""
     assert set(MAKE) | {"explore_training"} == {name for name in plots.__all__ if name.startswith("explore_")}
 
 
 def other_values(control) -> list:
-    """Some that it has not, the last one unlike the first."""
+    """Values other than the current one. The last differs from the first."""
     if isinstance(control.value, bool):
         return [not control.value, control.value, not control.value]
     if hasattr(control, "options"):
@@ -115,16 +109,18 @@ def test_of_a_control_that_is_dragged_only_the_last_position_is_drawn(name, tran
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_every_control_has_a_label_and_the_picture_stands_for_the_widget(name, translator):
+def test_every_control_has_a_label_and_the_picture_replaces_the_widget_on_a_page_without_widgets(name, translator):
     explorer = MAKE[name](translator)
     assert all(control.description for control in explorer.controls.values())
     assert all(control.tabbable is not False for control in explorer.controls.values())  # the keyboard reaches it
-    assert "<img alt=" in explorer._repr_mimebundle_()["text/html"]
+    bundle = explorer._repr_mimebundle_()
+    assert "<img alt=" in bundle["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
 @pytest.mark.parametrize("name", MAKE)
 def test_no_label_is_smaller_than_10_pixels_on_a_narrow_page(name, translator):
-    """Where the page is too narrow for that, the picture is scrolled."""
+    """On a page that is too narrow, the figure is scrolled."""
     from matplotlib.text import Text
 
     explorer = MAKE[name](translator)
@@ -200,8 +196,8 @@ def test_a_model_without_the_hook_is_named(translator):
             call()
 
 
-def test_a_model_with_another_kernel_is_shown_all_the_same(translator):
-    """torch's kernel gives no weights; while a picture is made, attention is computed in the open, and set back."""
+def test_a_model_with_another_kernel_is_drawn_as_well(translator):
+    """torch's kernel returns no weights, so the explorer replaces it and puts it back afterwards."""
     layer = translator.model.encoder.layers[0].self_attention
     expected = explore_attention(translator, "Ein Hund").picture.value
     before = layer.attend
@@ -234,12 +230,12 @@ def test_two_explorers_of_one_model_do_not_move_each_other(translator):
     one.controls["stack"].value = "encoder"
     one.controls["sentence"].value = "Zwei Frauen"
     assert other.picture.value == before
-    other.show()  # nor is the model left as one of them had it
+    other.show()  # and the model is back in its original state
     assert other.picture.value == before
 
 
-def test_what_a_part_raises_later_stands_in_the_pictures_place():
-    """In a notebook a timer draws: nobody would see its traceback, and an old picture would look like the new one."""
+def test_an_exception_raised_later_is_shown_in_place_of_the_picture():
+    """In a notebook, a timer draws. Its traceback is not shown, and an old figure would look like the new one."""
 
     def draw(width=3):
         if width > 3:
@@ -269,7 +265,7 @@ def test_garbage_is_collected_again_after_a_picture():
 
 
 def test_a_closed_kernel_leaves_the_picture():
-    """The page keeps what the widget has sent; closing the widget's side of the line changes nothing of it."""
+    """The page keeps the HTML that the widget has sent, even after the widget is closed."""
     explorer = explore_masks()
     shown = explorer._repr_mimebundle_()["text/html"]
     for widget in (*explorer.controls.values(), explorer):

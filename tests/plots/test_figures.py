@@ -1,4 +1,4 @@
-"""Without these, a picture could be cut off, change from run to run, or say nothing to those who do not see it."""
+"""Without these tests, a figure could be cut off, change from run to run, or lack an alternative text."""
 
 import base64
 import io
@@ -47,7 +47,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_picture_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch):
-    """A full disk must not take the picture of the last run."""
+    """A full disk must not destroy the figure of the previous run."""
     save_figure(new_picture("nothing", 1, 1), tmp_path / "map.png")
     before = (tmp_path / "map.png").read_bytes()
 
@@ -70,7 +70,7 @@ def test_a_notebook_shows_the_picture_with_its_alternative_text():
 
 
 def as_shown(figure, page):
-    """The pixels of a figure on a page of this gray, as a notebook shows them."""
+    """The pixels of a figure as a notebook shows it on a gray page."""
     from PIL import Image
 
     with Image.open(io.BytesIO(base64.b64decode(as_png(figure)))) as image:

@@ -1,4 +1,4 @@
-"""Without these, a heat map could show its axes swapped, the wrong language or another head than its title says."""
+"""Without these tests, a heat map could have swapped axes, the wrong language, or a different head from its title."""
 
 import numpy as np
 import pytest
@@ -32,20 +32,20 @@ def test_rows_are_queries_from_the_top_and_columns_are_keys():
     np.testing.assert_array_equal(drawn(axes), weights)
     bottom, top = axes.get_ylim()
     assert bottom > top  # the first row is the upper one
-    assert [y for _, y in places(axes, "query")] == [0.5, 1.5]  # each label stands at the middle of its row
+    assert [y for _, y in places(axes, "query")] == [0.5, 1.5]  # each label is at the middle of its row
     assert [x for x, _ in places(axes, "key")] == [0.5, 1.5, 2.5]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("query", "key")
     assert axes.get_title() == "Cross-attention, layer 0, head 0"
 
 
 def test_the_scale_is_from_0_to_1_whatever_the_weights_are():
-    """Two maps can only be compared if the same color is the same weight in both."""
+    """Two maps can be compared only if a color means the same weight in both."""
     axes = attention_heatmap(torch.full((2, 2), 0.5), ["a", "b"], ["c", "d"], "t")
     assert axes.collections[0].get_clim() == (0.0, 1.0)
 
 
 def test_the_colors_only_get_darker():
-    """What differs in lightness survives gray print and every kind of color blindness."""
+    """Differences in lightness remain visible in gray print and with every kind of color blindness."""
     red, green, blue, _ = colormaps[COLORS](np.linspace(0, 1, 64)).T
     lightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     assert (np.diff(lightness) < 0).all()
@@ -60,8 +60,8 @@ def test_every_token_has_its_label_within_the_picture(size, dtype, cut_off):
     assert cut_off(axes.figure) == []
 
 
-def test_signs_of_formulas_are_text():
-    """matplotlib reads `$5$` as a formula, and stops at `$\\frac$`."""
+def test_dollar_signs_and_backslashes_are_text():
+    """By default, matplotlib would read `$5$` as a formula and fail at `$\\frac$`."""
     tokens = ["$5$", "$\\frac$", "a_b^c"]
     axes = attention_heatmap(np.eye(3), tokens, tokens, "price $")
     axes.figure.draw_without_rendering()
@@ -95,7 +95,7 @@ def test_each_stack_shows_its_weights_with_the_tokens_of_its_sides(
 
 
 def test_the_right_edge_names_the_token_that_each_row_predicts(translator):
-    """A decoder reads one token and writes the next: a row is read wrongly without the second name."""
+    """A decoder reads one token and writes the next, so a row is misleading without its second label."""
     figure = draw_attention(translator, "Ein Hund rennt", "cross", head=0)
     after = [(text.get_position()[1], text.get_text()) for text in figure.axes[0].texts if text.get_gid() == "next"]
     assert after == [(0.5, "▁A"), (1.5, "▁dog"), (2.5, "▁runs"), (3.5, "."), (4.5, "<eos>")]
@@ -107,7 +107,7 @@ def test_negative_numbers_count_from_the_last(translator):
     assert figure.axes[0].get_title() == "Cross-attention, layer 1, head 0"
 
 
-def test_all_heads_stand_side_by_side_on_one_scale(translator, cut_off):
+def test_all_heads_are_side_by_side_on_one_scale(translator, cut_off):
     figure = draw_attention(translator, "Ein Hund rennt", "cross", layer=0)
     *panels, color_bar = figure.axes
     assert [axes.get_title() for axes in panels if axes.axison] == ["head 0", "head 1", "head 2"]
@@ -116,14 +116,14 @@ def test_all_heads_stand_side_by_side_on_one_scale(translator, cut_off):
     for head, axes in enumerate(panels[:3]):
         np.testing.assert_array_equal(drawn(axes), weights[head])
         assert axes.collections[0].get_clim() == (0.0, 1.0)
-        assert rows_and_columns(axes) == ([] if head else TARGET, SOURCE)  # the rows are named once, on the left
+        assert rows_and_columns(axes) == ([] if head else TARGET, SOURCE)  # rows are labeled only on the left
     assert color_bar.get_ylabel() == "attention weight"
     assert cut_off(figure) == []
 
 
 @pytest.mark.parametrize("heads", [1, 2, 5, 8])
 def test_each_column_and_row_of_heads_has_its_tokens_once(translator, heads):
-    """With five heads the last row is short: the columns above its gap still need their tokens."""
+    """With five heads, the last row is short, but the columns above the gap still need their tokens."""
     translator.heads = heads
     *panels, _ = draw_attention(translator, "Ein Hund rennt", "cross", layer=0).axes
     panels = [axes for axes in panels if axes.axison]
@@ -145,7 +145,7 @@ def test_each_column_and_row_of_heads_has_its_tokens_once(translator, heads):
         ({"head": 3}, r"there is no head 3: this model has heads 0 to 2 \(or -3 to -1\)"),
     ],
 )
-def test_what_is_not_there_is_answered_with_what_is(translator, chosen, says):
+def test_an_index_out_of_range_is_answered_with_the_range(translator, chosen, says):
     with pytest.raises(InputError, match=says):
         draw_attention(translator, "Ein Hund rennt", **chosen)
 

@@ -1,9 +1,7 @@
-"""Without these, a control of an explorer could move and leave the picture as it was, or draw something untrue."""
+"""Without these tests, a control could have no effect, or a figure could show wrong numbers."""
 
-import asyncio
 import re
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -16,10 +14,9 @@ from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
 
 
 @pytest.mark.parametrize("explore", [explore_scores, explore_masks, explore_positions])
-def test_every_control_changes_the_picture_and_has_a_label(explore):
+def test_every_control_changes_the_picture(explore):
     explorer = explore()
     for name, control in explorer.controls.items():
-        assert control.description, name
         before = explorer.picture.value
         if isinstance(control.value, bool):
             control.value = not control.value
@@ -28,28 +25,6 @@ def test_every_control_changes_the_picture_and_has_a_label(explore):
         else:
             control.value += 20 * control.step if name == "position" else control.step * 4
         assert explorer.picture.value != before, name
-    assert plt.get_fignums() == []
-
-
-def test_pages_without_widgets_show_a_picture():
-    bundle = explore_masks()._repr_mimebundle_()
-    assert '<img alt="The masks of two sentences' in bundle["text/html"]
-    assert "application/vnd.jupyter.widget-view+json" in bundle
-
-
-def test_of_a_slider_that_is_dragged_only_the_last_position_is_drawn():
-    drawn = []
-
-    async def drag():
-        explorer = explore_positions()
-        draw = explorer._draw
-        explorer._draw = lambda **values: drawn.append(values["length"]) or draw(**values)
-        for length in range(20, 50):
-            explorer.controls["length"].value = length
-        await asyncio.sleep(0.2)
-
-    asyncio.run(drag())
-    assert drawn == [49]
 
 
 def test_scores_weights_and_output_are_those_of_the_attention_that_is_given():
@@ -71,7 +46,7 @@ def test_scores_weights_and_output_are_those_of_the_attention_that_is_given():
     assert re.search(r"key 1 has weight 0\.9\d", figure.get_label())
 
 
-def test_a_dot_stands_where_a_query_may_look():
+def test_a_dot_marks_each_visible_position():
     figure = draw_masks(("a b c", "d"))
     centres = [zip(*axes.lines[0].get_data(), strict=True) for axes in figure.axes]
     dots = [sorted((float(key) - 0.5, float(query) - 0.5) for key, query in some) for some in centres]
@@ -84,11 +59,6 @@ def test_a_dot_stands_where_a_query_may_look():
 def test_sentences_that_cannot_be_drawn_are_answered(text, says):
     with pytest.raises(InputError, match=f"sentence 2 {says}"):
         draw_masks(("a", text))
-    explorer = explore_masks()
-    explorer.controls["second"].value = text
-    assert says in explorer.picture.value
-    explorer.controls["second"].value = "$5 and <b> 🐕 שלום"
-    assert "<img " in explorer.picture.value
 
 
 def test_the_table_of_positions_is_the_papers():

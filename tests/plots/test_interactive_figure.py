@@ -1,4 +1,4 @@
-"""Without these, slow work could keep a reader waiting for the picture, or be done for a place already left."""
+"""Without these tests, slow work could delay the figure, or run for a position that the slider has left."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from transformer_lab.plots.interactive_figure import PAUSE, REST, Explorer
 
 
 def measuring(measure, known=()):
-    """An explorer of a slider: the picture says what is known of its value, and `measure` makes it known."""
+    """An explorer with one slider. Its figure says whether `measure` has been called for the current value."""
     slider, known = IntSlider(0, 0, 9, description="value"), set(known)
 
     def rest(value):
@@ -26,7 +26,7 @@ def measuring(measure, known=()):
 
 
 def seen(explorer):
-    """What the pictures say from now on."""
+    """A list that collects the alternative texts from now on."""
     pictures = []
     explorer.picture.observe(lambda change: pictures.append(change["new"].split('alt="')[1].split('"')[0]), "value")
     return pictures
@@ -50,7 +50,7 @@ def test_the_picture_comes_before_the_slow_work_and_again_after_it():
         slider.value = 3
         while len(pictures) < 2:
             await asyncio.sleep(PAUSE)
-        slider.value = 0  # known from before
+        slider.value = 0  # has been measured
         await asyncio.sleep(PAUSE + 2 * REST)
         return pictures
 
@@ -58,7 +58,7 @@ def test_the_picture_comes_before_the_slow_work_and_again_after_it():
     assert measured == [0, 3]
 
 
-def test_slow_work_is_not_done_for_a_place_that_was_left():
+def test_slow_work_is_skipped_for_a_position_that_the_slider_has_left():
     measured = []
 
     async def move():
@@ -76,7 +76,7 @@ def test_slow_work_is_not_done_for_a_place_that_was_left():
     assert measured == [0, 4]
 
 
-def test_what_the_slow_work_raises_is_raised_at_first_and_written_later():
+def test_an_error_of_the_slow_work_is_raised_at_first_and_shown_later():
     def refuse(value):
         raise InputError(f"{value} cannot be <measured>")
 

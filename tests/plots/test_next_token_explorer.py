@@ -1,4 +1,4 @@
-"""Without these, a slider could move and the bars stay, or show what is not drawn from."""
+"""Without these tests, a slider could have no effect, or the bars could differ from what is sampled."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ NAMES = ["a", "b", "$c", "▁d"]
 
 
 def heights(figure):
-    """Of what is drawn from, and of what the model says, both in the order of the picture."""
+    """The heights of the bars: what is sampled from, and the model's probabilities."""
     bars = [bar.get_height() for bar in figure.axes[0].patches]
     return bars[:4], bars[4:]
 
@@ -35,7 +35,7 @@ def test_the_bars_are_what_is_drawn_from(settings, drawn_from, cut_off):
     assert drawn == pytest.approx(drawn_from)
     assert said == pytest.approx([0.4, 0.3, 0.2, 0.1])
     assert f"{sum(share > 0 for share in drawn_from)} of 4" in figure.get_label()
-    assert len(figure.axes[0].texts) == sum(share == 0 for share in drawn_from), "what cannot come has its mark"
+    assert len(figure.axes[0].texts) == sum(share == 0 for share in drawn_from), "a cross for each impossible token"
     assert cut_off(figure) == []
 
 
@@ -45,7 +45,7 @@ def test_the_readers_own_filters_are_drawn():
     assert heights(figure)[0][0] == 0
 
 
-def test_what_makes_no_sense_is_named():
+def test_invalid_arguments_are_refused():
     with pytest.raises(InputError, match="temperature is -1"):
         draw_next_token(LOGITS, NAMES, temperature=-1)
     with pytest.raises(InputError, match="4 names"):
@@ -68,7 +68,7 @@ def test_every_control_draws_another_picture(explorer):
         explorer.controls[name].value = value
         assert "<img alt=" in explorer.picture.value
         assert explorer.picture.value != before
-    assert explorer.model.training, "drawing leaves the model in its mode"
+    assert explorer.model.training, "drawing must not change the mode of the model"
 
 
 def test_an_empty_text_begins_a_line(explorer):

@@ -1,4 +1,4 @@
-"""Without these, a page of heat maps could miss a head, swap its axes, or run what a sentence says."""
+"""Without these tests, a page could lack a head, swap the axes of a map, or run code from a sentence."""
 
 import base64
 import io
@@ -19,7 +19,7 @@ def test_every_head_is_on_the_page_once_and_once_enlarged(translator):
     assert len(re.findall(r'<a class="small"', page)) == 3 * 2 * 3  # stacks, layers, heads
     addresses = re.findall(r'<section class="large" id="([^"]+)"', page)
     assert len(set(addresses)) == len(addresses) == 18
-    assert set(re.findall(r'href="#([^"]+)"', page)) == set(addresses)  # every link leads somewhere
+    assert set(re.findall(r'href="#([^"]+)"', page)) == set(addresses)  # every link has a target
 
 
 def test_a_pixel_is_a_weight_and_its_row_a_query(translator):

@@ -1,4 +1,4 @@
-"""Without these, a picture of a search could show other trials than there were, or claim what it does not know."""
+"""Without these tests, the figures of a search could show the wrong trials or claim more than is known."""
 
 import pandas as pd
 import pytest
@@ -21,7 +21,7 @@ from transformer_lab.plots.search_results import (
 
 @pytest.fixture
 def trials() -> pd.DataFrame:
-    """Twelve trials: BLEU rises with the rate, falls with dropout, and two of them failed."""
+    """Twelve trials. BLEU rises with the learning rate and falls with dropout; two trials failed."""
     rows = []
     for number in range(12):
         state = {3: "diverged", 5: "out of memory", 7: "pruned"}.get(number, "complete")
@@ -50,7 +50,7 @@ def finalists() -> pd.DataFrame:
 def test_every_trial_with_a_bleu_is_a_line(trials, cut_off):
     figure = draw_parallel(trials)
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 7]
-    assert len(lines) == 11  # all but the one that was out of memory
+    assert len(lines) == 11  # all except the one that ran out of memory
     heights = sorted(line.get_ydata()[-1] for line in lines)
     assert (heights[0], heights[-1]) == (0, 1)
     assert sum(line.get_linestyle() == ":" for line in lines) == 2
@@ -59,13 +59,13 @@ def test_every_trial_with_a_bleu_is_a_line(trials, cut_off):
 
 
 def test_axes_are_as_long_as_the_range_that_was_searched(trials, cut_off):
-    """Without the plan, a best trial at the end of what was drawn looks as if it were at the end of the range."""
+    """Without the plan, the best trial may seem to be at the end of the range that was searched."""
     plan = Plan(base_preset())
     figure = draw_parallel(trials, plan)
     texts = {text.get_text() for text in figure.axes[0].texts}
     assert {"0.0003", "0.03", "128", "1024", "8", "0.3"} <= texts
     heights = {line.get_ydata()[2] for line in figure.axes[0].lines if len(line.get_xdata()) == 7}
-    assert 0 < min(heights) < max(heights) < 1  # the rates drawn are all within
+    assert 0 < min(heights) < max(heights) < 1  # the sampled learning rates are inside the range
     assert cut_off(figure) == []
 
 
@@ -87,7 +87,7 @@ def test_a_slice_has_a_point_for_each_trial(trials, cut_off):
     assert cut_off(figure) == []
 
 
-def test_importance_stands_beside_chance(trials, cut_off):
+def test_importance_is_next_to_chance(trials, cut_off):
     figure = draw_importance(trials, shuffles=10)
     assert "by chance up to" in figure.get_label()
     assert "Beyond chance: " in figure.get_label()
@@ -119,11 +119,11 @@ def test_pruning_counts_the_epochs_saved(trials, cut_off):
     assert cut_off(figure) == []
 
 
-def test_finalists_stand_beside_what_they_were_chosen_for(trials, finalists, cut_off):
+def test_finalists_are_next_to_the_score_they_were_chosen_for(trials, finalists, cut_off):
     figure = draw_finalists(trials, finalists)
     assert "trial 11 was chosen for 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
     axes = figure.axes[0]
-    figure.canvas.draw()  # the legend has the marks of the runs, and must not stand among them
+    figure.canvas.draw()  # the legend uses the markers of the runs, so it must not be among them
     assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
     assert "trial 10 was chosen for 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
     assert cut_off(figure) == []
@@ -137,7 +137,7 @@ def test_the_expected_best_is_yours(cut_off):
     assert len(other.get_ydata()) == 3
     (too_low,) = figure.axes[0].patches
     assert too_low.get_extents().x0 < too_low.get_extents().x1
-    assert "From n = 1 on, which is half of the runs" in figure.get_label()  # of the shorter series
+    assert "From n = 1 on, which is half of the runs" in figure.get_label()  # half of the shorter series
     assert cut_off(figure) == []
 
 
@@ -160,6 +160,6 @@ def test_the_explorer_draws_what_its_sliders_say():
 
 
 @pytest.mark.parametrize("draw", [draw_parallel, draw_slices, draw_correlations, draw_pruning])
-def test_nothing_to_draw_is_said_in_a_line(trials, draw):
+def test_an_empty_table_is_refused(trials, draw):
     with pytest.raises(InputError, match="nothing to draw"):
         draw(trials.iloc[:0])

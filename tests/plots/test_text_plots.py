@@ -1,4 +1,4 @@
-"""Plots of text and batches: what is drawn has to be what was given."""
+"""Plots of text and batches have to show what they are given."""
 
 import pytest
 

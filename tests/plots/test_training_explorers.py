@@ -1,4 +1,4 @@
-"""Without these, a slider could move and leave the picture as it was, or mark a peak that is none."""
+"""Without these tests, a slider could have no effect, or a mark could be in the wrong position."""
 
 import math
 
@@ -15,7 +15,7 @@ from transformer_lab.plots.training_explorers import (
 
 
 def marked(axes):
-    """Where the orange dot is."""
+    """The position of the orange dot."""
     (dot,) = [line for line in axes.lines if line.get_marker() == "o"]
     return dot.get_xdata()[0], dot.get_ydata()[0]
 
@@ -30,7 +30,7 @@ def test_the_peak_is_where_the_formula_has_it(d_model, warmup_steps, factor, cut
 
 
 def test_the_schedule_that_is_drawn_is_the_readers():
-    """A reader who took max for min sees it."""
+    """If you confuse min and max, the figure shows it."""
     figure = draw_warmup(rate=lambda step, d_model, warmup_steps: 1 / step)
     assert marked(figure.axes[0]) == (1, 1.0)
 
@@ -44,7 +44,7 @@ def test_labels_add_up_and_the_mark_is_the_lowest_loss(smoothing, vocab, cut_off
     assert math.isclose(heights[-1] + (vocab - 1) * heights[0], 1)
     if smoothing:
         lead, lowest = marked(loss)
-        best = math.log(heights[-1] / heights[0])  # where the model's probabilities are the labels
+        best = math.log(heights[-1] / heights[0])  # where the model's probabilities equal the labels
         assert abs(lead - best) <= 0.11, "the curve has a point every 0.2"
         entropy = -heights[-1] * math.log(heights[-1]) - (vocab - 1) * heights[0] * math.log(heights[0])
         assert math.isclose(lowest, entropy, abs_tol=1e-2)
@@ -58,7 +58,7 @@ def test_the_loss_that_is_drawn_is_the_readers():
 
 
 def test_drawing_does_not_need_gradients_to_be_on():
-    """Who has just evaluated under no_grad wants a picture too."""
+    """You may draw inside `torch.no_grad`, for example after an evaluation."""
     with torch.no_grad():
         assert draw_label_smoothing().axes
 
@@ -72,7 +72,7 @@ def test_drawing_does_not_need_gradients_to_be_on():
         lambda: draw_label_smoothing(vocab=1),
     ],
 )
-def test_numbers_that_make_no_sense_are_named(draw):
+def test_numbers_out_of_range_are_refused(draw):
     with pytest.raises(InputError, match=r"is (0|-1|1\.0|1), but must be"):
         draw()
 

@@ -1,4 +1,4 @@
-"""Without these, a training behind buttons could go on after Stop, or end without a word."""
+"""Without these tests, a run could continue after Stop, or fail silently."""
 
 import threading
 
@@ -29,7 +29,7 @@ def test_a_training_is_drawn_to_its_end():
         for number in (1, 2, 3):
             on_log(step(number))
         on_log(EPOCH)
-        on_log({"kind": "end", "chosen": "epoch 1"})  # the last record of `train`, which belongs to no step
+        on_log({"kind": "end", "chosen": "epoch 1"})  # the last record of `train`, which has no step
         return "the model"
 
     watch = ended(explore_training(run, sample=lambda: "a <b>dog</b>"))
@@ -62,8 +62,8 @@ def test_pause_holds_the_training_and_stop_ends_it():
     assert (watch.state, done[-1]) == ("stopped", 10)
 
 
-def test_a_click_while_a_step_is_told_is_not_lost():
-    """The training and the clicks have a thread each: the button must not say "Go on" while the state says running."""
+def test_a_click_while_a_step_is_recorded_is_not_lost():
+    """Training and clicks are in two threads. The button must not say "Go on" while the state is "running"."""
     told, clicked = threading.Event(), threading.Event()
     watch = explore_training(lambda on_log: told.wait(20) and on_log(step(1)), seconds=0)
     where = watch._where
@@ -98,8 +98,8 @@ def test_a_training_that_fails_says_why(error, says):
         watch.wait()
 
 
-def test_its_curves_can_be_kept_and_who_waits_does_not_wait_for_a_paused_training():
-    """A cell that waited for a training that is paused would wait for ever: nobody could press the button."""
+def test_its_curves_can_be_kept_and_wait_returns_when_the_run_is_paused():
+    """If `wait` went on during a pause, its cell would block the button that resumes the run."""
     began = threading.Event()
 
     def run(on_log):
@@ -110,7 +110,7 @@ def test_its_curves_can_be_kept_and_who_waits_does_not_wait_for_a_paused_trainin
 
     started = threading.Event()
     watch = explore_training(lambda on_log: started.wait(20) and run(on_log))
-    assert "<img" not in watch._repr_mimebundle_()["text/html"]  # a page that is saved now says what is missing
+    assert "<img" not in watch._repr_mimebundle_()["text/html"]  # a page saved now has no figure yet
     started.set()
     assert began.wait(20)
     assert watch.wait() is watch

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_lab.plots.figures import new_picture
+from transformer_lab.plots.shapes import write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,8 +58,8 @@ def draw_influence(
         for row in range(len(rows)):
             for column in range(len(columns)):
                 share = values[row, column].item()
-                axes.text(column, row, f"{share:.2f}" if share else "0", ha="center", va="center", fontsize=8,
-                          color="white" if share > 0.5 else "black")  # fmt: skip
+                color = "white" if share > 0.5 else "black"
+                write(axes, column, row, f"{share:.2f}" if share else "0", fontsize=8, color=color)
         axes.set_xticks(range(len(columns)), columns, rotation=90)
         axes.set_yticks(range(len(rows)), rows)
         axes.set(xlabel="depends on", ylabel="result")

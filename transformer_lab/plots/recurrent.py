@@ -9,6 +9,7 @@ from torch import nn
 
 from transformer_lab.plots.figures import DARK, ORANGE, PALE, axes_in_inches, new_picture, tidy
 from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
+from transformer_lab.plots.shapes import draw_arrow, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,46 +38,47 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
     )
     figure = new_picture(text, 9, 4.1)
     axes = figure.subplots()
-    arrow = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": 13, "shrinkB": 13}
+
+    def connect(start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
+        draw_arrow(axes, start, end, **{"color": "0.45", "linewidth": 1, "shrinkA": 13, "shrinkB": 13} | look)
+
     encoder = [(1.6 * i, 0.0) for i in range(len(source))]
     decoder = [(1.6 * i + 0.4, 3.0) for i in range(len(target) + 1)]
     for number, (place, word) in enumerate(zip(encoder, source, strict=True), 1):
         _box(axes, place, f"$h_{number}$", PALE)
-        axes.text(place[0], -0.75, word, ha="center", fontsize=11)
-        axes.annotate("", place, (place[0], -0.6), arrowprops={"arrowstyle": "-|>", "color": "0.45", "shrinkB": 11})
-    for left, right in pairwise(encoder):
-        axes.annotate("", (right[0], 0.1), (left[0], 0.1), arrowprops=arrow)
-        axes.annotate("", (left[0], -0.1), (right[0], -0.1), arrowprops=arrow)
+        write(axes, place[0], -0.75, word, va="baseline", fontsize=11)
+        connect((place[0], -0.6), place, shrinkA=2, shrinkB=11)
+    for (left, _), (right, _) in pairwise(encoder):
+        connect((left, 0.1), (right, 0.1))
+        connect((right, -0.1), (left, -0.1))
     for number, place in enumerate(decoder):
         _box(axes, place, f"$s_{number}$", "white" if number == 0 else "#fdd0a2")
         if number:
-            axes.text(place[0], 3.75, target[number - 1], ha="center", fontsize=11)
-            axes.annotate("", (place[0], 3.7), place, arrowprops={"arrowstyle": "-|>", "color": "0.45", "shrinkA": 11})
+            write(axes, place[0], 3.75, target[number - 1], va="baseline", fontsize=11)
+            connect(place, (place[0], 3.7), shrinkA=11, shrinkB=2)
             read = ["<bos>", *target][number - 1]
-            axes.text(place[0] + 0.1, 2.12, read, ha="center", va="center", fontsize=10, style="italic", zorder=4)
-            up = {"arrowstyle": "-|>", "color": "0.45", "shrinkB": 11, "shrinkA": 0}
-            axes.annotate("", place, (place[0] + 0.08, 2.28), arrowprops=up)
+            write(axes, place[0] + 0.1, 2.12, read, fontsize=10, style="italic", zorder=4)
+            connect((place[0] + 0.08, 2.28), place, shrinkA=0, shrinkB=11)
     for left, right in pairwise(decoder):
-        axes.annotate("", right, left, arrowprops=arrow)
-    axes.annotate("", decoder[0], encoder[0], arrowprops=arrow | {"linestyle": ":"})
-    pale = arrow | {"color": "0.75", "linewidth": 0.7}
+        connect(left, right)
+    connect(encoder[0], decoder[0], linestyle=":")
+    pale = {"color": "0.75", "linewidth": 0.7}
     first = ((decoder[0][0] + decoder[1][0]) / 2, 1.75)
     _box(axes, first, "context", "white", "0.6")
     for place in encoder:
-        axes.annotate("", first, place, arrowprops=pale | {"shrinkB": 22})
-    axes.annotate("", first, decoder[0], arrowprops=pale | {"linestyle": "--", "shrinkB": 16})
-    axes.annotate("", decoder[1], first, arrowprops=pale)
+        connect(place, first, shrinkB=22, **pale)
+    connect(decoder[0], first, linestyle="--", shrinkB=16, **pale)
+    connect(first, decoder[1], **pale)
     context = ((decoder[1][0] + decoder[2][0]) / 2, 1.75)
     _box(axes, context, "context", PALE)
     for place, width in zip(encoder, [0.7, 3.2, 0.9, 0.6, 0.6, 0.6], strict=False):
-        axes.annotate("", context, place, arrowprops=arrow | {"color": DARK, "linewidth": width, "shrinkB": 22})
-    axes.annotate("", decoder[2], context, arrowprops=arrow | {"color": DARK, "linewidth": 2})
-    says = arrow | {"color": DARK, "linewidth": 2, "shrinkB": 2}
-    axes.annotate("", (decoder[2][0] - 0.22, 3.8), context, arrowprops=says)
-    axes.annotate("", context, decoder[1], arrowprops=arrow | {"color": ORANGE, "linestyle": "--", "shrinkB": 14})
+        connect(place, context, color=DARK, linewidth=width, shrinkB=22)
+    connect(context, decoder[2], color=DARK, linewidth=2)
+    connect(context, (decoder[2][0] - 0.22, 3.8), color=DARK, linewidth=2, shrinkB=2)
+    connect(decoder[1], context, color=ORANGE, linestyle="--", shrinkB=14)
     axes.text(context[0] - 0.42, 2.6, "query", color=ORANGE, ha="left", fontsize=10)
-    axes.text(-0.85, 0.0, "encoder", ha="right", va="center", fontsize=11, color="0.3")
-    axes.text(-0.85, 3.0, "decoder", ha="right", va="center", fontsize=11, color="0.3")
+    for y, name in ((0.0, "encoder"), (3.0, "decoder")):
+        write(axes, -0.85, y, name, ha="right", fontsize=11, color="0.3")
     axes.set(xlim=(-2.2, 1.6 * max(len(source), len(target) + 1) - 0.4), ylim=(-1.0, 4.1))
     axes.axis("off")
     return figure
@@ -84,7 +86,7 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
 
 def _box(axes: Any, place: tuple[float, float], text: str, color: str, ink: str = "black") -> None:
     box = {"boxstyle": "round,pad=0.35", "facecolor": color, "edgecolor": "0.4" if ink == "black" else ink}
-    axes.text(*place, text, ha="center", va="center", bbox=box, zorder=5, fontsize=11, color=ink)
+    write(axes, *place, text, bbox=box, zorder=5, fontsize=11, color=ink)
 
 
 def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> "Figure":

@@ -8,6 +8,7 @@ import torch
 
 from transformer_lab.model import scaled_dot_product_attention
 from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
+from transformer_lab.plots.shapes import draw_arrow, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,7 +105,5 @@ def _vector(degrees: float, length: float) -> torch.Tensor:
 
 
 def _arrow(axes: Any, vector: Sequence[float], color: str, name: str, width: float = 1.6) -> None:
-    arrow = {"arrowstyle": "-|>", "color": color, "linewidth": width, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", vector, xytext=(0, 0), arrowprops=arrow)
-    beyond = [1.14 * coordinate for coordinate in vector]
-    axes.text(*beyond, name, color=color, fontsize=9, ha="center", va="center")
+    draw_arrow(axes, (0, 0), vector, color=color, linewidth=width)
+    write(axes, *(1.14 * coordinate for coordinate in vector), name, color=color, fontsize=9)

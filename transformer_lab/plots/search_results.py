@@ -87,7 +87,7 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     axes.set_xticks(range(len(columns)), [NAMES.get(name, "BLEU") for name in columns])
     axes.tick_params(axis="x", length=0, pad=12)
     axes.set(ylim=(-0.15, 1.15), yticks=[], title="One line per trial; dotted if it was pruned or diverged")
-    axes.spines[["top", "right", "bottom", "left"]].set_visible(False)
+    axes.spines[:].set_visible(False)
     figure.colorbar(colors, ax=axes, label="BLEU", fraction=0.03)
     return figure
 
@@ -112,20 +112,8 @@ def draw_slices(trials: "DataFrame") -> "Figure":
     states = [state for state in MARKS if state in set(scored["state"])]
     figure.get_layout_engine().set(wspace=0.06)  # keeps the last tick of a panel apart from its neighbor
     for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
-        sns.scatterplot(
-            scored,
-            x=name,
-            y="bleu",
-            hue="state",
-            style="state",
-            hue_order=states,
-            style_order=states,
-            palette=colors,
-            markers=MARKS,
-            s=55,
-            ax=axes,
-            legend=index == 2,
-        )
+        look = {"hue": "state", "hue_order": states, "palette": colors, "style": "state", "style_order": states}
+        sns.scatterplot(scored, x=name, y="bleu", markers=MARKS, s=55, ax=axes, legend=index == 2, **look)
         _scale(axes, scored, name)
         axes.set(xlabel=NAMES[name], ylabel="BLEU")
         axes.set_ylim(bottom=-0.04 * max(scored["bleu"].max(), 1))  # so that a marker at 0 is drawn in full
@@ -262,27 +250,22 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
         raise InputError("no finalist has been trained yet: there is nothing to draw")
     when_chosen = trials.set_index("number")["bleu"]
     groups = {number: list(group["bleu"]) for number, group in runs.groupby("of", sort=False)}
+    means = {number: sum(bleu) / len(bleu) for number, bleu in groups.items()}
     words = [
-        f"trial {number} was chosen for {when_chosen[number]:.1f} and has a mean of {sum(bleu) / len(bleu):.1f} "
+        f"trial {number} was chosen for {when_chosen[number]:.1f} and has a mean of {means[number]:.1f} "
         f"over {len(bleu)} other seeds"
         for number, bleu in groups.items()
     ]
     figure = new_picture(f"The finalists: {'; '.join(words)}.", 7, 3)
     axes = figure.subplots()
-    for place, (number, bleu) in enumerate(groups.items()):
-        star = {"color": ORANGE, "markersize": 15, "label": "what it was chosen for" if not place else None}
-        axes.plot(place, when_chosen[number], "*", **star)
-        axes.plot(
-            [place + 0.15] * len(bleu),
-            bleu,
-            "o",
-            color=DARK,
-            alpha=0.8,
-            label="with other seeds" if not place else None,
-        )
-        mean = sum(bleu) / len(bleu)
-        axes.plot([place + 0.08, place + 0.22], [mean, mean], color="black", label="mean" if not place else None)
-    axes.set_xticks([place + 0.08 for place in range(len(groups))], [f"trial {number}" for number in groups])
+    axes.plot(range(len(groups)), when_chosen[list(groups)], "*", color=ORANGE, markersize=15,
+              label="what it was chosen for")  # fmt: skip
+    runs_of_each = [(place + 0.15, score) for place, bleu in enumerate(groups.values()) for score in bleu]
+    axes.plot(*zip(*runs_of_each, strict=True), "o", color=DARK, alpha=0.8, label="with other seeds")
+    starts, ends = ([place + side for place in range(len(groups))] for side in (0.08, 0.22))
+    lines = axes.plot([starts, ends], 2 * [list(means.values())], color="black")
+    lines[0].set_label("mean")
+    axes.set_xticks(starts, [f"trial {number}" for number in groups])
     axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
     axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above all markers
     tidy(axes, grid="y")
