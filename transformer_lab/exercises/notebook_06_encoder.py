@@ -90,7 +90,8 @@ def dropout_inputs(
     weights = lively_weights(sampler, answer(*arguments.values()))
     for name, weight in weights.items():
         is_loud = f"{loud}." in name
-        if any(f".{part}" in name for part in (("w_v.weight", "w_1.weight") if is_loud else ("w_o", "w_2"))):
+        zeros = (".w_v.weight", ".w_1.weight") if is_loud else (".w_o", ".w_2")
+        if any(part in name for part in zeros):
             weights[name] = torch.zeros(weight.shape)
         elif is_loud and ".w_q" not in name and ".w_k" not in name:
             weights[name] = sampler.numbers(*weight.shape, low=0.4, high=1.2)
@@ -102,7 +103,9 @@ def module_dropout(subject, arguments, weights, **inputs):
     return extremes(module, *inputs.values(), samples=1000, evaluated=50)
 
 
-def dropout_probe(name: str, answer: type[nn.Module], loud: str, *names: str, n_layers: int | None = None) -> Probe:
+def dropout_probe(
+    name: str, answer: type[nn.Module], loud: str, names: tuple[str, ...] = ("x",), n_layers: int | None = None
+) -> Probe:
     return Probe(name, lambda sampler: dropout_inputs(sampler, answer, loud, names, n_layers), module_dropout)
 
 
@@ -160,9 +163,9 @@ ENCODER_LAYER = Exercise(
         ),
         Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),
         dropout_probe(
-            "dropout acts on the attention weights and on attention's output", EncoderLayer, "self_attention", "x"
+            "dropout acts on the attention weights and on attention's output", EncoderLayer, "self_attention"
         ),
-        dropout_probe("dropout acts inside the feed-forward and on its output", EncoderLayer, "feed_forward", "x"),
+        dropout_probe("dropout acts inside the feed-forward and on its output", EncoderLayer, "feed_forward"),
     ],
     properties=[
         same_parameters(
@@ -193,7 +196,7 @@ ENCODER = Exercise(
             "a padded batch: every layer gets the mask", lambda sampler: padded(stack_inputs(sampler, 2, 3), sampler)
         ),
         Probe("gradients reach x and the weights of all layers", stack_inputs, gradients_of_module),
-        dropout_probe("dropout acts in the layers, in training only", Encoder, "self_attention", "x", n_layers=1),
+        dropout_probe("dropout acts in the layers, in training only", Encoder, "self_attention", n_layers=1),
     ],
     properties=parameters_of_stack(Encoder),
 )

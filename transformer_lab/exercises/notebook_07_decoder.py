@@ -37,6 +37,9 @@ def with_masks(inputs: dict, sampler: InputSampler) -> dict:
     return inputs | {"source_mask": padding_of(sampler, batch, source), "target_mask": causal_of(target)}
 
 
+decoder_dropout_probe = partial(dropout_probe, names=("x", "memory"))
+
+
 def reach_of_positions(subject, arguments, weights, x, memory, source_mask, target_mask):
     module = build(subject, arguments, weights)
     x.requires_grad_()
@@ -93,15 +96,9 @@ DECODER_LAYER = Exercise(
             lambda sampler: with_masks(layer_inputs(sampler, 2, 3, 3, d_ff=16), sampler),
         ),
         Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),
-        dropout_probe(
-            "dropout acts in self-attention and on its output", DecoderLayer, "self_attention", "x", "memory"
-        ),
-        dropout_probe(
-            "dropout acts in cross-attention and on its output", DecoderLayer, "cross_attention", "x", "memory"
-        ),
-        dropout_probe(
-            "dropout acts inside the feed-forward and on its output", DecoderLayer, "feed_forward", "x", "memory"
-        ),
+        decoder_dropout_probe("dropout acts in self-attention and on its output", DecoderLayer, "self_attention"),
+        decoder_dropout_probe("dropout acts in cross-attention and on its output", DecoderLayer, "cross_attention"),
+        decoder_dropout_probe("dropout acts inside the feed-forward and on its output", DecoderLayer, "feed_forward"),
     ],
     properties=[
         same_parameters(
@@ -143,9 +140,7 @@ DECODER = Exercise(
             lambda sampler: with_masks(stack_inputs(sampler, 2, 3, 3), sampler),
         ),
         Probe("gradients reach x, memory and the weights of all layers", stack_inputs, gradients_of_module),
-        dropout_probe(
-            "dropout acts in the layers, in training only", Decoder, "cross_attention", "x", "memory", n_layers=1
-        ),
+        decoder_dropout_probe("dropout acts in the layers, in training only", Decoder, "cross_attention", n_layers=1),
     ],
     properties=parameters_of_stack(Decoder),
 )
