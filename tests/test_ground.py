@@ -81,7 +81,7 @@ def tracked_files() -> list[Path]:
     try:
         listed = subprocess.run(command, capture_output=True, check=True).stdout.decode()
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this is no git checkout: what is tracked cannot be told")
+        pytest.skip("not a git checkout, so git cannot list the tracked files")
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
