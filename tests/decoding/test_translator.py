@@ -352,7 +352,7 @@ class TestDamagedFolder:
 
     @pytest.mark.parametrize(
         "text",
-        ["not JSON", "[1, 2]", "null", '{"d_model": 16}', '{"colour": "red"}', "\udcff", "[" * 9**6],
+        ["not JSON", "[1, 2]", "null", '{"d_model": 16}', '{"color": "red"}', "\udcff", "[" * 9**6],
         ids=range(7),
     )
     def test_a_config_that_is_not_one(self, folder, text):

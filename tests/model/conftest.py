@@ -52,11 +52,11 @@ def with_gradients() -> Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
 @pytest.fixture(scope="session")
-def randomise() -> Callable[[nn.Module], nn.Module]:
+def randomize() -> Callable[[nn.Module], nn.Module]:
     """Randomize every parameter. Fresh norms (gain 1, bias 0) and zero biases would hide a wrong mapping."""
 
     @torch.no_grad()
-    def randomise(module: nn.Module) -> nn.Module:
+    def randomize(module: nn.Module) -> nn.Module:
         for name, parameter in module.named_parameters():
             if name.endswith("gain"):
                 parameter.normal_(1.0, 0.3)
@@ -66,7 +66,7 @@ def randomise() -> Callable[[nn.Module], nn.Module]:
                 parameter.normal_(0.0, parameter.size(-1) ** -0.5)
         return module
 
-    return randomise
+    return randomize
 
 
 @pytest.fixture(scope="session")

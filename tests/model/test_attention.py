@@ -144,10 +144,10 @@ def test_heads_must_divide_d_model(n_heads):
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
-def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomise, transplant, with_gradients):
+def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomize, transplant, with_gradients):
     """Same weights, random biases: outputs, the weights of each head, and gradients of all three inputs must match."""
     d_model = 12
-    ours = randomise(MultiHeadAttention(d_model, HEADS))
+    ours = randomize(MultiHeadAttention(d_model, HEADS))
     theirs = nn.MultiheadAttention(d_model, HEADS, batch_first=True)
     transplant(ours, theirs)
     tensors = [torch.randn(BATCH, length, d_model, requires_grad=True) for length in (QUERY, KEY, KEY)]

@@ -79,9 +79,9 @@ def test_fused_attention_drops_weights_while_training_only():
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
-def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomise, with_gradients):
+def test_the_whole_model_is_the_same_with_fused_attention(norm_first, dtype, tolerance, randomize, with_gradients):
     """Logits and the gradient of every parameter must match, or the fused model would train differently."""
-    model = randomise(small_model(norm_first=norm_first))
+    model = randomize(small_model(norm_first=norm_first))
     weights = list(model.parameters())
     explicit, *expected = with_gradients(model(SOURCE, TARGET), weights)
     set_attention(model, fused_attention)

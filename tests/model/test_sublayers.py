@@ -45,10 +45,10 @@ def test_feed_forward_drops_the_hidden_layer():
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_a_residual_connection_drops_the_output_of_its_sublayer(norm_first, randomise):
+def test_a_residual_connection_drops_the_output_of_its_sublayer(norm_first, randomize):
     """If all of it is dropped, x is left; dropout on the sum would lose the residual connection."""
     x = torch.randn(2, 3, 4)
-    residual = randomise(ResidualConnection(4, 1.0, norm_first))
+    residual = randomize(ResidualConnection(4, 1.0, norm_first))
     torch.testing.assert_close(residual(x, torch.sin), x if norm_first else residual.norm(x))
 
 

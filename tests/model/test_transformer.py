@@ -81,12 +81,12 @@ parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transfo
 
 @parity
 @norms
-def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise, transplant, with_gradients):
+def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize, transplant, with_gradients):
     """From token ids to logits and back to both embeddings: this one test covers every part of the paper's model.
 
     The embeddings, the scale, the positions, and the output layer are written out around nn.Transformer.
     """
-    ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
+    ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
     weights = [ours.source_embedding.embedding.weight, ours.target_embedding.embedding.weight]
@@ -110,10 +110,10 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomise,
 @norms
 @pytest.mark.parametrize("masked", [False, True], ids=["no mask", "padding and causal"])
 def test_stacks_agree_with_torchs_transformer(
-    masked, norm_first, dtype, tolerance, randomise, transplant, with_gradients
+    masked, norm_first, dtype, tolerance, randomize, transplant, with_gradients
 ):
     """The encoder and the decoder without embeddings: outputs and the gradients of both inputs must match."""
-    ours = randomise(Transformer(small_config(n_layers=3, norm_first=norm_first)))
+    ours = randomize(Transformer(small_config(n_layers=3, norm_first=norm_first)))
     twin = torchs_twin(ours, transplant)
     source, target = padded(SOURCES), padded(TARGETS)
     inputs = [torch.randn(*tokens.shape, 16, requires_grad=True) for tokens in (source, target)]
@@ -128,9 +128,9 @@ def test_stacks_agree_with_torchs_transformer(
 
 @norms
 @kernels
-def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomise):
+def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomize):
     """Otherwise a translation would depend on the other sentences of its batch."""
-    model = randomise(Transformer(small_config(norm_first=norm_first)))
+    model = randomize(Transformer(small_config(norm_first=norm_first)))
     set_attention(model, attend)
     memory, source_mask = model.encode(padded(SOURCES))
     logits = model(padded(SOURCES), padded(TARGETS))
@@ -145,10 +145,10 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first,
 @norms
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
-def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomise):
+def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
     """Check by gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
-    model = randomise(Transformer(config))
+    model = randomize(Transformer(config))
     set_attention(model, attend)
     embedded = []
     model.target_embedding.register_forward_hook(lambda module, arguments, output: embedded.append(output))
@@ -163,9 +163,9 @@ def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomise):
 
 
 @kernels
-def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomise):
+def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
     """Fixed-size batches are filled up with such rows, and one NaN among them would reach every weight."""
-    model = randomise(Transformer(small_config()))
+    model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
     logits = model(source, target)
@@ -175,9 +175,9 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomise):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_forward_is_encode_then_decode(randomise):
+def test_forward_is_encode_then_decode(randomize):
     """Decoding calls the two halves and training calls forward, so both must compute the same, with nothing shifted."""
-    model = randomise(Transformer(small_config()))
+    model = randomize(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
     assert memory.shape == (3, 6, 16)
@@ -185,9 +185,9 @@ def test_forward_is_encode_then_decode(randomise):
     assert torch.equal(model(source, target), model.decode(target, memory, source_mask))
 
 
-def test_padding_follows_the_config(randomise):
+def test_padding_follows_the_config(randomize):
     """With another pad_id, token 0 is a word and must be visible."""
-    model = randomise(Transformer(small_config(pad_id=7, bos_id=0)))
+    model = randomize(Transformer(small_config(pad_id=7, bos_id=0)))
     target = torch.tensor([[0, 4]])
     long, short = torch.tensor([[5, 2, 7, 7]]), torch.tensor([[5, 2]])
     torch.testing.assert_close(model(long, target), model(short, target))
@@ -371,14 +371,14 @@ def test_the_config_keeps_its_promises():
 
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
-def test_gradients_reach_every_parameter(tie, norm_first, randomise):
+def test_gradients_reach_every_parameter(tie, norm_first, randomize):
     """A part that is built but not used would train nothing.
 
     The bias of w_k gets no gradient: it adds the same number to all of a query's scores, which does not change the
     softmax.
     """
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
-    model = randomise(Transformer(config))
+    model = randomize(Transformer(config))
     model(padded(SOURCES), padded(TARGETS)).square().mean().backward()
     for name, parameter in model.named_parameters():
         largest = parameter.grad.abs().max().item()
@@ -394,9 +394,9 @@ def test_gradients_reach_every_parameter(tie, norm_first, randomise):
 @pytest.mark.parametrize(
     ("other", "allowed"), [(torch.float16, 0.03), (torch.bfloat16, 0.25), (torch.float64, 1e-5)], ids=str
 )
-def test_a_model_runs_in_other_precisions(other, allowed, randomise):
+def test_a_model_runs_in_other_precisions(other, allowed, randomize):
     """The tolerance allows for thirty roundings of 2^-11 or 2^-8 on logits of size 3; measured: 0.009 and 0.09."""
-    model = randomise(Transformer(small_config())).eval()
+    model = randomize(Transformer(small_config())).eval()
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
     logits = model.to(other)(source, target)
@@ -405,9 +405,9 @@ def test_a_model_runs_in_other_precisions(other, allowed, randomise):
 
 
 @kernels
-def test_training_under_bfloat16_autocast(attend, randomise):
+def test_training_under_bfloat16_autocast(attend, randomize):
     """The trainer computes products in bfloat16, but sums around them and all gradients in float32. Measured: 0.04."""
-    model = randomise(Transformer(small_config()))
+    model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded(SOURCES), padded(TARGETS)
     expected = model(source, target)
