@@ -4,9 +4,11 @@
     python benchmarks/training.py --preset gpu --against plain-loop --device cuda
 
 `--against default-kernel`, the default, is the same model in float32 with torch's default attention kernel, on the same
-batches. `--against plain-loop` is what most tutorials have: attention as written, masks built in every step, float32
-without TF32, Adam in a Python loop over the parameters, 128 random sentences per batch however long they are, and
-`loss.item()` after each step. With consistency training, the preset does two passes where the plain loop does one.
+batches. `--against nn-transformer` and `--against marian` are `torch.nn.Transformer` and Hugging Face's `MarianMTModel`
+(`pip install transformers`): the same size and the same batches, with torch's fused Adam, in float32 or, with
+`--autocast`, in bfloat16. `--against plain-loop` is what most tutorials have: attention as written, masks built in
+every step, float32 without TF32, Adam in a Python loop over the parameters, 128 random sentences per batch however long
+they are, and `loss.item()` after each step. With consistency training, the preset does two passes where it does one.
 
 The two take turns, so that other load on the machine affects both. Prints target tokens per second for each and the
 ratio, and writes them to `results/training_throughput.json`; on a GPU, or against the plain loop, to a separate file.
@@ -19,15 +21,19 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from machine import describe_machine, run_script
+from torch import Tensor, nn
 
 from transformer_lab.data import load_corpus
 from transformer_lab.data.batches import Batch, bucketed_batches, pad_batch
 from transformer_lab.data.tokenizers import Tokenizer, train_tokenizer
-from transformer_lab.model import Transformer, fused_attention, set_attention
+from transformer_lab.errors import InputError
+from transformer_lab.model import Transformer, fused_attention, set_attention, sinusoidal_encoding
 from transformer_lab.presets import Preset, find_preset
 from transformer_lab.training.distributed import WorkerGroup, choose_device
 from transformer_lab.training.loss import label_smoothing_loss, shift_target
@@ -97,12 +103,131 @@ class PlainLoop:
         logits = self.model(batch.source, decoder_input)  # builds its masks from the tokens every time
         loss = label_smoothing_loss(logits, labels, self.preset.label_smoothing, batch.pad_id)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
         self.optimizer.step()
         loss.item()
 
 
-AGAINST = {"default-kernel": DefaultKernel, "plain-loop": PlainLoop}
+class TorchTransformer(nn.Module):
+    """`torch.nn.Transformer` between tied embeddings, as torch's own translation tutorial puts it together."""
+
+    def __init__(self, preset: Preset, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        self.pad_id, width = tokenizer.pad_id, preset.d_model
+        self.embedding = nn.Embedding(tokenizer.target_size, width, self.pad_id)
+        self.register_buffer("positions", sinusoidal_encoding(preset.max_length, width))
+        self.dropout = nn.Dropout(preset.dropout)
+        self.transformer = nn.Transformer(
+            width,
+            preset.n_heads,
+            preset.n_layers,
+            preset.n_layers,
+            preset.d_ff,
+            preset.dropout,
+            batch_first=True,
+            norm_first=preset.norm_first,
+        )
+        self.output = nn.Linear(width, tokenizer.target_size)
+        self.output.weight = self.embedding.weight
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        embedded = self.embedding(tokens) * self.embedding.embedding_dim**0.5
+        return self.dropout(embedded + self.positions[: tokens.size(1)])
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        padding = source == self.pad_id
+        causal = nn.Transformer.generate_square_subsequent_mask(target.size(1), dtype=torch.bool)
+        hidden = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=causal.to(target.device),
+            src_key_padding_mask=padding,
+            tgt_key_padding_mask=target == self.pad_id,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+        return self.output(hidden)
+
+
+class MarianTransformer(nn.Module):
+    """Hugging Face's `MarianMTModel`, the architecture of the OPUS-MT translators, with tied embeddings."""
+
+    def __init__(self, preset: Preset, tokenizer: Tokenizer) -> None:
+        super().__init__()
+        try:
+            from transformers import MarianConfig, MarianMTModel
+        except ImportError:
+            raise InputError("Marian comes with transformers: pip install transformers") from None
+        sizes = {"layers": preset.n_layers, "attention_heads": preset.n_heads, "ffn_dim": preset.d_ff}
+        self.pad_id = tokenizer.pad_id
+        self.model = MarianMTModel(
+            MarianConfig(
+                vocab_size=tokenizer.target_size,
+                d_model=preset.d_model,
+                dropout=preset.dropout,
+                attention_dropout=preset.dropout,
+                activation_dropout=preset.dropout,
+                activation_function="relu",
+                max_position_embeddings=preset.max_length,
+                scale_embedding=True,
+                pad_token_id=tokenizer.pad_id,
+                bos_token_id=tokenizer.bos_id,
+                eos_token_id=tokenizer.eos_id,
+                decoder_start_token_id=tokenizer.bos_id,
+                use_cache=False,
+                **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()},
+            )
+        )
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        masks = {"attention_mask": source != self.pad_id, "decoder_attention_mask": target != self.pad_id}
+        return self.model(input_ids=source, decoder_input_ids=target, **masks).logits
+
+
+class OtherModel:
+    """Another library's model of the same size, on the same batches, with torch's own loss and fused Adam."""
+
+    def __init__(
+        self, preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs, device: torch.device, autocast: bool = False
+    ) -> None:
+        self.preset, self.device, self.autocast = preset, device, autocast
+        self.model = self.build(preset, tokenizer).to(device)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=0.0, betas=preset.betas, eps=preset.eps, fused=True
+        )
+        self.batches = batches_of_tokens(preset, tokenizer, encoded)
+
+    def update(self, batch: Batch) -> None:
+        batch = batch.to(self.device)
+        decoder_input, labels = shift_target(batch.target)
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
+            logits = self.model(batch.source, decoder_input)
+        loss = F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            labels.flatten(),
+            ignore_index=batch.pad_id,
+            label_smoothing=self.preset.label_smoothing,
+        )
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
+        self.optimizer.step()
+
+
+class AgainstTorch(OtherModel):
+    what, build = "as torch.nn.Transformer", TorchTransformer
+
+
+class AgainstMarian(OtherModel):
+    what, build = "as Hugging Face's MarianMTModel", MarianTransformer
+
+
+AGAINST = {
+    "default-kernel": DefaultKernel,
+    "plain-loop": PlainLoop,
+    "nn-transformer": AgainstTorch,
+    "marian": AgainstMarian,
+}
 
 
 def batches_of_tokens(preset: Preset, tokenizer: Tokenizer, encoded: EncodedPairs) -> Iterator[Batch]:
@@ -122,7 +247,7 @@ def batches_of_sentences(encoded: EncodedPairs, pad_id: int) -> Iterator[Batch]:
         yield Batch(*sides, pad_id, indices)
 
 
-def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop, updates: int) -> float:
+def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop | OtherModel, updates: int) -> float:
     batches = [next(contender.batches) for _ in range(updates)]
     start = time.perf_counter()
     for batch in batches:
@@ -138,6 +263,8 @@ def main() -> None:
     parser.add_argument("--preset", default="laptop")
     parser.add_argument("--compiled", action="store_true", help="compile the preset's model with torch.compile")
     parser.add_argument("--against", choices=AGAINST, default="default-kernel")
+    parser.add_argument("--autocast", action="store_true", help="run the other library's model in bfloat16")
+    parser.add_argument("--max-tokens", type=int, help="cells of a batch, padding included; the preset's if left out")
     parser.add_argument("--device", default="cpu", help="device for both, such as cuda")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--updates", type=int, default=6, help="updates of each contender per round")
@@ -146,11 +273,18 @@ def main() -> None:
     arguments = parser.parse_args()
 
     preset = replace(find_preset(arguments.preset), compiled=arguments.compiled)
+    if arguments.max_tokens:
+        preset = replace(preset, max_tokens=arguments.max_tokens)
     device = choose_device(arguments.device)
     train_pairs = load_corpus(preset.corpus, data_dir=arguments.data_dir).train[: arguments.pairs]
     tokenizer = train_tokenizer(preset.tokenizer, train_pairs, vocab_size=preset.vocab_size)
     encoded = encode_pairs(tokenizer, train_pairs, "training", preset)
-    ours, plain = (kind(preset, tokenizer, encoded, device) for kind in (AsTrained, AGAINST[arguments.against]))
+    other = AGAINST[arguments.against]
+    if arguments.autocast:
+        if not issubclass(other, OtherModel):
+            parser.error(f"--autocast is for another library's model: --against {arguments.against} is in float32")
+        other = partial(other, autocast=True)
+    ours, plain = (kind(preset, tokenizer, encoded, device) for kind in (AsTrained, other))
 
     for contender in (ours, plain):  # the first updates compile kernels and touch memory
         tokens_per_second(contender, min(arguments.updates, 5))
@@ -162,11 +296,12 @@ def main() -> None:
         print(f"round {number + 1}: {speeds[ours]:,.0f} and {speeds[plain]:,.0f} tokens/s", flush=True)
     ratios = [fast / slow for fast, slow in rounds]
     name = arguments.against.replace("-", "_")
+    of_other = f"{name}_{'bfloat16_autocast' if arguments.autocast else 'float32'}"
     result = {
         "what": f"target tokens a second in training on {device.type}: the preset {preset.name}, and the same model "
         + AGAINST[arguments.against].what,
         preset.name: round(statistics.median(fast for fast, _ in rounds)),
-        f"{name}_float32": round(statistics.median(slow for _, slow in rounds)),
+        of_other: round(statistics.median(slow for _, slow in rounds)),
         "ratio": round(statistics.median(ratios), 3),
         "ratio_of_each_round": [round(ratio, 3) for ratio in ratios],
         "updates_a_round": arguments.updates,
@@ -176,11 +311,12 @@ def main() -> None:
     }
     compiled = "_compiled" * preset.compiled
     usual = arguments.against == "default-kernel" and device.type == "cpu" and preset.name == "laptop"
-    of_run = RESULTS / f"training_throughput{'' if usual else f'_{preset.name}_{name}_{device.type}'}{compiled}.json"
+    run = "" if usual else f"_{preset.name}_{name}{'_autocast' * arguments.autocast}_{device.type}"
+    of_run = RESULTS / f"training_throughput{run}{compiled}.json"
     result_file = arguments.result or of_run
     result_file.parent.mkdir(exist_ok=True)
     result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(f"{preset.name} {result[preset.name]:,} tokens/s, {arguments.against} {result[f'{name}_float32']:,} tokens/s")
+    print(f"{preset.name} {result[preset.name]:,} tokens/s, {arguments.against} {result[of_other]:,} tokens/s")
     print(f"ratio {result['ratio']}, from {min(ratios):.2f} to {max(ratios):.2f}")
 
 

@@ -193,7 +193,6 @@ def test_the_drawing_shows_the_models_translations(pages):
         ("[the answer](../solutions/03_masks.ipynb)", "[the answer](../notebooks/03_masks.ipynb)"),
         ("[the readme](../README.md)", "the readme"),
         ("`[the readme](../README.md)`", "`[the readme](../README.md)`"),
-        ("```mermaid\na --> b\n```", "````{dropdown} Diagram, as Mermaid text\n```text\na --> b\n```\n````"),
         ("[a site](https://example.org/README.md)", "[a site](https://example.org/README.md)"),
     ],
 )

@@ -23,7 +23,6 @@ LIVE = {"explore_scores": "plane", "explore_positions": "positions", "explore_ma
 PLOTTING = re.compile(r"\bnew_picture\(|\.subplots\(|\baxes\.\w+\(|\bplt\.")
 NOTE = "This page shows the finished notebook with collapsed answers. In JupyterLab, you write them yourself."
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
-_DIAGRAM = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)  # drawn on GitHub; here it would take megabytes of JavaScript
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s#]*)(?:#[^()\s]*)?\)")
 _CALL_OUT = re.compile(r"<div[^>]*>\n\n\*\*Exercise: [^\n]*\n\n(?P<task>.*?)\s*\*\*Stuck\?.*?</div>", re.DOTALL)
 _IMAGE = re.compile(r'<img\b(?P<before>[^>]*)\bsrc="data:image/png;base64,(?P<data>[^"]+)"(?P<after>[^>]*)>')
@@ -208,8 +207,6 @@ def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> 
             return f"[{match['text']}](https://github.com/{repository}/blob/main/{path.as_posix()})"
         return match["text"]
 
-    pieces = _CODE.findall(text)
+    pieces = iter(_CODE.findall(text))
     masked = _CODE.sub("\0", text)  # not split, because the text of a link may contain code
-    folded = r"````{dropdown} Diagram, as Mermaid text\n```text\n\1```\n````"
-    unmasked = (_DIAGRAM.sub(folded, piece) for piece in pieces)
-    return re.sub("\0", lambda _: next(unmasked), _LINK.sub(link, masked))
+    return re.sub("\0", lambda _: next(pieces), _LINK.sub(link, masked))
