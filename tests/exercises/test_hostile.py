@@ -352,7 +352,7 @@ def test_stopped_thread_is_gone():
 
 
 def test_interrupting_a_check_works(monkeypatch):
-    """The stop button raises KeyboardInterrupt in the main thread, which ends the check and the code that it runs."""
+    """The stop button raises KeyboardInterrupt in the main thread, which must end the check and the student's code."""
     real_wait = threading.Event.wait
     running = threading.Event()
 

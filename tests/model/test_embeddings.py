@@ -41,11 +41,11 @@ def test_an_odd_width_is_refused(d_model):
 
 
 def test_dropout_acts_on_the_sum():
-    """Section 5.4. Dropout on the tokens alone would leave the positions."""
+    """Dropout on the tokens alone would leave the positions (section 5.4)."""
     assert (PositionalEncoding(6, dropout=1.0)(torch.randn(2, 4, 6)) == 0).all()
 
 
 def test_positions_move_with_the_model():
-    """A table that stays on the CPU would crash a model on a GPU, for which the meta device is used here."""
+    """A table that stays on the CPU would crash a model on a GPU. The meta device is used here in place of a GPU."""
     positional_encoding = PositionalEncoding(6).to("meta")
     assert positional_encoding(torch.zeros(1, 2, 6, device="meta")).device.type == "meta"
