@@ -86,7 +86,7 @@ def test_everything_in_it_ends_with_it(folders):
     made.close()
     assert os.fstat(held).st_ino not in [_space(name) for name in os.listdir("/proc") if name.isdigit()]
     os.close(held)
-    made.close()  # closing it twice does no harm
+    made.close()  # closing it twice is harmless
 
 
 def _space(process: str) -> int:

@@ -35,9 +35,9 @@ def test_the_example_of_the_paper():
 
 @pytest.mark.parametrize("seed", range(50))
 def test_updated_counts_equal_fresh_counts(seed: int):
-    """The counts are updated after each merge; a pair forgotten or counted twice would change the vocabulary.
+    """The counts are updated after each merge. A pair that was forgotten or counted twice would change the vocabulary.
 
-    Three letters give many repeats such as `aaa`, where pairs overlap.
+    An alphabet of three letters produces many repeats such as `aaa`, in which pairs overlap.
     """
     generator = random.Random(seed)
     word_counts = {

@@ -49,8 +49,7 @@ def test_averaging_nothing_or_different_models_is_refused():
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_training_state_comes_back_bit_for_bit(tmp_path, optimizer):
-    """If a moment were lost or assigned to another parameter, a resumed run would drift from the uninterrupted one.
-    """
+    """If a moment were lost or assigned to another parameter, a resumed run would drift from the uninterrupted one."""
     preset = replace(PRESETS["tour"], optimizer=optimizer)
     tokens = torch.tensor([[4, 5, 6, 2]])
 
