@@ -27,7 +27,7 @@ LINE_LENGTHS = """
     return lengths.slice(0, -1);
 })
 """
-# All text on a page, including what its menus and its command palette contain.
+# All text on a page, including its menus and its command palette.
 NAMES = """
 () => [
     ...[...document.querySelectorAll("body :not(script)")].flatMap(element =>

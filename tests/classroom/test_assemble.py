@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """Its stubs are used without a remark."""
+    """The stubs are used without a remark."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -186,7 +186,7 @@ def windows(notebook: dict[str, Any]) -> None:
     "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
 )
 def test_where_an_answer_is_found(change):
-    """By ID, by nbgrader's or our metadata, or by the name it defines, including in old notebooks and bare ones."""
+    """Answers are found by ID, by nbgrader's or our metadata, or by name, even in old notebooks and bare ones."""
     notebook = solved()
     change(notebook)
     assembled = handed_in(notebook)
@@ -200,7 +200,7 @@ def test_where_an_answer_is_found(change):
     "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
 )
 def test_a_cell_that_binds_the_name_is_the_answer(source):
-    """Even without ID or metadata, with IPython syntax, and with a syntax error. For more ways, see `test_cells`."""
+    """This works without ID or metadata, with IPython syntax, and with a syntax error. `test_cells` has more cases."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -288,7 +288,7 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """Only its text identifies it. If there is an answer, notes about the exercise don't count."""
+    """Only the text identifies such a cell. If there is an answer, notes about the exercise don't count."""
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -322,7 +322,7 @@ def test_a_missing_cell():
 
 
 def test_moved_cells():
-    """They run in course order, with each helper before the answer that it preceded."""
+    """Moved cells run in course order, with each helper before the answer that it preceded."""
     pairs = [(code(f"helper_of_{name} = 1"), cell_of(solved(), f"exercise-{name}")) for name in EXERCISES]
     rest = without(solved(), *(f"exercise-{name}" for name in EXERCISES))
     for seed in range(5):
@@ -339,7 +339,7 @@ def test_moved_cells():
 
 
 def test_cells_of_their_own_stay_where_they_were():
-    """They run after the course cell that they follow and before the next exercise."""
+    """Students' own cells run after the course cell that they follow and before the next exercise."""
     notebook = solved()
     previous = ["attention-2", "check-softmax", "exercise-numpy_attention"]
     for number, cell_id in enumerate(previous):
@@ -368,7 +368,7 @@ def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
 
 
 def test_an_import_that_was_added_to_a_cell_of_the_course():
-    """Many students add an import to the first cell. Without it, a correct answer would fail."""
+    """Many students add an import to the first cell. Without that import, a correct answer would fail."""
     answer = ANSWERS["scaled_dot_product_attention"].replace("scores.softmax(dim=-1)", "F.softmax(scores, dim=-1)")
     assert "F.softmax" in answer
     notebook = with_answer("scaled_dot_product_attention", answer)
@@ -613,7 +613,7 @@ def test_nothing_of_a_submission_runs(tmp_path):
 
 
 def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
-    """It is flagged for the exercises whose names it binds, because nothing else shows that they were imported."""
+    """The import is flagged for the exercises whose names it binds, because nothing else shows it."""
     notebook = untouched()
     insert(notebook, "exercise-softmax", code("from transformer_lab.model import softmax, numpy_attention"))
     flags = handed_in(notebook).flags
@@ -637,7 +637,7 @@ def test_an_attempt_on_the_checks_is_flagged_once():
 
 
 def test_ids_and_names_of_cells_are_not_taken_over():
-    """They would appear in reports and in JUnit XML."""
+    """Such IDs and names would appear in reports and in JUnit XML."""
     notebook = solved()
     for number, cell in enumerate(notebook["cells"]):
         if not cell["id"].startswith(("exercise-", "check-")):

@@ -158,7 +158,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Both may be in the grader at once, and their results must not be mixed up."""
+    """Both files may be in the grader at once, and their results must not be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
@@ -234,7 +234,7 @@ def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reade
 
 
 def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course):
-    """Other tests cover how they are found; this one checks that the instructor sees them and students don't."""
+    """Other tests cover how such answers are found; here, the instructor must see them and students must not."""
     from transformer_lab.authoring.stubs import marked_answer
     from transformer_lab.classroom.course import exercise_of
     from transformer_lab.exercises import exercises

@@ -60,7 +60,7 @@ def test_all_ways_to_bind_a_name(source):
     ],
 )
 def test_what_binds_no_name(source):
-    """Other languages, and Python code that only mentions a name."""
+    """These cells are in other languages, or are Python code that only mentions a name."""
     assert names_of(source).binds == frozenset()
 
 
@@ -87,7 +87,7 @@ def test_global_names(source, binds, reads, changes):
 
 
 def test_what_is_too_long_is_not_parsed():
-    """Its syntax tree would take hundreds of times as much memory. The names that a cell defines are still found."""
+    """The syntax tree would take hundreds of times as much memory. The names that a cell defines are still found."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}

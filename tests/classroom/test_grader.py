@@ -188,7 +188,7 @@ def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
 
 
 def test_a_compiled_answer_earns_its_points(grader, assembled):
-    """It runs uncompiled: compiling for each input would take too long, and a sandbox has no cache."""
+    """The answer runs uncompiled, because compiling for each input would take too long and a sandbox has no cache."""
     (result,) = grader.grade([assembled("Ada", causal_mask=f"@torch.compile\n{ANSWERS['causal_mask']}")])
     assert marks(result) == FULL
 

@@ -234,7 +234,7 @@ def test_an_answer_that_is_imported_is_flagged(before, module, names):
 
 @pytest.mark.parametrize("name", ["padding_mask", "*"])
 def test_an_answer_that_another_cell_imports_is_flagged(name):
-    """The other cell imports it by name, and the answer then rebinds that name, or with a star."""
+    """The other cell imports it by name or with a star, and the answer then redefines that name."""
     source = "theirs = padding_mask\ndef padding_mask(tokens, pad):\n    return theirs(tokens, pad)"
     (flag,) = review(PADDING, source, [f"from transformer_lab.model import {name}"], COURSE)
     assert flag.startswith("line 1 of another cell ")

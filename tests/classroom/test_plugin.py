@@ -1,4 +1,4 @@
-"""`pytest --transformer-lab-grade` grades with plain pytest."""
+"""Grading with plain pytest: `pytest --transformer-lab-grade`."""
 
 import json
 import os

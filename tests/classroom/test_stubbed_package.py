@@ -203,8 +203,8 @@ def outcomes(stubbed) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_right_answers_run_with_it(outcomes, name):
-    """All its modules can be imported, its answers are gone, and a solution runs with only the cells that are not
-    skipped: none fails because it needs a name from a skipped cell."""
+    """All modules of the stubbed package can be imported, its answers are gone, and a solution runs without the skipped
+    cells: no cell fails because it needs a name from a skipped one."""
     assert outcomes[name] == "fine"
 
 

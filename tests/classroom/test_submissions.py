@@ -300,7 +300,7 @@ def test_a_name_is_data(name, shown):
 
 
 def test_any_name_that_a_file_system_takes(tmp_path):
-    """Use each as the name of a student's folder and as the name of a file."""
+    """Use each name for a student's folder and for a file."""
     names = ["-rf", "@conftest", "a::b", "a\nb", "x" * 240, "=1+1", "\x1b[2J", "~", "$HOME", "a;b", "conftest.py"]
     for name in names:
         assert list(found(write(tmp_path / "one", {f"{name}/{name}.ipynb": NOTEBOOK})).values())[-1] == ["ok"]
@@ -397,7 +397,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
 def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
-    """None stays in memory or stops the other submissions. `test_assemble` has more files that are not notebooks."""
+    """No such file stays in memory or stops other submissions. `test_assemble` has more files that aren't notebooks."""
     (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
     assert reason in submission.problem
     assert bool(submission.problem) == bool(reason)
@@ -530,7 +530,7 @@ def test_names_that_are_very_long(tmp_path):
 
 
 def test_entries_that_are_links_or_point_outside(tmp_path):
-    """Nothing is unpacked, so nothing can be written elsewhere, and such a path earns no points."""
+    """Nothing is unpacked, so nothing can be written elsewhere. A file with such a path earns no points."""
     link = zipfile.ZipInfo("ada/03_masks.ipynb")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     outside = ["../../ben/03_masks.ipynb", "/cy/03_masks.ipynb", "dee/../../03_masks.ipynb", "eve\\..\\03_masks.ipynb"]

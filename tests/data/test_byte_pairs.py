@@ -27,7 +27,7 @@ def learn_by_recounting(word_counts: dict[str, int], n_merges: int) -> tuple[lis
 
 
 def test_the_example_of_the_paper():
-    """Figure 1 of Sennrich et al. (2016). It breaks ties differently, so only the merges without a tie are compared."""
+    """Figure 1 of Sennrich et al. (2016) breaks ties differently, so only the merges without a tie are compared."""
     merges = learn_bpe({"low": 5, "lowest": 2, "newer": 6, "wider": 3}, 10)
     assert merges[:3] == [("e", "r"), ("er", "</w>"), ("l", "o")]
     assert apply_bpe("lower", merges) == ["low", "er</w>"]

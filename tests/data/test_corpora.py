@@ -76,7 +76,7 @@ def test_only_a_newline_ends_a_line(folder: Path):
 
 
 def test_white_space_and_unicode_are_normalized(folder: Path):
-    """Real files have no-break spaces, Windows line ends, byte-order marks, decomposed umlauts, and no last newline."""
+    """Real files have no-break spaces, Windows line endings, BOMs, decomposed umlauts, and no final newline."""
     write(folder / "train.de", "\ufeffein\u00a0 Hund \r\n\tzwei\r\nMa\u0308dchen".encode())
     assert [source for source, _ in load_corpus(folder).train] == ["ein Hund", "zwei", "M\u00e4dchen"]
 

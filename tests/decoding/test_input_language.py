@@ -1,4 +1,4 @@
-"""English input to a German-English model must trigger a warning; German input never must."""
+"""English input to a German-English model must trigger a warning, and German input must never trigger one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Without these, a killed process could cost a search, two could train the same trial, or failures could get lost."""
+"""Without these, a kill could ruin a search, processes could train the same trial, or failures could get lost."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def plan(corpus):
 
 
 class Trainer:
-    """A replacement for `train` in which each epoch's BLEU is `bleu(preset, epoch)`, or fails with what that raises."""
+    """A replacement for `train` in which each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception."""
 
     def __init__(self, bleu):
         self.bleu, self.presets = bleu, []
@@ -455,7 +455,7 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """By chance, one or two of these 24 are. Without the shuffles, all of them would look important."""
+    """By chance, one or two of these 24 look important. Without the shuffles, all of them would."""
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]

@@ -64,7 +64,7 @@ def test_short_brevity_penalty_is_reported():
     ],
 )
 def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
-    """sacreBLEU itself would score the first sentences of the longer side, or each character of a string."""
+    """sacreBLEU itself would score only the first sentences of the longer side, or each character of a string."""
     with pytest.raises(InputError) as caught:
         score_translations(hypotheses, references)
     message = str(caught.value)
@@ -73,7 +73,7 @@ def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
 
 
 def test_a_difference_comes_with_an_interval():
-    """It is the difference between corpus scores. One sentence in three isn't evidence, but thirty copies of it are."""
+    """The difference is between corpus scores. One sentence in three isn't evidence, but thirty copies of it are."""
     worse = [*HYPOTHESES[:2], "Nobody is here."]
     expected = score_translations(HYPOTHESES, REFERENCES).bleu - score_translations(worse, REFERENCES).bleu
     difference, low, high = bleu_difference(HYPOTHESES, worse, REFERENCES)

@@ -79,7 +79,7 @@ def test_a_matrix_without_a_gradient_stays():
     [(20, 20, True), (20, 20, False), (20, 31, False), (16, 16, True), (8, 16, False)],  # d_model is 8, d_ff is 16
 )
 def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab, tie):
-    """They are lookup tables of rows, even if other matrices have the same shape."""
+    """Embeddings and the output layer are lookup tables, even if other matrices have the same shape."""
     model = Transformer(TransformerConfig(source_vocab, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
     optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
     names = {parameter: name for name, parameter in model.named_parameters()}

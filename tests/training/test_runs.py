@@ -123,7 +123,7 @@ trainer.train(preset, sys.argv[2], on_log=on_log)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 @pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
 def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
-    """Moments, step, batch order, random numbers: anything that isn't restored would show in the weights."""
+    """If moments, the step, the batch order, or random numbers were not restored, the weights would differ."""
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
     child = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -135,7 +135,7 @@ def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
 
 
 def test_bfloat16_products_give_nearly_the_same_loss():
-    """If autocast never reached the model, the loss would be identical; if it reached the softmax, far worse."""
+    """Without autocast, the loss would be identical; with bfloat16 in the softmax, too, it would be far worse."""
     batch = one_batch(*sentences(6))
     losses = [
         update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]

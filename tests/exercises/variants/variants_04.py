@@ -110,7 +110,7 @@ class PositionsPersistent(nn.Module):
 
 
 class PositionsOnTheFly(nn.Module):
-    """Without any table."""
+    """Compute the positions in every call, without a table."""
 
     def __init__(self, d_model, dropout=0.0, max_length=512):
         super().__init__()

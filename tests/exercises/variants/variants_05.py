@@ -99,7 +99,7 @@ class FeedForwardFlattened(nn.Module):
 
 
 class FeedForwardByConvolution(nn.Module):
-    """Section 3.3: two convolutions with kernel size 1."""
+    """Use two convolutions with kernel size 1, as section 3.3 describes."""
 
     def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__()
