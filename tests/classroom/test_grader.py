@@ -122,7 +122,7 @@ def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader
 
 
 def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, course):
-    """A failed cell used to be mentioned only in the JUnit file, and an import from the package was "not attempted"."""
+    """Failed cells used to appear only in the JUnit file, and imports from the package counted as "not attempted"."""
     notebook = course.notebook("03_masks")
     sources = {
         "padding_mask": "def padding_mask(tokens, pad_id):\n    return compare(tokens, pad_id)",

@@ -288,7 +288,7 @@ def test_multi30k_is_found_by_folder_parent_or_environment(real_data: Path, monk
 
 
 def test_data_dir_takes_precedence_over_the_environment(real_data: Path, tmp_path: Path, monkeypatch):
-    """If the named folder lacks the files, silently using another copy could give other scores."""
+    """If the given folder lacks the files, silently using another copy could produce different scores."""
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     with pytest.raises(InputError, match=f"no Multi30k in {tmp_path}: expected train.de.gz there"):
         load_corpus("multi30k", data_dir=tmp_path)

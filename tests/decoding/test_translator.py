@@ -382,7 +382,7 @@ class TestDamagedFolder:
 
     @pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id", "source_vocab", "target_vocab"])
     def test_a_tokenizer_of_another_model(self, folder, name):
-        """IDs outside the vocabulary would end in a traceback; inside it, they would produce nonsense."""
+        """IDs outside the vocabulary would cause a traceback; wrong IDs inside it would produce nonsense."""
         self.change_config(folder, **{name: 9999})
         message = refusal(Translator.load, folder)
         assert message.startswith(f"{folder / 'tokenizer.json'} has {name} ")

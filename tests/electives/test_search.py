@@ -177,7 +177,7 @@ def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp
 
 
 def children():
-    """Return the living child processes."""
+    """Return the IDs of the child processes that are running."""
     return {process.pid for process in psutil.Process().children()}
 
 

@@ -67,7 +67,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
 
 
 def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
-    """One command in a process of its own must reach the same score, or the record lacks something."""
+    """A single command in its own process must reach the same score; otherwise the record is incomplete."""
     command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
     try:
         record_script.main([*command, "--device", "cpu"])
