@@ -1,4 +1,4 @@
-"""Without these tests, a heat map could swap its axes, name the wrong language, or show a head not in its title."""
+"""Without these tests, a heat map could have swapped axes, the wrong language, or the title of a different head."""
 
 import numpy as np
 import pytest
