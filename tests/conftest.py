@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder with the real corpora: `multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`. Skip the test if it is missing."""
+    """Return the folder of real corpora (`multi30k/`, `tatoeba_en_zh/`, `ted_de_en/`), or skip the test without it."""
     named = os.environ.get("TRANSFORMER_LAB_DATA")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
     if folder.name == "multi30k":

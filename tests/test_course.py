@@ -1,4 +1,4 @@
-"""The whole course as a student would do it, in Jupyter kernels: the model you train must be the one you built."""
+"""The whole course as a student would do it in Jupyter kernels: the model you train must be the one you built."""
 
 import ast
 import json

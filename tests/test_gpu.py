@@ -41,7 +41,7 @@ def test_the_fast_path_has_the_gradients_of_the_plain_step(device_of_batch):
 def test_translations_match_the_plain_search():
     translator = load_pretrained()
     sentences = [source for source, _ in load_corpus("captions").validation[:40]]
-    translator.model.double().to("cuda")  # so that rounding never decides between two hypotheses
+    translator.model.double().to("cuda")  # so that rounding never determines which hypothesis wins
     found = translator.translate(sentences)
     for sentence, translation in zip(sentences, found, strict=True):
         ids = translator.tokenizer.encode_source(sentence)

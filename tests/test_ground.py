@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 
 LEARNER, TEACHER, DEVELOPER = "requirements.txt", "requirements/teacher.txt", "requirements/developer.txt"
-EXTRAS = {LEARNER: ["export"], TEACHER: ["teacher"], DEVELOPER: ["dev", "site"]}  # the extras that each file adds
+EXTRAS = {LEARNER: ["export"], TEACHER: ["teacher"], DEVELOPER: ["dev", "site"]}  # extras that each file adds
 
 HEAVY = ("spacy", "torchtext", "matplotlib", "seaborn", "ipywidgets", "pandas", "pooch", "sacrebleu", "platformdirs")
 
@@ -118,7 +118,7 @@ def test_the_pins_satisfy_the_packages_requirements():
 
 @pytest.mark.parametrize("file", EXTRAS)
 def test_each_requirements_file_pins_every_dependency(file):
-    """Without a pin, pip would install the newest version, which has not been tested."""
+    """Without a pin, pip would install the newest version, which is untested."""
     assert sorted(needed(asked_for(file)) - pins(file).keys()) == []
 
 
@@ -145,7 +145,7 @@ def test_every_pin_installs_with_the_oldest_supported_python():
 
 
 def test_the_environment_has_the_pinned_versions():
-    """If other versions are installed here, the tests say nothing about the pinned ones."""
+    """If different versions are installed here, the tests say nothing about the pinned ones."""
     different = {}
     for name, pin in pins().items():
         if pin.marker is None or pin.marker.evaluate():
@@ -197,7 +197,7 @@ def test_weights_are_never_pickled():
 
 
 def test_no_tracked_file_has_a_path_of_this_machine():
-    """An executed notebook or a log can easily contain the folder it ran in."""
+    """An executed notebook or a log can easily contain the path of the folder it ran in."""
     home = re.compile(rb"(?<![\w.~])/(?:work|home|root|Users)/[\w.-]+/")
     carrying = [
         f"{path.relative_to(ROOT)}: {found[0].decode(errors='replace')}"

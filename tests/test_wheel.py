@@ -1,4 +1,4 @@
-"""An installed copy without a checkout: without these, `uvx transformer-lab open` could find no notebooks to open."""
+"""An installed copy without a checkout. Without these, `uvx transformer-lab open` might find no notebooks to open."""
 
 import json
 import os
@@ -45,7 +45,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """The wheel, built from a copy of the repository, because setuptools leaves a folder `build` behind."""
+    """Build the wheel from a copy of the repository, because setuptools leaves a `build` folder behind."""
     copy, out = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".ipynb_checkpoints")
     for name in SOURCES:
@@ -68,7 +68,7 @@ def unpacked(wheel, tmp_path_factory) -> Path:
 
 
 def run(code: str, unpacked: Path, here: Path) -> str:
-    """Run Python code with the wheel's package in a folder outside the checkout."""
+    """Run Python code with the package from the wheel in a folder outside the checkout."""
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, cwd=here, env=environment)

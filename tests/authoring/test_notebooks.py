@@ -1,4 +1,4 @@
-"""Without these, notebooks and solutions could drift from their text or from each other, or leak an answer."""
+"""Without these, notebooks and solutions could drift from their source or from each other, or leak an answer."""
 
 import os
 import sys
@@ -65,7 +65,7 @@ EXERCISES = {"doubled": SimpleNamespace(answer=doubled, blank=(), points=3, minu
 
 @pytest.fixture
 def course(tmp_path) -> Path:
-    """The root of a course with a single text."""
+    """Return the root folder of a course with a single source file."""
     (tmp_path / "course").mkdir()
     (tmp_path / "course" / "01_doubling.md").write_text(TEXT, encoding="utf-8")
     return tmp_path
@@ -103,7 +103,7 @@ def test_the_text_before_an_exercise_is_in_its_box(course):
     assert title == "**Exercise: `doubled`** · about 1 minute · 3 points"
     assert task == "Write it."
 
-    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # no text, or no cell
+    for without, cell_id in (("## The exercise\n", "the-exercise"), ("", "task-doubled")):  # without task or cell
         path.write_text(TEXT.replace("## The exercise\n\nWrite it.\n", without))
         box = cells(read_text(path, EXERCISES)[0])[cell_id].source
         assert title in box
@@ -172,7 +172,7 @@ def test_build_executes_once_and_the_check_detects_every_drift(course):
     assert outdated_notebooks(course, EXERCISES)[0].startswith("solutions/01_doubling.ipynb does not match")
     solution_path.write_text(executed)
 
-    # a changed answer in the package: the text is the same, but the solution differs
+    # a changed answer in the package: the source file is the same, but the solution differs
     def doubled(number: int) -> int:
         """Twice the number."""
         return 2 * number
@@ -180,13 +180,13 @@ def test_build_executes_once_and_the_check_detects_every_drift(course):
     changed = {"doubled": SimpleNamespace(answer=doubled, blank=(), points=3, minutes=1)}
     assert outdated_notebooks(course, changed)[0].startswith("solutions/01_doubling.ipynb does not match")
 
-    # a notebook whose text was deleted
+    # a notebook whose source file was deleted
     (course / "notebooks" / "02_gone.ipynb").write_text("{}")
     assert outdated_notebooks(course, EXERCISES) == ["notebooks/02_gone.ipynb has no text in course/"]
 
 
 def test_a_text_without_exercises_keeps_its_outputs(course):
-    """Visitors look at the tour before they run anything."""
+    """Visitors read the tour before they run anything."""
     (course / "course" / "01_doubling.md").write_text("# Tour\n\n```{code-cell}\nprint(2 * 4)\n```\n")
     solution_path, notebook_path = build_notebooks(course, EXERCISES)
     assert notebook_path.read_text() == solution_path.read_text()
@@ -197,7 +197,7 @@ def test_a_text_without_exercises_keeps_its_outputs(course):
 
 
 def test_slow_printing_becomes_a_single_output(course):
-    """On a busy machine the text arrives in several messages; without merging, every build would change the file."""
+    """On a busy machine, the output arrives in several messages; without merging, every build would change the file."""
     slowly = """import sys
 from time import sleep
 from IPython.display import HTML, display
@@ -221,7 +221,7 @@ print("below it")
 
 
 def test_a_solution_that_fails_is_not_written(course):
-    """A broken text must not replace the last good solution with one that contains a traceback."""
+    """A broken source file must not replace the last good solution with one that contains a traceback."""
     path = course / "course" / "01_doubling.md"
     path.write_text(TEXT.replace("print(doubled(4))", "print(doubled(4) / 0)"))
     with pytest.raises(InputError, match=r"solutions/01_doubling\.ipynb stopped: ZeroDivisionError: division by zero"):
@@ -263,7 +263,7 @@ from transformer_lab import check
 
 @pytest.mark.filterwarnings("ignore:Object of type")  # from how nbgrader uses its database
 def test_nbgrader_releases_the_same_exercise_and_grades_submissions(tmp_path, monkeypatch):
-    """Given the solutions, nbgrader must release the student's notebook and score correct, wrong, and empty answers."""
+    """From the solutions, nbgrader must create the student's notebook and score correct, wrong, and empty answers."""
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import Config
 
@@ -271,7 +271,7 @@ def test_nbgrader_releases_the_same_exercise_and_grades_submissions(tmp_path, mo
 
     # nbgrader calls `alembic`, which is installed next to this Python
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.delenv("TRANSFORMER_LAB_STRICT", raising=False)  # the instructor sets nothing
+    monkeypatch.delenv("TRANSFORMER_LAB_STRICT", raising=False)  # instructors don't have to configure anything
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "off")
     (tmp_path / "course").mkdir()
     (tmp_path / "course" / "01_softmax.md").write_text(ASSIGNMENT, encoding="utf-8")
@@ -279,7 +279,7 @@ def test_nbgrader_releases_the_same_exercise_and_grades_submissions(tmp_path, mo
     config = Config()
     config.CourseDirectory.root = str(tmp_path / "graded")
     config.CourseDirectory.course_id = "lab"
-    for limit in ("timeout", "iopub_timeout", "startup_timeout"):  # the defaults are too short for a busy machine
+    for limit in ("timeout", "iopub_timeout", "startup_timeout"):  # the defaults are too short on a busy machine
         setattr(config.Execute, limit, 600)
     source = tmp_path / "graded" / "source" / "week1"
     source.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Without these, only visitors would find a dead link, a leaked answer, or text that can't be read."""
+"""Without these, a dead link, a leaked answer, or illegible text would be found only by visitors."""
 
 import http.server
 import json
@@ -31,7 +31,7 @@ LEAST_CONTRAST, LEAST_CONTRAST_LARGE = 4.5, 3.0  # WCAG 2.2, level AA, criterion
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The built site. A warning makes the build fail."""
+    """Build the site. Any warning makes the build fail."""
     if not shutil.which("jupyter-book", path=Path(sys.executable).parent):
         pytest.skip("jupyter-book is not installed in this environment: make test installs it")
     return build_site(ROOT, tmp_path_factory.mktemp("site"))
@@ -39,14 +39,14 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site) -> dict[str, BeautifulSoup]:
-    """All pages of the site, by path."""
+    """Return all pages of the site, by path."""
     found = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
     return {str(path.relative_to(site)): BeautifulSoup(path.read_text(encoding="utf-8"), "lxml") for path in found}
 
 
 @pytest.fixture(scope="module")
 def address(site):
-    """The address of a server for the site."""
+    """Serve the site and return the server's address."""
     handler = partial(QuietHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -162,7 +162,7 @@ def test_plotting_code_is_folded(pages):
 
 
 def test_only_the_text_has_headings(pages):
-    """If a report's heading were in the table of contents, its link would lead to an output."""
+    """If a report's heading were in the table of contents, its link would point to a cell's output."""
     for name, page in pages.items():
         assert not page.select(".cell_output :is(h1, h2, h3, h4, h5, h6)"), name
         assert len(page.select("article h1")) == 1 or name == "search.html", name

@@ -1,4 +1,4 @@
-"""Without these, a notebook could drift from its text, or stop running while every other test passes."""
+"""Without these, a notebook could drift from its source or stop working while every other test passes."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def test_every_built_notebook_matches_its_text():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_student_notebook_has_no_outputs(path):
-    """Only the tour has outputs, because it has no exercises."""
+    """Only the tour, which has no exercises, has outputs."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     has_outputs = any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)

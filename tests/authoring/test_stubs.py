@@ -91,7 +91,7 @@ def test_a_class_loses_only_the_named_methods():
     ],
 )
 def test_the_stub_omits_the_parts_marked_in_the_answer(answer, blank):
-    """Removing the marked parts, as nbgrader does, must give the student's version, so that both start from the same
+    """Removing the marked parts, as nbgrader does, must produce the student's version, so that both start from the same
     cell."""
     kept, inside = [], False
     for line in marked_answer(answer, blank).splitlines():

@@ -99,7 +99,7 @@ class Lab:
 
 
 def environment_of(home: Path, folder: Path) -> dict[str, str]:
-    """Return the environment that `transformer-lab open` passes to JupyterLab for a new reader."""
+    """Return the environment variables that `transformer-lab open` passes to JupyterLab for a new reader."""
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "TRANSFORMER_LAB"))}
     return kept | {
@@ -111,7 +111,7 @@ def environment_of(home: Path, folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving(application: str, folder: Path) -> Iterator[Lab]:
-    """Serve a copy of `notebooks/` with this application during the `with` block."""
+    """Serve a copy of `notebooks/` with this application for the duration of the `with` block."""
     shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns("mine", ".ipynb_checkpoints"))
     running = Lab(folder, application, environment_of(folder.parent / "home", folder))
     try:
@@ -238,13 +238,13 @@ class OpenNotebook:
 
 @pytest.fixture
 def opened(page, lab):
-    """Open a notebook in JupyterLab, or in another server that is passed: `opened("01_attention.ipynb")`."""
+    """Return a function that opens a notebook, in JupyterLab or a given server: `opened("01_attention.ipynb")`."""
     return lambda name, server=lab: OpenNotebook(page, server, name)
 
 
 @pytest.fixture(scope="module")
 def opened_for_all(browser, lab):
-    """Like `opened`, but in a page shared by all tests of a file, because starting a kernel takes seconds."""
+    """Like `opened`, but with a page shared by all tests of a file, because starting a kernel takes seconds."""
     with new_page(browser) as page:
         yield lambda name: OpenNotebook(page, lab, name)
 
@@ -256,7 +256,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def translator_address(tmp_path_factory):
-    """The address of a web server that serves the translator page."""
+    """Start a web server for the translator page and return its address."""
     from transformer_lab.decoding.page_export import write_translator
 
     folder = tmp_path_factory.mktemp("translator")

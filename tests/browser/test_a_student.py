@@ -1,4 +1,4 @@
-"""A student's work in a real JupyterLab, where the course could break without any other test failing."""
+"""A student's work in a real JupyterLab, where the course could fail although all other tests pass."""
 
 import re
 

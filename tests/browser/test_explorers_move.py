@@ -1,4 +1,4 @@
-"""Open each explorer in a real JupyterLab and move its controls: one that works in Python can still fail there."""
+"""Open each explorer in a real JupyterLab and move its controls, which can fail there even if they work in Python."""
 
 import re
 
@@ -51,7 +51,7 @@ CALLS = {
 
 @pytest.fixture(scope="module")
 def notebook(lab, opened_for_all):
-    """A notebook with a cell for each explorer, shared by all tests."""
+    """Open a notebook with a cell for each explorer, shared by all tests."""
     cells = [nbformat.v4.new_code_cell(source, id=name) for name, source in ({"imports": IMPORTS} | CALLS).items()]
     kernel = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.folder / "explorers.ipynb")

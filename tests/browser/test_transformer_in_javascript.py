@@ -1,4 +1,4 @@
-"""The web page's Transformer in a real browser must produce the same tokens, logits, and weights as in Python."""
+"""The web page's Transformer in a real browser must produce the same tokens, logits, and weights as Python."""
 
 import base64
 import json

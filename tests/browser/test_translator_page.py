@@ -1,4 +1,4 @@
-"""The translator page as visitors use it: mouse, keyboard, phone, dark theme, without JavaScript, offline."""
+"""The translator page as visitors use it: with mouse, keyboard, or phone, in dark mode, without JavaScript, offline."""
 
 import contextlib
 import re
@@ -219,7 +219,7 @@ def test_the_page_sends_no_data_and_loads_little(browser, translator_address, tr
 
 @pytest.fixture(scope="module")
 def own_model(tmp_path_factory):
-    """The folder of an untrained model."""
+    """Return the folder of an untrained model."""
     tokenizer = BpeTokenizer.train([("Ein Hund läuft.", "A dog runs.")] * 3, vocab_size=540)
     sizes = {"d_model": 8, "n_heads": 2, "n_layers": 1, "d_ff": 8, "max_length": 60}
     folder = tmp_path_factory.mktemp("own") / "my model"

@@ -1,4 +1,4 @@
-"""JupyterLab as `transformer-lab open` starts it must show the course and nothing that distracts a learner."""
+"""JupyterLab, as started by `transformer-lab open`, must show the course and nothing that distracts a learner."""
 
 import statistics
 
@@ -27,7 +27,7 @@ LINE_LENGTHS = """
     return lengths.slice(0, -1);
 })
 """
-# All text on a page, including what its menus and its command palette contain.
+# All text on a page, including its menus and its command palette.
 NAMES = """
 () => [
     ...[...document.querySelectorAll("body :not(script)")].flatMap(element =>
@@ -40,7 +40,7 @@ NAMES = """
 
 @pytest.fixture
 def first_start(page, lab):
-    """The page that a learner sees first, and the addresses it requested."""
+    """Open the page that a learner sees first, and record the addresses it requests."""
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.set_viewport_size({"width": 1600, "height": 900})
@@ -66,7 +66,7 @@ def test_the_table_of_contents_is_shown_and_nothing_distracts(first_start, lab, 
 
 def test_lines_of_text_have_about_80_characters(first_start):
     page = first_start[0]
-    page.wait_for_function(f"({LINE_LENGTHS.strip()})().length > 20")  # cells are rendered one after the other
+    page.wait_for_function(f"({LINE_LENGTHS.strip()})().length > 20")  # cells are rendered one after another
     lengths = page.evaluate(LINE_LENGTHS)
     assert 75 <= statistics.median(lengths) <= 85
     assert max(lengths) <= 100

@@ -17,7 +17,8 @@ from transformer_lab.exercises import exercises
 class MarkReader:
     """A fake `grader.Grader` that takes each result from a comment in the student's cell, such as `# passed`.
 
-    `# failed SLUG` fails with a misconception; `# timed out` and the like are states; a stub was not attempted.
+    `# failed SLUG` is a failure with that misconception; `# timed out` and the like are states; a stub counts as not
+    attempted.
     """
 
     def __init__(self, sandboxed=True, dies_after=None, signal=None, forgets=(), twice=False, overrides=None):
@@ -86,7 +87,7 @@ def mark_reader() -> type[MarkReader]:
 
 @pytest.fixture(scope="session")
 def notebook_with(course):
-    """Return a function that answers exercises of a notebook: `notebook_with("03_masks", causal_mask="# passed")`."""
+    """Return a function that fills in answers in a notebook: `notebook_with("03_masks", causal_mask="# passed")`."""
 
     def write(name: str, **sources: str) -> str:
         notebook = course.notebook(name)
@@ -101,7 +102,7 @@ def notebook_with(course):
 
 @pytest.fixture
 def hand_in(tmp_path, notebook_with):
-    """Return a function that writes `handed_in/STUDENT/NAME.ipynb` with answers, and returns the folder `handed_in`."""
+    """Return a function that writes `handed_in/STUDENT/NAME.ipynb` with answers and returns the `handed_in` folder."""
 
     def write(student: str, name: str = "03_masks", **sources: str) -> Path:
         path = tmp_path / "handed_in" / student / f"{name}.ipynb"
@@ -114,7 +115,7 @@ def hand_in(tmp_path, notebook_with):
 
 @pytest.fixture
 def entry():
-    """Return a function that makes an entry: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
+    """Return a function that creates an entry: `entry("Ada", padding_mask="passed", causal_mask="failed")`."""
 
     def make(student, notebook="03_masks", path="ada.ipynb", sandboxed=True, remarks=(), problem="", **states) -> Entry:
         results = []

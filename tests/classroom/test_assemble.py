@@ -1,4 +1,4 @@
-"""Without these tests, an odd file could cost a right answer, or a submission could change more than its answers."""
+"""Without these tests, an odd file could cost a correct answer its points, or a submission could change other cells."""
 
 import copy
 import json
@@ -40,7 +40,7 @@ def handed_in(notebook: Any, path: str = "work.ipynb") -> Assembled:
     content = notebook if isinstance(notebook, bytes) else json.dumps(notebook).encode()
     assembled = assemble(Submission("ada", path, content), COURSE)
     nbformat.validate(assembled.notebook)
-    written = nbformat.writes(assembled.notebook).encode("utf-8")  # no lone surrogate is left
+    written = nbformat.writes(assembled.notebook).encode("utf-8")  # no lone surrogate remains
     assert nbformat.reads(written.decode(), as_version=4) == assembled.notebook
     exercises = [exercise.name for exercise in COURSE.exercises(assembled.name)]
     cells = {cell.id: cell for cell in assembled.notebook.cells}
@@ -74,7 +74,7 @@ def insert(notebook: dict[str, Any], before: str, *cells: dict[str, Any]) -> Non
 
 
 def with_answer(name: str, source: str) -> dict[str, Any]:
-    """Return a solved notebook with another answer to an exercise."""
+    """Return a solved notebook with a different answer to one exercise."""
     notebook = solved()
     cell_of(notebook, f"exercise-{name}")["source"] = source
     return notebook
@@ -89,7 +89,7 @@ def code(source: str, **fields: Any) -> dict[str, Any]:
 
 
 def order(assembled: Assembled) -> list[str]:
-    """Return the sources of the cells that run, in their order."""
+    """Return the sources of the cells that run, in order."""
     return [cell.source for cell in assembled.notebook.cells if cell.cell_type == "code" and SKIP not in tags(cell)]
 
 
@@ -97,12 +97,12 @@ def tags(cell: Any) -> list[str]:
     return cell.metadata.get("tags", [])
 
 
-# --- as it should be -------------------------------------------------------------------------------------------------
+# --- normal notebooks ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()])
 def test_a_solution(name):
-    """All answers are in place, there are no remarks, and only what the answers need is run."""
+    """All answers are in place, there are no remarks, and only the cells that the answers need are run."""
     assembled = handed_in((ROOT / "solutions" / f"{name}.ipynb").read_bytes())
     assert assembled.name == name
     assert list(assembled.sources) == [exercise.name for exercise in COURSE.exercises(name)]
@@ -113,7 +113,7 @@ def test_a_solution(name):
 
 
 def test_an_untouched_notebook():
-    """Its stubs are taken over without a remark."""
+    """The stubs are used without a remark."""
     assembled = handed_in(untouched())
     assert list(assembled.sources) == EXERCISES
     assert all("raise NotImplementedError()" in source for source in assembled.sources.values())
@@ -121,7 +121,7 @@ def test_an_untouched_notebook():
 
 
 def test_nothing_but_sources_is_taken_over():
-    """Forged outputs, tags, and metadata have no effect; neither have changes to the course's cells."""
+    """Forged outputs, tags, and metadata have no effect, and neither do changes to the course's cells."""
     notebook = solved()
     notebook["metadata"] = {"kernelspec": {"name": "evil", "display_name": "x"}, "widgets": {}, "nbval": 1}
     for cell in notebook["cells"]:
@@ -186,7 +186,7 @@ def windows(notebook: dict[str, Any]) -> None:
     "change", [by_nbgrader, by_our_metadata, by_name, without_anything, only_answers, version_3, windows]
 )
 def test_where_an_answer_is_found(change):
-    """By ID, by nbgrader's or our metadata, or by the name it defines; in old notebooks and in bare ones, too."""
+    """Answers are found by ID, by nbgrader's or our metadata, or by name, even in old notebooks and bare ones."""
     notebook = solved()
     change(notebook)
     assembled = handed_in(notebook)
@@ -200,7 +200,7 @@ def test_where_an_answer_is_found(change):
     "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
 )
 def test_a_cell_that_binds_the_name_is_the_answer(source):
-    """Even without ID or metadata, with IPython syntax, and with a syntax error. For more ways, see `test_cells`."""
+    """This works without ID or metadata, with IPython syntax, and with a syntax error. `test_cells` has more cases."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -216,7 +216,7 @@ def test_a_cell_that_does_not_bind_the_name_is_not_the_answer(source):
 
 
 def test_the_last_definition_counts():
-    """Earlier definitions run before it, wherever they were, because the last one may use what they define."""
+    """Earlier definitions run before it, wherever they were, because the last one may use names from them."""
     attempt, last = code("old = softmax\ndef softmax(x):\n    return old(x)"), code("def softmax(x):\n    return 2")
     for cells in ([attempt], [last, attempt], [attempt, last]):
         notebook = solved()
@@ -278,7 +278,7 @@ TURNED_TO_TEXT = "The cell of `softmax` had been turned into text: it was run as
     ],
 )
 def test_a_cell_turned_to_text(kind, fence):
-    """One key press in Jupyter does it, and it's hard to notice."""
+    """A single key press in Jupyter does this, and it's hard to notice."""
     notebook = solved()
     cell = cell_of(notebook, "exercise-softmax")
     cell.update(cell_type=kind, source=fence.format(cell["source"]))
@@ -288,7 +288,7 @@ def test_a_cell_turned_to_text(kind, fence):
 
 
 def test_a_cell_turned_to_text_in_a_notebook_without_ids():
-    """Only its text identifies it. If there is an answer, notes about the exercise don't count."""
+    """Only the text identifies such a cell. If there is an answer, notes about the exercise don't count."""
     notebook = solved()
     cell_of(notebook, "exercise-softmax")["cell_type"] = "raw"
     without_anything(notebook)
@@ -322,7 +322,7 @@ def test_a_missing_cell():
 
 
 def test_moved_cells():
-    """They run in the order of the course, with each helper before the answer that it preceded."""
+    """Moved cells run in course order, with each helper before the answer that it preceded."""
     pairs = [(code(f"helper_of_{name} = 1"), cell_of(solved(), f"exercise-{name}")) for name in EXERCISES]
     rest = without(solved(), *(f"exercise-{name}" for name in EXERCISES))
     for seed in range(5):
@@ -335,11 +335,11 @@ def test_moved_cells():
         assert "Cells had been moved: they were run in the order of the course." in assembled.remarks
 
 
-# --- what comes along ------------------------------------------------------------------------------------------------
+# --- other cells that are kept ---------------------------------------------------------------------------------------
 
 
 def test_cells_of_their_own_stay_where_they_were():
-    """They run after the course's cell that they follow, and before the next exercise."""
+    """Students' own cells run after the course cell that they follow and before the next exercise."""
     notebook = solved()
     previous = ["attention-2", "check-softmax", "exercise-numpy_attention"]
     for number, cell_id in enumerate(previous):
@@ -356,7 +356,7 @@ def test_cells_of_their_own_stay_where_they_were():
 
 
 def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
-    """An hour of training at the end must not cost points, but a helper that is defined too late is found."""
+    """An hour of training at the end must not cost points, but a helper that is defined too late must be found."""
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
@@ -368,7 +368,7 @@ def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
 
 
 def test_an_import_that_was_added_to_a_cell_of_the_course():
-    """Many students add an import to the first cell. Without it, a right answer would fail."""
+    """Many students add an import to the first cell. Without that import, a correct answer would fail."""
     answer = ANSWERS["scaled_dot_product_attention"].replace("scores.softmax(dim=-1)", "F.softmax(scores, dim=-1)")
     assert "F.softmax" in answer
     notebook = with_answer("scaled_dot_product_attention", answer)
@@ -380,7 +380,7 @@ def test_an_import_that_was_added_to_a_cell_of_the_course():
 
 
 def test_demonstrations_are_run_only_for_answers():
-    """An answer may use a table from one of the course's cells. Printing a result of training would cost the run."""
+    """An answer may use a table from a course cell. Cells that only print a result must not trigger training."""
     by_hand = cell_of(solved(), "from-scores-to-weights_by-hand-2")["source"]
     assert by_hand not in order(handed_in(solved()))
     name = "scaled_dot_product_attention"
@@ -396,7 +396,7 @@ def test_demonstrations_are_run_only_for_answers():
 
 
 def test_an_answer_in_a_check_cell():
-    """The student merged two cells, or used the wrong one. The definition counts; the call of `check` doesn't."""
+    """The student merged two cells or used the wrong one. The definition counts; the call to `check` doesn't."""
     notebook = untouched()
     cell_of(notebook, "check-softmax")["source"] = merged = ANSWERS["softmax"] + "\n\ncheck(softmax)"
     assert handed_in(notebook).sources["softmax"] == merged
@@ -426,10 +426,10 @@ def test_nbvals_markers_have_no_effect(marker):
     students = [cell for cell in assembled.notebook.cells if cell.metadata.get("transformer_lab", {}).get("student")]
     assert len(students) == len(EXERCISES) + len(LINES)
     assert not any(list(find_comment_markers(cell.source)) for cell in students)
-    assert marker in assembled.sources["softmax"]  # the page shows what was written
+    assert marker in assembled.sources["softmax"]  # the page shows the source as the student wrote it
 
 
-# --- what cannot be graded -------------------------------------------------------------------------------------------
+# --- files that cannot be graded -------------------------------------------------------------------------------------
 
 WHOLE = json.dumps(SOLVED).encode()
 UNREADABLE = {
@@ -477,7 +477,7 @@ def test_what_cannot_be_graded_is_reported_in_one_line():
 
 
 def test_unusual_files_that_can_be_graded():
-    """Only code is limited, because a student may paste a paper. Some editors write a byte order mark."""
+    """Only code is limited, because a student may paste a paper. Some editors write a byte-order mark."""
     long = solved()
     long["cells"].append({"cell_type": "markdown", "source": "x" * 900_000})
     for content in (long, b"\xef\xbb\xbf" + WHOLE):
@@ -485,7 +485,7 @@ def test_unusual_files_that_can_be_graded():
 
 
 def test_a_chain_of_a_thousand_helpers_is_followed():
-    """A pass through all cells for each of them would take minutes."""
+    """A pass through all cells for each helper would take minutes."""
     notebook = with_answer("softmax", ANSWERS["softmax"] + "\nuse = link_0")
     links = [code(f"link_{number} = lambda x: link_{number + 1}(x)") for number in range(1500)]
     notebook["cells"] += [*links, code("link_1500 = abs")]
@@ -498,7 +498,7 @@ def test_a_chain_of_a_thousand_helpers_is_followed():
     ids=["blanks", "empty lines", "quotes"],
 )
 def test_no_text_makes_reading_it_slow(line):
-    """A regular expression that backtracks at every character would take minutes for these."""
+    """A regular expression that backtracks at every character would take minutes on these texts."""
     notebook = solved()
     notebook["cells"] += [code(f"x{number} = (\n{line}") for number in range(7)]
     assert handed_in(notebook).sources == ANSWERS
@@ -516,7 +516,7 @@ def test_the_name_of_the_file_decides_only_where_nothing_else_does():
 
 
 def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
-    """Pasting in Jupyter keeps nbgrader's metadata. A stub is not an answer."""
+    """Jupyter keeps nbgrader's metadata when you paste a cell. A stub is not an answer."""
     masks, attention = (
         json.loads((ROOT / folder / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
         for folder, name in (("solutions", "03_masks"), ("notebooks", NAME))
@@ -535,7 +535,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
 
 
 def test_a_notebook_without_a_single_answer_is_recognized_by_its_cells():
-    """If all exercises were deleted, they are not attempted, which is different from not gradable."""
+    """If all exercises were deleted, they count as not attempted, which is different from not gradable."""
     assembled = handed_in(without(solved(), *(f"exercise-{name}" for name in EXERCISES)))
     assert (assembled.name, assembled.sources) == (NAME, {})
 
@@ -577,7 +577,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_texts(kind):
-    """Whatever a cell contains, the other answers are graded, and the text stays in its position."""
+    """Whatever a cell contains, the other answers are graded, and the text stays in its cell."""
     notebook = with_answer("softmax", HOSTILE[kind])
     notebook["cells"].insert(5, code(HOSTILE[kind], id="own"))
     assembled = handed_in(notebook)
@@ -590,7 +590,7 @@ def test_hostile_texts(kind):
 
 
 def test_nothing_of_a_submission_runs(tmp_path):
-    """Neither reading nor parsing nor IPython's transformation runs any code."""
+    """Reading, parsing, and IPython's transformation run no code."""
     mark = tmp_path / "mark"
     touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
     sources = [
@@ -613,7 +613,7 @@ def test_nothing_of_a_submission_runs(tmp_path):
 
 
 def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
-    """It is flagged for the exercises whose names it binds, because nothing else shows who wrote them."""
+    """The import is flagged for the exercises whose names it binds, because nothing else shows it."""
     notebook = untouched()
     insert(notebook, "exercise-softmax", code("from transformer_lab.model import softmax, numpy_attention"))
     flags = handed_in(notebook).flags
@@ -623,7 +623,7 @@ def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
 
 
 def test_an_attempt_on_the_checks_is_flagged_once():
-    """The cell runs for all exercises; the flag appears with the first."""
+    """The cell runs for all exercises, but the flag appears only with the first."""
     notebook = solved()
     for name in EXERCISES:
         cell_of(notebook, f"exercise-{name}")["source"] = f"def {name}(x):\n    return x\n"
@@ -637,7 +637,7 @@ def test_an_attempt_on_the_checks_is_flagged_once():
 
 
 def test_ids_and_names_of_cells_are_not_taken_over():
-    """They appear in reports and in JUnit's XML."""
+    """Such IDs and names would appear in reports and in JUnit XML."""
     notebook = solved()
     for number, cell in enumerate(notebook["cells"]):
         if not cell["id"].startswith(("exercise-", "check-")):
@@ -652,7 +652,7 @@ def test_ids_and_names_of_cells_are_not_taken_over():
 
 @pytest.mark.parametrize(("source", "in_front"), [("x = {}", True), ("x = {}", False), ("# {}", False), (" ", True)])
 def test_ten_thousand_cells(source, in_front):
-    """Wherever they are, the notebook is recognized, and an answer outside its own cell is found."""
+    """Wherever the cells are, the notebook is recognized, and an answer outside its own cell is found."""
     notebook = solved()
     notebook["cells"].append(code(cell_of(notebook, "exercise-softmax").pop("source")))
     cell_of(notebook, "exercise-softmax")["source"] = ""

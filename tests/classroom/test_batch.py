@@ -1,4 +1,4 @@
-"""Without these tests, a broken file or a crash could cost a class its grades, or everything could be graded twice."""
+"""Without these tests, a broken file or a crash could cost a class its grades, or files could be graded twice."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def test_a_class_is_graded(hand_in, grade, mark_reader, out):
 
 
 def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, out, tmp_path):
-    """Nobody wants to send 300 pages by hand. Students whose files don't come from Moodle are left out."""
+    """Sending 300 pages by hand takes too long. Students whose files don't come from Moodle are left out."""
     moodle, others = tmp_path / "moodle.zip", tmp_path / "handed_in"
     with zipfile.ZipFile(moodle, "w") as archive:
         archive.writestr("Ada_May Lovelace_12_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))
@@ -104,7 +104,7 @@ def test_moodle_gets_a_page_for_each_student(notebook_with, grade, mark_reader, 
         pages = {name: archive.read(name).decode() for name in archive.namelist()}
     for number, student, other in (("12", "Ada_May Lovelace", "Bob"), ("13", "Bob", "Ada_May Lovelace")):
         path = f"Student_{number}_assignfeedback_file_/feedback.html"
-        assert path.split("_", 4)[1:4] == [number, "assignfeedback", "file"]  # what Moodle reads
+        assert path.split("_", 4)[1:4] == [number, "assignfeedback", "file"]  # the parts that Moodle reads
         page = pages.pop(path)
         assert f"{student} ({number})" in page
         assert other not in page
@@ -136,7 +136,7 @@ def test_what_has_not_changed_is_not_graded_again(hand_in, grade, mark_reader, o
     before = (out / "gradebook.csv").read_bytes()
     unused = mark_reader()
     assert grade(folder, unused).graded == 0
-    assert unused.seeds == []  # a grader takes seconds to start: it is not, where there is nothing for it
+    assert unused.seeds == []  # a grader takes seconds to start, so none is started if there is nothing to grade
     assert (out / "gradebook.csv").read_bytes() == before
 
 
@@ -158,7 +158,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Both may be in the grader at once, and their results must not be mixed up."""
+    """Both files may be in the grader at once, and their results must not be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
@@ -171,7 +171,7 @@ def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, 
 
 
 def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out):
-    """A hundred notebooks of sleeping cells would keep a run busy for hours, and all other students waiting."""
+    """A hundred notebooks of sleeping cells would keep a run busy for hours while all other students wait."""
     names = ["01_attention", "02_multi_head_attention", "03_masks", "04_embeddings", "05_sublayers"]
     for student, some in (("Ada", names[:3]), ("Bob", names[:2]), ("Cyd", names)):
         for name in some:
@@ -234,7 +234,7 @@ def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reade
 
 
 def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course):
-    """Other tests show how they are found; this one, that the instructor sees them and students don't."""
+    """Other tests cover how such answers are found; here, the instructor must see them and students must not."""
     from transformer_lab.authoring.stubs import marked_answer
     from transformer_lab.classroom.course import exercise_of
     from transformer_lab.exercises import exercises
@@ -267,7 +267,7 @@ def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
 
 
 def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
-    """After a check was corrected, half a class could otherwise keep the old points without anyone noticing."""
+    """Otherwise, after a check is corrected, half a class could keep the old points without anyone noticing."""
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     monkeypatch.setattr(batch, "source_digest", lambda: "another")
@@ -300,7 +300,7 @@ def test_an_interrupted_run_is_resumed_with_its_paths_and_its_seed(
 
 
 def test_a_run_that_was_killed_is_resumed(hand_in, grade, out, mark_reader, tmp_path):
-    """Not even a power failure makes it grade a submission again."""
+    """Even after a power failure, no submission is graded twice."""
     for number in range(4):
         folder = hand_in(f"s{number}", **ALL)
     code = (
@@ -342,7 +342,7 @@ def test_to_resume_a_run_that_is_finished_grades_what_is_new(hand_in, grade, mar
     assert second.seeds != first.seeds
 
 
-# --- one exercise anew ---
+# --- regrading one exercise ---
 
 
 @pytest.fixture
@@ -370,7 +370,7 @@ def test_one_exercise_is_regraded_after_showing_the_changes(hand_in, grade, regr
     outcome, shown = regrade("causal_mask", corrected, answer=False)
     assert outcome is None
     assert ((out / "gradebook.csv").read_bytes(), (out / "gradebook.sqlite").read_bytes()) == before
-    assert sorted(corrected.graded) == [("Ada", "03_masks"), ("Bob", "03_masks")]  # Cyd has no such exercise
+    assert sorted(corrected.graded) == [("Ada", "03_masks"), ("Bob", "03_masks")]  # Cyd's notebook lacks this exercise
     assert [(change.student, change.before.state, change.after.state, change.differs) for change in shown] == [
         ("Ada", "failed", "passed", True),
         ("Bob", "passed", "passed", False),
@@ -378,7 +378,7 @@ def test_one_exercise_is_regraded_after_showing_the_changes(hand_in, grade, regr
 
     outcome, _ = regrade("causal_mask", corrected)
     assert states(outcome)["Ada", "causal_mask"] == "passed"
-    assert states(outcome)["Bob", "padding_mask"] == "failed"  # the others are as they were
+    assert states(outcome)["Bob", "padding_mask"] == "failed"  # the other exercises are unchanged
     reader = mark_reader()
     assert grade(folder, reader).kept == 3
     assert reader.graded == []
@@ -401,7 +401,7 @@ def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade,
 
 
 def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
-    """If only the last run's files were regraded, earlier submissions could keep points with another maximum."""
+    """If only the last run's files were regraded, earlier submissions could keep points out of a different maximum."""
     first = hand_in("Ada", **ALL).rename(tmp_path / "first")
     grade(first, mark_reader())
     shutil.copytree(first, tmp_path / "in time")
@@ -436,7 +436,7 @@ def test_one_exercise_outside_a_sandbox_marks_the_whole(hand_in, grade, regrade,
     assert not outcome.entries[0].sandboxed
 
 
-# --- what cannot work ---
+# --- invalid arguments ---
 
 
 @pytest.fixture
@@ -471,7 +471,7 @@ def test_an_output_that_cannot_be_used(complaint, hand_in, mark_reader, out):
 
 
 def test_an_output_among_what_was_handed_in(hand_in, mark_reader, course):
-    """The next run would take the reports for submissions."""
+    """The next run would treat the reports as submissions."""
     folder = hand_in("Ada", **ALL)
     with pytest.raises(InputError, match="is inside the submissions"):
         grade_batch([folder], folder / "grades", mark_reader(), course)

@@ -1,4 +1,4 @@
-"""Without these tests, a stub could be taken for an answer, or a helper could be overlooked."""
+"""Without these tests, a stub could be mistaken for an answer, or a helper could be overlooked."""
 
 import warnings
 
@@ -21,7 +21,7 @@ PYTHON = [
     "def x(scores): return scores\nraise SystemExit",
     "await y\nx = 1",
     "    x = 1\n    y = 2",
-    # IPython's lines
+    # IPython syntax
     "!pip install numpy\nx = 1",
     "%matplotlib inline\nx = 1",
     "x = 1\nnumpy.exp?",
@@ -60,7 +60,7 @@ def test_all_ways_to_bind_a_name(source):
     ],
 )
 def test_what_binds_no_name(source):
-    """Other languages, and Python that only mentions a name."""
+    """These cells are in other languages, or are Python code that only mentions a name."""
     assert names_of(source).binds == frozenset()
 
 
@@ -87,7 +87,7 @@ def test_global_names(source, binds, reads, changes):
 
 
 def test_what_is_too_long_is_not_parsed():
-    """Its syntax tree would take hundreds of times as much memory. The names that it defines are still found."""
+    """The syntax tree would take hundreds of times as much memory. The names that a cell defines are still found."""
     names = names_of("softmax = 1\n" * MAX_CHARACTERS)
     assert not names.is_python
     assert names.binds == {"softmax"}
@@ -124,7 +124,7 @@ def test_which_functions_are_unwritten(source, unwritten):
 
 
 def test_which_classes_are_unwritten():
-    """It is written as soon as one of the student's methods is."""
+    """A class counts as written as soon as one of the student's methods is written."""
     methods = ["__init__(self):\n        {}", "forward(self):\n        {}", "shown(self):\n        return 1"]
     source = "class A:\n" + "".join(f"    def {method}\n" for method in methods)
     blank = ("__init__", "forward")
@@ -136,7 +136,7 @@ def test_which_classes_are_unwritten():
 
 
 def test_uses_are_whole_names():
-    """The line and the full dotted name, also through `getattr`. An object without a name only has attributes."""
+    """Each use has its line and its full dotted name, even through `getattr`. An unnamed object has only attributes."""
     source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\ngetattr(m, n)\n"
     assert names_of(source).uses == (
         (1, "a", ("b", "c")),
@@ -159,7 +159,7 @@ def test_every_import_has_its_line():
 
 
 def test_nothing_warns():
-    """Python would show a warning about `"\\d"` in a student's text as if it were ours."""
+    """Python would show a warning about `"\\d"` in a student's source as if it were ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert names_of("x = '\\d' is 3; assert (x, 'y')").is_python

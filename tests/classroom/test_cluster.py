@@ -1,4 +1,4 @@
-"""Without these tests, a machine that goes down could take a class's grades with it, or cause double grading."""
+"""Without these tests, a machine that goes down could lose a class's grades or cause double grading."""
 
 import json
 import signal
@@ -54,7 +54,7 @@ grader.Grader = Grader
 
 
 class Cluster:
-    """A scheduler and its workers, each in a process of its own, on the loopback device."""
+    """A scheduler and its workers, each in its own process, on the loopback device."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class Cluster:
             client.wait_for_workers(number, timeout=120)
 
     def times(self, student: str, what: str) -> list[int]:
-        """Return the processes in which this happened."""
+        """Return the IDs of the processes in which this happened."""
         return [int(path.name.split()[-2]) for path in self.log.glob(f"{student} {what} *")]
 
     def end(self) -> None:
@@ -122,7 +122,7 @@ def open_grader(cluster):
 
 
 def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, mark_reader, monkeypatch):
-    """Starting a grader for each submission would take seconds; one that is left over keeps processes alive."""
+    """Starting a grader for each submission would take seconds; a leftover grader would keep processes alive."""
     started, ended = [], []
 
     class CountedGrader(mark_reader):
@@ -139,7 +139,7 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
     for seed in (1, 2, 1, 2):
         sandboxed, result = cluster_module.grade_on_worker(given, None, seed, True)
         assert (sandboxed, result.student) == (True, "Ada")
-    assert (started, ended) == ([1, 2], [])  # a grader knows one seed
+    assert (started, ended) == ([1, 2], [])  # a grader has a single seed
     cluster_module.end_graders(1)
     assert ended == [1]  # another run may still use the same worker
     cluster_module.end_graders(2)
@@ -167,7 +167,7 @@ def test_a_sandbox_is_asked_of_every_worker(cluster, course, hand_in, open_grade
 
 
 def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_path):
-    """No submission is lost, and none whose result has arrived is graded again."""
+    """No submission is lost, and none is graded again after its result has arrived."""
     for number in range(11):
         hand_in(f"s{number}", **ALL)
     folder = hand_in("Ada", **ALL)
@@ -209,7 +209,7 @@ def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypa
     (tmp_path / "cluster").mkdir()
     lost = Cluster(tmp_path / "cluster")
     try:
-        hand_in("Abe", **ALL)  # graded before Ada, whom the worker keeps
+        hand_in("Abe", **ALL)  # graded before Ada, who never leaves the worker
         folder, open_grader = hand_in("Ada", **ALL), grader_for(None, False, lost.address)
         with pytest.raises(InputError, match="has no workers: start `dask worker"):
             grade_batch([folder], tmp_path / "grades", open_grader, course)

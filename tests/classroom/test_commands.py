@@ -1,4 +1,4 @@
-"""Without these, `transformer-lab release` and `grade` could do the wrong thing, or answer a slip with a traceback."""
+"""Without these, `transformer-lab release` and `grade` could do the wrong thing or answer a typo with a traceback."""
 
 import io
 import json
@@ -26,17 +26,17 @@ class Outcome:
 
     @property
     def hints(self) -> list[str]:
-        """What the command suggests to do next."""
+        """The next steps that the command suggests."""
         return [line.removeprefix("Next: ") for line in self.stderr.splitlines() if line.startswith("Next: ")]
 
     @property
     def warnings(self) -> str:
-        """All of stderr but the hints."""
+        """Everything on stderr except the hints."""
         return "".join(line for line in self.stderr.splitlines(keepends=True) if not line.startswith("Next: "))
 
     @property
     def complaint(self) -> str:
-        """What the command complains of: one line, and nothing else."""
+        """The command's error message, which must be one line and its only output."""
         (line,) = self.stderr.splitlines()
         assert (self.status, self.stdout) == (1, "")
         return line.removeprefix("transformer-lab: ")
@@ -44,7 +44,7 @@ class Outcome:
 
 @pytest.fixture
 def lab(monkeypatch, capfd, tmp_path):
-    """Runs the command in this process, in an empty folder: `lab("grade", "handed_in")` gives its `Outcome`."""
+    """Run the command in this process, in an empty folder: `lab("grade", "handed_in")` returns its `Outcome`."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments) -> Outcome:
@@ -59,7 +59,7 @@ def lab(monkeypatch, capfd, tmp_path):
 
 @pytest.fixture
 def reader(mark_reader, monkeypatch):
-    """Reads marks in the place of the grader; `reader.asked` is what the command has asked for."""
+    """Read marks instead of running a grader; `reader.asked` holds the arguments that the command passed."""
     found = mark_reader()
 
     def open_with(jobs, require_sandbox, cluster):
@@ -72,7 +72,7 @@ def reader(mark_reader, monkeypatch):
 
 @pytest.fixture
 def answer(monkeypatch):
-    """A person at a terminal who types this."""
+    """Return a function that types a text at a terminal."""
 
     def typing(text):
         controller, terminal = pty.openpty()
@@ -103,7 +103,7 @@ def test_release(lab, course, tmp_path):
     assert list(manifest["notebooks"]) == ["03_masks"]
     done = lab("release", "--all", "--out", "all")
     assert sorted(path.stem for path in (tmp_path / "all").glob("*.ipynb")) == course.graded
-    assert len(done.stdout.splitlines()) == len(course.graded) + 2  # each file once
+    assert len(done.stdout.splitlines()) == len(course.graded) + 2  # lists each file once
 
 
 def test_release_of_what_there_is_not(lab, course):
@@ -142,11 +142,11 @@ def test_grade_with_the_list_of_the_class(lab, hand_in, reader, tmp_path):
 
 
 def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, reader, tmp_path):
-    """Its autograder copies one file; where there is none, the student reads that the autograder failed."""
+    """Gradescope's autograder copies one file. If there is none, the student is told that the autograder failed."""
     hand_in("Ada", **ALL)
     hand_in("Ada", "01_attention", softmax="# passed")
     (hand_in("Bob", **ALL) / "Bob" / "03_masks.ipynb").write_text("{")
-    (tmp_path / "handed_in" / "Cyd").mkdir()  # nothing in it
+    (tmp_path / "handed_in" / "Cyd").mkdir()  # an empty folder
     lab("grade", "handed_in")
     files = sorted((tmp_path / "grades" / "gradescope").glob("*.json"))
     assert [file.stem for file in files] == ["Ada", "Bob", "Cyd"]
@@ -161,7 +161,7 @@ def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, 
 
 
 def test_names_do_not_reach_the_terminal_as_commands(lab, hand_in, reader):
-    """An escape in a name could clear the screen, or type into it."""
+    """An escape sequence in a name could clear the screen or type into it."""
     name = "Eve\x1b[2J\x1b]0;owned\x07\u202e\r"
     folder = hand_in(name, **ALL)
     hand_in(name + "2")
@@ -192,18 +192,18 @@ def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
 
 
 def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
-    """What a student packed would be a class, in which others have names."""
+    """Each student's folder would be read as a class, with the files in it as its students."""
     for name in ("Ada", "Bob", "Eve"):
         folder = hand_in(name, **ALL)
     assert lab("grade", folder).warnings == ""
-    assert lab("grade", folder / "Ada", folder / "Bob").warnings == ""  # two sections of a class
+    assert lab("grade", folder / "Ada", folder / "Bob").warnings == ""  # two sections of a class are fine
     (line,) = lab("grade", *sorted(folder.iterdir())).warnings.splitlines()
     assert "each is read as a class's" in line
     assert str(folder) in line
 
 
 def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in, reader, monkeypatch, capfd):
-    """Afterwards it would come too late for the instructor's files; the result says it once more."""
+    """A warning afterwards would come too late to protect the instructor's files. The result repeats it."""
     read, printed_before = reader.read, []
 
     def look_and_read(*given):
@@ -288,7 +288,7 @@ def test_a_slip_is_one_line(lab, hand_in, reader, tmp_path, arguments, says):
 
 @pytest.mark.parametrize("arguments", [[], ["--require-sandbox"], ["--resume"]])
 def test_without_a_sandbox_nothing_is_run(lab, hand_in, monkeypatch, tmp_path, arguments):
-    """One line says what is missing and which option grades all the same; nothing is written as a grade."""
+    """One line says what is missing and which option grades anyway; no grade is written."""
     from transformer_lab.classroom import grader as grading
 
     monkeypatch.setattr(grading, "why_no_sandbox", lambda: "bubblewrap is not installed (sudo apt install bubblewrap)")
@@ -315,7 +315,7 @@ def test_without_a_sandbox_the_option_runs_the_real_grader(lab, hand_in, monkeyp
 
 
 def test_help_answers_at_once(lab):
-    """It is what people type first: it must not wait for PyTorch."""
+    """Help is the first thing people type, so it must not wait for PyTorch."""
     import subprocess
 
     code = "import sys, transformer_lab.cli; print('torch' in sys.modules, 'nbformat' in sys.modules)"
@@ -327,7 +327,7 @@ def test_help_answers_at_once(lab):
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_bar_shows_what_is_left(monkeypatch, is_terminal):
-    """In a terminal; elsewhere, as in a log, it prints nothing."""
+    """The bar is for terminals; elsewhere, such as in a log, it prints nothing."""
     shown = io.StringIO()
     shown.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", shown)

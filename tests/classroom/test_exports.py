@@ -1,4 +1,4 @@
-"""Without these tests, a runner or Gradescope could not read the results, or would show the instructor's flags."""
+"""Without these tests, a runner or Gradescope could fail to read the results or show the instructor's flags."""
 
 import io
 import json
@@ -40,9 +40,9 @@ def result(handed_in):
 
 
 def test_junit_says_what_ran_and_what_was_earned(result):
-    """A runner lists and counts failed cases; points and cells are properties.
+    """A test runner lists and counts failed cases; points and cells are properties.
 
-    nbval's XML has an older result of `padding_mask`. After regrading, it would appear next to the new one.
+    nbval's XML contains an older result for `padding_mask`. After regrading, it would appear next to the new one.
     """
     (suite,) = ElementTree.fromstring(junit_xml(result).encode())
     assert [suite.get(name) for name in ("name", "tests", "failures", "errors", "skipped")] == [
@@ -68,7 +68,7 @@ def test_every_state_has_its_words_in_every_format(entry, state):
 
 
 def test_a_file_that_could_not_be_read(entry):
-    """Without a reason, the student would ask whether the autograder is broken."""
+    """Without a reason, the student would think that the autograder is broken."""
     found = entry("Ada", "", problem="the file is empty")
     assert ElementTree.fromstring(junit_xml(found.result)).find("testsuite/testcase/error").text == "the file is empty"
     given = json.loads(gradescope_results([found]))
@@ -97,9 +97,9 @@ def test_all_files_of_a_student_are_one_result_for_gradescope(entry, handed_in):
 
 
 def test_text_of_a_student_stays_text():
-    """A lone surrogate or control character makes a whole XML file unreadable, and a JSON file for many programs.
+    """A lone surrogate or control character makes a whole XML file unreadable, and many programs can't read it in JSON.
 
-    Text with a direction override looks different from what it is.
+    Text with a direction override is displayed in a different order from the way it is stored.
     """
     exercise = ExerciseResult(
         HOSTILE, "failed", 0.0, 1.0, (HOSTILE,), HOSTILE, (HOSTILE,), (HOSTILE,), HOSTILE, HOSTILE
@@ -120,13 +120,13 @@ def test_text_of_a_student_stays_text():
     "junit", ["", "<testsuites>", "no xml", '<!DOCTYPE x [<!ENTITY a "aaaa">]><x><testcase name="&a;"/></x>', "\ud800"]
 )
 def test_a_damaged_junit_costs_its_cells_alone(result, junit):
-    """The XML comes from a process next to a student's kernel."""
+    """The XML is not trustworthy, because it comes from a process next to a student's kernel."""
     root = ElementTree.fromstring(junit_xml(replace(result, junit=junit)))
     assert len(root.findall("testsuite/testcase")) == 3
 
 
 def test_of_two_names_with_one_number_neither_gets_the_others_page(entry):
-    """Moodle would give both pages to the student with that number, or replace one by the other."""
+    """Moodle would give both pages to the student with that number, or replace one with the other."""
     paths = {
         "Ada (4711)": "moodle.zip: Ada_4711_assignsubmission_file_/a.ipynb",
         "Eve (4711)": "moodle.zip: Eve_4711_assignsubmission_file_/a.ipynb",

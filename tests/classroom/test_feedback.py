@@ -1,4 +1,4 @@
-"""Without these tests, a page could run a script, leave out a mistake, or show students what is not for them."""
+"""Without these tests, a page could run a script, leave out a mistake, or show students confidential information."""
 
 import re
 from dataclasses import replace
@@ -16,7 +16,7 @@ from transformer_lab.files import clean
 
 
 class Reader(HTMLParser):
-    """Reads the tags, attributes, and text of a page, as a browser does."""
+    """A parser that reads a page's tags, attributes, and text the way a browser does."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def read(text: str) -> Reader:
 
 
 def graded(name, number):
-    """Return the result of a known mistake, or of the answer if `number` is None."""
+    """Return the result of a known mistake, or the answer's result if `number` is None."""
     exercise = exercises()[name]
     subject = exercise.answer if number is None else mistakes_of(exercise)[number].ways[0].subject
     report = run_check(exercise, subject)
@@ -80,11 +80,11 @@ def test_a_report_loses_nothing_on_the_page(number, entry):
     shown = Reader(page.partition("</h3>")[2].partition("</div>")[2].partition("</section>")[0].replace("<", " <")).text
     words = set(re.findall(r"\w+", report)) - {"What", "happened", "not", "right", "yet", "points"}
     assert words - set(re.findall(r"\w+", shown)) <= set(re.findall(r"\w+", report.splitlines()[0]))
-    assert re.search(r"\w- \w", shown) is None or re.search(r"\w- \w", report)  # words that were wrapped at a hyphen
+    assert re.search(r"\w- \w", shown) is None or re.search(r"\w- \w", report)  # words wrapped at a hyphen
 
 
 def test_what_was_received_is_aligned_with_what_was_expected():
-    """Reports are 80 columns wide, so wide tables follow each other after an empty line."""
+    """Reports are 80 columns wide, so wide tables are printed below each other, separated by an empty line."""
     report = "x: failed\n\n    f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4\n\nThe end."
     parts = parts_of_report(ExerciseResult("softmax", "failed", 0.0, 1.0, report=report))
     listing = "f(x)\n\noutput (2,)\n    expected\n    1  2\n\n    received\n    3  4"
@@ -115,13 +115,13 @@ def test_nothing_of_a_student_is_more_than_text(entry):
         assert set(page.tags) - {"code", "b", "h2"} <= set(plain.tags)
         assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "style")]
         assert page.text.count("alert(1)") == hostile.count("alert(1)") * page.text.count("alert(1)")
-        assert f"Feedback for {clean(hostile)}" in page.text  # shown as it is, and no template of ours
+        assert f"Feedback for {clean(hostile)}" in page.text  # shown verbatim, not interpreted as a template
         feedback_page(hostile, [theirs], {}).encode("utf-8")
         assert set("\x00\x1b\x9b\u202e").isdisjoint(page.text)
 
 
 def test_the_browser_is_told_to_run_nothing(entry):
-    """Even if a value is not escaped one day, the policy stops scripts and network requests."""
+    """Even if a future change fails to escape a value, the policy blocks scripts and network requests."""
     page = feedback_page("Ada", [entry("Ada", padding_mask="passed")], {})
     policy = re.search('Content-Security-Policy" content="([^"]+)"', page)[1]
     assert policy.startswith("default-src 'none';")
@@ -129,7 +129,7 @@ def test_the_browser_is_told_to_run_nothing(entry):
     assert "http" not in policy
     assert page.index("Content-Security-Policy") < page.index("<title>")
     (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
-    assert style == STYLE  # its digest is in the policy, so that it alone is applied
+    assert style == STYLE  # its digest is in the policy, so no other style is applied
     assert STYLE_HASH in policy
     assert "style" not in {name for _, name, _ in read(page).attributes}
     assert "://" not in page
@@ -137,7 +137,7 @@ def test_the_browser_is_told_to_run_nothing(entry):
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of WCAG 2.1."""
+    """Return the contrast ratio as WCAG 2.1 defines it."""
 
     def luminance(color):
         parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
@@ -159,7 +159,7 @@ def test_text_can_be_read_in_light_and_in_dark():
 
 
 def test_flags_and_other_students_are_in_nothing_that_students_see(entry):
-    """A suspicion isn't feedback."""
+    """A suspicion isn't feedback, so only the instructor may see it."""
     flagged = {"state": "passed", "flags": ("line 4 uses `torch.secret`",)}
     found = replace(entry("Ada", padding_mask=flagged), similar={"padding_mask": ("Bob",)})
     for text in (feedback_page("Ada", [found], {}), junit_xml(found.result), gradescope_results([found])):
@@ -168,7 +168,7 @@ def test_flags_and_other_students_are_in_nothing_that_students_see(entry):
 
 
 def test_code_without_end_is_shortened(entry):
-    """A cell with a million lines must not make a page that no browser can open."""
+    """A cell with a million lines must not produce a page that no browser can open."""
     fields = {"state": "failed", "source": "x\n" * 1_000_000 + "y" * 1_000_000, "report": "z\n" * 1_000_000}
     page = feedback_page("Ada", [entry("Ada", padding_mask=fields)], {})
     assert len(page) < 200_000
@@ -183,7 +183,7 @@ def test_all_exercises_of_the_course_have_a_place_to_read(course):
 
 
 def test_the_place_to_read_is_the_section_right_before_the_exercise(course):
-    """The history of attention does not help a student who divided by the wrong sum."""
+    """A student who divided by the wrong sum must not be sent to the history of attention."""
     sections = {name: re.findall("“(.+?)”", place) for name, place in reading_places(course, "01_attention").items()}
     assert sections["softmax"] == ["From scores to weights"]
     assert sections["SingleHeadAttention"] == ["Learned projections"]
@@ -200,7 +200,7 @@ def test_the_sentences_are_those_of_the_exercise():
     ("problem", "advised"), [("the file is empty", True), ("the grader stopped: it says no more", False)]
 )
 def test_an_ungradable_file_comes_with_advice(entry, problem, advised):
-    """If the grader itself failed, the student doesn't have to submit again."""
+    """If the grader itself failed, the student isn't asked to submit again."""
     page = feedback_page("Ada", [entry("Ada", "", "03.ipynb", problem=problem)], {})
     assert problem in page
     assert ("submit the file that ends in .ipynb" in page) == advised

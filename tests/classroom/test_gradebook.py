@@ -1,4 +1,4 @@
-"""Without these tests, grades could get lost, another file could be overwritten, or a cell could be a formula."""
+"""Without these tests, grades could get lost, another file could be overwritten, or a cell could act as a formula."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def result(student, digest, earned=1.0, notebook="03_masks", state="passed", pro
 
 
 def run(book, *results, paths=None):
-    """Record a whole run with these results."""
+    """Record a complete run with these results."""
     begun = book.begin("1.0", "sources", 7, ["handed_in"])
     submitted = [(r.student, r.digest, path) for r, path in zip(results, paths or "abcdef", strict=False)]
     book.record_submissions(begun, submitted)
@@ -41,7 +41,7 @@ def run(book, *results, paths=None):
 
 
 def test_a_result_is_kept_as_it_was(book):
-    """Students' notebooks contain text that UTF-8 can't encode, which must not stop the batch."""
+    """Students' notebooks may contain text that UTF-8 can't encode, which must not stop the batch."""
     exercise = ExerciseResult("softmax", "failed", 0.5, 1.0, ("a", "b"), "report", ("flag",), ("\ud800",), "x\0", "id")
     whole = SubmissionResult("Zoë \udc80", "01_attention", "d", (exercise,), ("remark",), "", 1.25, "<xml/>")
     assert from_json(as_json(whole)) == whole
@@ -50,7 +50,7 @@ def test_a_result_is_kept_as_it_was(book):
 
 
 def test_a_crash_loses_no_result_that_was_saved(tmp_path):
-    """A process that is killed in the middle of a transaction leaves everything it has saved."""
+    """If a process is killed in the middle of a transaction, everything it saved before is kept."""
     path = tmp_path / "gradebook.sqlite"
     code = (
         "import os, pathlib, signal, sys\n"
@@ -111,7 +111,7 @@ def test_what_was_graded_outside_a_sandbox_stays_marked(book):
 
 
 def test_the_database_answers_plain_questions(book):
-    """An instructor who knows SQL can read it without this package."""
+    """An instructor who knows SQL can query it without this package."""
     run(book, result("Ada", "v1", 0.5, state="failed"))
     with sqlite3.connect(book.path) as database:
         assert database.execute("SELECT student, exercise, state, earned, possible FROM marks").fetchall() == [
@@ -171,7 +171,7 @@ def test_the_table(entry):
         entry("Cyd", "", path="cyd.ipynb", problem="the file is empty"),
     ]
     first, second, third = rows(as_csv(entries))
-    names = ["student", "softmax", "padding_mask", "causal_mask", "target_mask"]  # in the order of the course
+    names = ["student", "softmax", "padding_mask", "causal_mask", "target_mask"]  # in course order
     assert list(first) == [*names, "total", "possible", "states", "flags", "remarks"]
     assert [first[name] for name in names] == ["Ada", "", "1", "0.33", "0"]
     assert (first["total"], first["possible"], first["states"]) == ("1.33", "4", "timed out: target_mask")
@@ -199,7 +199,7 @@ def test_no_cell_is_a_formula(entry):
 
 
 def test_the_warning_is_a_heading(entry, tmp_path):
-    """With a warning above the headings, a spreadsheet would read every column as text."""
+    """If the warning were a line above the headings, a spreadsheet would read every column as text."""
     entries = [entry("Ada", sandboxed=False, padding_mask="passed"), entry("Zoë", padding_mask="passed")]
     path = tmp_path / "gradebook.csv"
     path.write_text(as_csv(entries), encoding="utf-8-sig")

@@ -1,4 +1,4 @@
-"""Batches: each submission runs in its own process, within limits that hold whatever it does."""
+"""Batches: each submission runs in its own process, within limits that it cannot escape."""
 
 import hashlib
 import inspect
@@ -50,7 +50,7 @@ def marks(result):
 
 
 def test_each_submission_gets_its_own_marks(grader, assembled):
-    """One after the other, and two at once, whatever the others do."""
+    """Submissions run one after the other or two at once, and none affects another."""
     right = ANSWERS["causal_mask"]
     before = {name: (exercises()[name].points, path.stat().st_mtime) for name, path in _files().items()}
     handed_in = {
@@ -94,7 +94,7 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
     ],
 )
 def test_a_later_import_takes_nothing_away(grader, course, cell, text):
-    """Although every check was green, `softmax` and `numpy_attention`, which calls it, used to get no points."""
+    """`softmax`, and `numpy_attention`, which calls it, used to get no points although every check had passed."""
     notebook = course.notebook("01_attention")
     for one in notebook.cells:
         if (name := exercise_of(one)) is not None:
@@ -107,12 +107,12 @@ def test_a_later_import_takes_nothing_away(grader, course, cell, text):
     )
     remarks = {one.exercise: one.remarks for one in result.exercises}
     assert remarks["SingleHeadAttention"] == ()
-    if cell != "own":  # that one is put before the exercise
+    if cell != "own":  # the student's own cell is placed before the exercise
         assert any("`softmax` another meaning" in remark for remark in remarks["softmax"])
 
 
 def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader, assembled):
-    """The second look isn't a second chance: what was wrong when the check ran is still wrong."""
+    """The second check isn't a second chance: an answer that was wrong when the check ran is still wrong."""
     wrong = "def padding_mask(tokens, pad_id):\n    return tokens == pad_id\n"
     (result,) = grader.grade(
         [assembled("late", padding_mask=wrong, causal_mask=f"{ANSWERS['causal_mask']}\n\npadding_mask = 3\n")]
@@ -122,7 +122,7 @@ def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader
 
 
 def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, course):
-    """Only the JUnit file used to mention a failed cell, and an import from the package counted as "not attempted"."""
+    """Failed cells used to appear only in the JUnit file, and imports from the package counted as "not attempted"."""
     notebook = course.notebook("03_masks")
     sources = {
         "padding_mask": "def padding_mask(tokens, pad_id):\n    return compare(tokens, pad_id)",
@@ -159,7 +159,7 @@ def test_interrupts_that_are_swallowed_cost_the_cell_and_not_the_rest(grader, as
 
 
 def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
-    """Each cell stays below its own limit, and the result says that the notebook timed out."""
+    """Although each cell stays within its own limit, the result says that the notebook timed out."""
     slow = {name: f"{ANSWERS[name]}\nimport time; time.sleep(1.5)" for name in ANSWERS}
     limits = Limits(cell_seconds=60.0, submission_seconds=3.0)
     with Grader(limits, jobs=1, require_sandbox=False, course=course) as grader:
@@ -168,7 +168,7 @@ def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
 
 
 def test_a_worker_that_is_late_is_killed_and_has_used_time(course, assembled, monkeypatch):
-    """Otherwise a student's time budget would miss the slowest files. The next submission gets a new worker."""
+    """Otherwise the slowest files would not use up a student's time budget. The next submission gets a new worker."""
     with Grader(jobs=1, require_sandbox=False, course=course) as grader:
         monkeypatch.setattr(grading, "EXTRA_SECONDS", -Limits.submission_seconds)
         (late,) = grader.grade([assembled("late")])
@@ -188,13 +188,13 @@ def test_the_junit_of_a_run_parses_and_has_every_exercise(grader, assembled):
 
 
 def test_a_compiled_answer_earns_its_points(grader, assembled):
-    """It runs uncompiled: there's no time to compile for each input, and a sandbox has no cache."""
+    """The answer runs uncompiled, because compiling for each input would take too long and a sandbox has no cache."""
     (result,) = grader.grade([assembled("Ada", causal_mask=f"@torch.compile\n{ANSWERS['causal_mask']}")])
     assert marks(result) == FULL
 
 
 def test_one_exercise_alone(grader, assembled):
-    """It uses the other two, one of which is wrong and one missing."""
+    """The exercise uses the other two, one of which is wrong and one of which is missing."""
     wrong = {"padding_mask": "def padding_mask(tokens, pad_id):\n    return tokens", "causal_mask": "def causal_mask(:"}
     (result,) = grader.grade([assembled("one", **wrong)], only="target_mask")
     assert marks(result) == {"target_mask": ("passed", 1.0)}
@@ -209,8 +209,8 @@ def test_who_stops_to_listen_leaves_nothing_for_the_next(grader, assembled):
 
 
 def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, assembled, tmp_path, monkeypatch):
-    """The system ends processes where memory is short. No process or file of a submission stays, and the home folder is
-    as it was.
+    """When memory is short, the system kills processes. No process or file of the submission remains, and the home
+    folder is unchanged.
     """
     (tmp_path / ".config").mkdir()
     (tmp_path / ".config" / "pytest.ini").write_text("of the instructor")
@@ -221,8 +221,8 @@ def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, ass
 
     def submissions(grader):
         yield assembled("first", **cells)
-        yield assembled("second", **cells)  # asked for while the first one is graded
-        os.kill(grader._workers[0]._process.pid, 9)  # and this, while the second one is
+        yield assembled("second", **cells)  # requested while the first one is being graded
+        os.kill(grader._workers[0]._process.pid, 9)  # this runs while the second one is being graded
         yield assembled("third", **cells)
 
     with Grader(jobs=1, require_sandbox=False, course=course) as grader:

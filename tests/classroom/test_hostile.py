@@ -1,8 +1,7 @@
-"""Submissions that were written to cheat, to break the grader, or to spoil it for others, graded in one batch with
-honest ones.
+"""Submissions that try to cheat, break the grader, or disrupt other submissions, graded in one batch with honest ones.
 
-None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get what
-they get without them. The submissions are in `hostile/`.
+None of them gets points that it did not earn, none delays the batch beyond its limits, and the honest ones get the
+same results as without them. The submissions are in `hostile/`.
 """
 
 import csv
@@ -44,7 +43,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # what a build for CUDA takes more before anything runs
+CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # extra memory that a CUDA build takes before anything runs
 MASKS, ATTENTION = "03_masks", "01_attention"
 LIMITS = Limits(
     cell_seconds=3.0,
@@ -56,7 +55,7 @@ LIMITS = Limits(
     file_bytes=32 * 2**20,
 )
 WRONG = "def causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length, dtype=torch.bool)\n"
-# In front of a folder's name, to see what becomes of it in tables, pages, files and on the screen.
+# Prefixes for folder names, to test how tables, pages, files, and the screen handle them.
 NAMES = [
     "",
     "=HYPERLINK(1)",
@@ -95,7 +94,7 @@ def _answer(name: str) -> str:
 
 
 def _by_heart() -> str:
-    """The right results for the inputs of the notebook's check, and for no others."""
+    """Return an answer that memorizes the correct results for the inputs of the notebook's check, and no others."""
     exercise = exercises()["padding_mask"]
     known = []
     for check in exercise.checks:
@@ -114,7 +113,7 @@ def _by_heart() -> str:
 
 
 def _notebook(course: Course, name: str, cells: dict[str, str]) -> dict:
-    """The notebook of the course with these cells; others are as they are."""
+    """Return the course notebook with these cells replaced."""
     notebook = course.notebook(name)
     for cell in notebook.cells:
         if (exercise := exercise_of(cell)) in cells:
@@ -133,18 +132,18 @@ def _full(names: dict[str, float]) -> dict[str, tuple[str, float]]:
 
 @dataclass
 class Batch:
-    """A run, and what there was before and after it."""
+    """A grading run, with the state of the files before and after it."""
 
-    folder: Path  # of what was handed in
+    folder: Path  # with the submissions
     out: Path
     outcome: BatchResult
-    expected: dict[str, dict[str, tuple[str, float]] | str | None]  # by name; a text is the problem
+    expected: dict[str, dict[str, tuple[str, float]] | str | None]  # by name; a string is the expected problem
     before: dict[str, str]  # digests
     after: dict[str, str]
     left: list[str]  # files, processes and sockets
 
     def result(self, name: str) -> SubmissionResult:
-        """Of the submission with this name."""
+        """Return the result of the submission with this name."""
         place = list(self.expected).index(name)
         found = [entry.result for entry in self.outcome.entries if entry.student.endswith(f" n{place:03}")]
         assert len(found) == 1, f"{name}: {len(found)} results"
@@ -152,7 +151,7 @@ class Batch:
 
 
 def _graded(course: Course, folder: Path, submissions: dict[str, tuple[bytes, object]], seed: int) -> Batch:
-    """Hand these in, and grade them; nothing of ours but `folder` is written."""
+    """Submit these files and grade them, writing only to `folder`."""
     handed_in, home, place = folder / "handed_in", folder / "home", tempfile.mkdtemp(prefix="tlh-", dir="/tmp")
     (home / ".config").mkdir(parents=True)
     (home / ".bashrc").write_text("# the instructor's")
@@ -165,14 +164,14 @@ def _graded(course: Course, folder: Path, submissions: dict[str, tuple[bytes, ob
             (who / "03_masks.ipynb").symlink_to(outside)
             continue
         (who / "answers.ipynb").write_bytes(content)
-        if name in TRICKS:  # files beside a notebook are nobody's business
+        if name in TRICKS:  # other files next to a notebook must have no effect
             for shadow in ("conftest.py", "sitecustomize.py", "torch.py", "json.py", "nbval.py", "pytest.py"):
                 (who / shadow).write_text(f"open({str(folder / 'taken')!r}, 'w'); raise SystemExit")
             (who / "pytest.ini").write_text("[pytest]\naddopts = --collect-only\npython_files = *")
     patch = pytest.MonkeyPatch()
     patch.setenv("HOME", str(home))
     patch.setenv("TMPDIR", place)
-    patch.setenv("MPLCONFIGDIR", str(folder / "matplotlib"))  # our own charts'
+    patch.setenv("MPLCONFIGDIR", str(folder / "matplotlib"))  # for the charts of the summary page
     patch.setattr(tempfile, "tempdir", None)
     watched = [handed_in, home, outside, *(ROOT / name for name in ("transformer_lab", "notebooks", "solutions"))]
     before = _digests(watched)
@@ -203,9 +202,9 @@ def _digests(watched: list[Path]) -> dict[str, str]:
 
 
 def _left_running(place: str) -> list[str]:
-    """Processes and sockets that have to do with this folder, and processes of users that are nobody's."""
+    """Return the processes and sockets that mention this folder, and the processes of the grader's temporary users."""
     found = []
-    end = time.monotonic() + 10  # the system needs a moment to take them away
+    end = time.monotonic() + 10  # the system needs a moment to remove them
     while time.monotonic() < end:
         found = []
         for process in psutil.process_iter():
@@ -243,7 +242,7 @@ def alone(course: Course, folder: Path, honest_ones: dict) -> Batch:
 
 @pytest.fixture(scope="module")
 def batch(course: Course, folder: Path, honest_ones: dict) -> Iterator[Batch]:
-    """All together: the honest ones, the tricks, and damaged files."""
+    """The honest submissions, the hostile ones, and damaged files, all graded together."""
     points = {name: {e.name: e.points for e in course.exercises(name)} for name in (MASKS, ATTENTION)}
     submissions = dict(honest_ones)
     for name, (cells, marks) in TRICKS.items():
@@ -291,7 +290,7 @@ def test_there_are_many():
 
 
 def test_the_honest_ones_are_as_they_are_without_the_others(alone, batch):
-    """Of another secret seed, beside others that burn processors, memory and processes."""
+    """Grade them with a different secret seed, next to submissions that use up processors, memory, and processes."""
 
     def rows(one: Batch) -> dict[str, dict[str, str]]:
         text = (one.out / "gradebook.csv").read_text(encoding="utf-8-sig")
@@ -312,17 +311,17 @@ def test_none_delays_the_batch_beyond_its_limit(batch):
 
 
 def test_nothing_is_changed_and_nothing_is_left(alone, batch):
-    """The checkout, the home folder, what was handed in; files, processes and sockets."""
+    """The checkout, the home folder, and the submissions are unchanged; no files, processes, or sockets are left."""
     for one in (alone, batch):
         assert {path for path in one.before | one.after if one.before.get(path) != one.after.get(path)} == set()
         assert one.left == []
 
 
-# What the instructor opens --------------------------------------------------------------------------------------------
+# Files that the instructor opens --------------------------------------------------------------------------------------
 
 
 class Page(HTMLParser):
-    """Collects what could run, or load something."""
+    """A parser that collects everything on a page that could run or load something."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -367,11 +366,11 @@ def test_no_page_runs_what_a_submission_holds(batch):
 
 
 def test_a_browser_runs_nothing_of_a_page(batch):
-    """What a parser takes for text may be a script to a browser."""
+    """A browser may run as a script what a parser sees as text."""
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         pytest.skip("no Chromium on the PATH: apt-get install chromium")
-    whole = batch.folder.parent / "all.html"  # without its policy and its title, so that nothing but the text guards it
+    whole = batch.folder.parent / "all.html"  # without policy and title, so that only escaping protects the page
     pages = [path.read_text(encoding="utf-8") for path in sorted((batch.out / "feedback").iterdir())]
     pages.append((batch.out / "summary.html").read_text(encoding="utf-8"))
     bodies = [re.sub(r"<title>.*?</title>|<meta http-equiv=[^>]*>", "", page) for page in pages]

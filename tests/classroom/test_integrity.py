@@ -1,4 +1,4 @@
-"""Without these tests, library answers and copies could go unseen, or honest students could be flagged."""
+"""Without these tests, library answers and copies could go undetected, or honest students could be flagged."""
 
 import ast
 import inspect
@@ -86,7 +86,7 @@ def answer(body: str, before: str = "") -> str:
     ],
 )
 def test_a_librarys_answer_is_flagged_with_its_line(source, flag):
-    """Each is a way to call a library's answer."""
+    """Each source calls an answer from a library in a different way."""
     flags = review(ATTENTION, source, [], COURSE)
     assert any(flag in text for text in flags), flags
     assert not any("\n" in text for text in flags)
@@ -125,7 +125,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
 @pytest.mark.parametrize(
     ("exercise", "source", "cells", "flags"),
     [
-        # a helper is a part of the answer, also through another helper; a cell that the answer doesn't use isn't
+        # a helper is part of the answer, even if called through another helper; a cell that the answer ignores isn't
         (
             ATTENTION,
             answer("through(query)"),
@@ -139,14 +139,14 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
             ["import torch.nn.functional as tnf"],
             [f"line 2 uses `{SDPA}`"],
         ),
-        # a cell that changes a library is a part of every answer, although it binds no name
+        # a cell that changes a library is part of every answer, although it binds no name
         (
             SOFTMAX,
             softmax("torch.from_numpy(scores).normal(-1).numpy()"),
             ["torch.Tensor.normal = torch.Tensor.softmax"],
             ["line 1 of another cell uses `torch.Tensor.softmax`"],
         ),
-        # a library has an answer under several names, and tensors have some as methods
+        # a library may have the answer under several names, and tensors have some of them as methods
         *(
             (exercise, f"def {exercise.name}(scores):\n    return {expression}", [], [f"line 2 uses `{used}`"])
             for exercise, expression, used in [
@@ -166,11 +166,11 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
                 (PAD, "ragged.to_padded_tensor(0)", ".to_padded_tensor"),
             ]
         ),
-        # functions that the exercise allows, the course's own imports, and variables named like something else
+        # functions that the exercise allows, the course's own imports, and variables that have the name of a function
         *((ATTENTION, answer("query @ key", f"import os\nimport sys\n{line}\n"), [], []) for line in HONEST),
         *((ATTENTION, answer("query @ key", f"{magic}\nx = 1\n"), [], []) for magic in ("%%time", "%%capture")),
         (ATTENTION, softmax("scores.softmax(-1)"), [], []),  # later notebooks use it themselves
-        # a text can be a name; a word in a sentence isn't
+        # a string can be used as a name; a word in a sentence can't
         *(
             (SOFTMAX, softmax(f"{name}(scores)"), [], ["line 2 contains the text `softmax`"])
             for name in ("methodcaller('softmax', -1)", "torch.Tensor.__dict__['softmax']")
@@ -195,7 +195,7 @@ def test_what_is_flagged(exercise, source, cells, flags):
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """The other exercise's answer doesn't belong to this one, and neither does what it uses."""
+    """The other exercise's answer isn't part of this one, and neither are the functions that it uses."""
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags
@@ -204,7 +204,7 @@ def test_a_helper_in_the_cell_of_another_exercise_is_found():
 
 
 def test_parts_that_the_exercise_builds_on_are_free():
-    """Notebook 02 itself imports `scaled_dot_product_attention`."""
+    """For example, notebook 02 itself imports `scaled_dot_product_attention`."""
     course = ["from transformer_lab.mine import scaled_dot_product_attention\nfrom transformer_lab.model import Mask"]
     source = "class MultiHeadAttention(nn.Module):\n    attend = scaled_dot_product_attention\n    other = Mask\n"
     assert review(HEADS, source, [], course) == ()
@@ -224,7 +224,7 @@ def test_parts_that_the_exercise_builds_on_are_free():
     ],
 )
 def test_an_answer_that_is_imported_is_flagged(before, module, names):
-    """The cell doesn't use it, but it would earn all points."""
+    """The cell doesn't call the import, but it would earn all points."""
     source = f"{before}from {module} import {names}"
     line = 1 + before.count("\n")
     flag = f"line {line} imports the answer: `{module}.{names.split()[0]}`"
@@ -234,7 +234,7 @@ def test_an_answer_that_is_imported_is_flagged(before, module, names):
 
 @pytest.mark.parametrize("name", ["padding_mask", "*"])
 def test_an_answer_that_another_cell_imports_is_flagged(name):
-    """Under its name, which the answer then hides, or with a star."""
+    """The other cell imports it by name or with a star, and the answer then redefines that name."""
     source = "theirs = padding_mask\ndef padding_mask(tokens, pad):\n    return theirs(tokens, pad)"
     (flag,) = review(PADDING, source, [f"from transformer_lab.model import {name}"], COURSE)
     assert flag.startswith("line 1 of another cell ")
@@ -251,7 +251,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
     ],
 )
 def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
-    """It can run between the answer and its check, and the answer doesn't name what it binds."""
+    """Such a cell can run between the answer and its check, and the answer doesn't mention the names that it binds."""
     own = textwrap.dedent(inspect.getsource(PADDING.answer))
     assert review(PADDING, own, [source], COURSE) == (f"line 1 of another cell {flag}",)
 
@@ -276,7 +276,7 @@ def test_a_stub_below_the_imports_of_its_notebook_is_not_flagged(name):
 
 
 def test_a_name_of_their_own_hides_ours():
-    """A student's function may have the name of something that another cell imports."""
+    """A student's function may have the same name as something that another cell imports."""
     course = ["from torch.nn.functional import scaled_dot_product_attention as attend"]
     assert review(ATTENTION, answer("attend(query, key, value)"), [], course)
     assert review(ATTENTION, "def attend(*x): return x\n" + answer("attend(query)"), [], course) == ()
@@ -288,7 +288,7 @@ THE_TEXT = "it is the text of the course's own solution"
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
-    """`solution(...)` shows it to everyone."""
+    """`solution(...)` shows the answer to everyone."""
     exercise = exercises()[name]
     own = textwrap.dedent(inspect.getsource(exercise.answer)).replace("mask", "my_mask").replace("scores", "s")
     flags = review(exercise, f"# mine\n{own}", [], [])
@@ -298,7 +298,7 @@ def test_the_courses_own_answer_is_recognized_if_it_is_large_enough(name):
 
 @pytest.mark.parametrize("name", exercises())
 def test_the_text_of_a_solution_is_flagged(name):
-    """A cell of `solutions/`, unchanged, and without its markers, comments, and docstrings."""
+    """Test a cell from `solutions/` unchanged, and without its markers, comments, and docstrings."""
     exercise = exercises()[name]
     assert review(exercise, marked_answer(exercise.answer, exercise.blank), [], COURSE) == (THE_TEXT,)
     plain = ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(exercise.answer))))
@@ -310,7 +310,7 @@ def test_the_text_of_a_solution_is_flagged(name):
 
 
 def test_a_short_solution_may_be_found_by_oneself():
-    """`padding_mask` is one line, which its last hint almost shows. A comment of the solution is not a coincidence."""
+    """`padding_mask` is one line, and its last hint almost gives it away. A copied comment can't be a coincidence."""
     assert review(PADDING, textwrap.dedent(inspect.getsource(PADDING.answer)), [], COURSE) == ()
     combine = exercises()["combine_heads"]
     own = textwrap.dedent(inspect.getsource(combine.answer))
@@ -338,7 +338,7 @@ def test_a_short_solution_may_be_found_by_oneself():
         ("check.__code__ = f.__code__", "writes into `transformer_lab.check`"),
         ("open('transformer_lab/exercises/judgment.py', 'w').write('')", "opens a file of the package"),
         ("import transformer_lab as t\nPath(t.__file__).write_text('')", "opens a file of the package"),
-        # a repeated import, a part that the student built, a local variable, and files and objects of other programs
+        # a repeated import, a part that the student built, a local variable, and unrelated files and objects
         ("from transformer_lab import check", None),
         ("def split_heads(x): return x", None),
         ("def f(check):\n    check[0] = 1\n    check = 2", None),
@@ -348,13 +348,13 @@ def test_a_short_solution_may_be_found_by_oneself():
     ],
 )
 def test_an_attempt_on_the_checks_is_reported(source, says):
-    """It earns nothing, but the instructor should know."""
+    """The attempt earns nothing, but the instructor should know about it."""
     course = [*COURSE, "from transformer_lab.exercises import run_check\nfrom transformer_lab.mine import split_heads"]
     assert interference(source, course) == ([says] if says else [])
 
 
 def test_what_cannot_be_read():
-    """It is flagged if a kernel can run it."""
+    """A cell that can't be parsed is flagged if a kernel can run it."""
     for source in ("def f(:", "\0", "(" * 5_000, "x = '\ud800'", ""):
         assert review(ATTENTION, source, [source], [source]) == ()
     for source in ("%%bash\nrm -rf /", "%%time\n%%bash\nrm -rf /", "-" * 40_000 + "1", "!ls\n" * 100):
@@ -362,7 +362,7 @@ def test_what_cannot_be_read():
 
 
 def test_flags_are_few_short_and_printable():
-    """A submission must not fill the instructor's page. An alias can stand for a name of any length."""
+    """A submission must not fill up the instructor's page. An alias can refer to a name of any length."""
     flags = review(ATTENTION, "\n".join("eval('1')" for _ in range(200)), [], [])
     assert len(flags) == MAX_FLAGS + 1
     assert flags[-1] == f"and {200 - MAX_FLAGS} more"
@@ -370,7 +370,7 @@ def test_flags_are_few_short_and_printable():
     assert len(flag) < 200
 
 
-# --- alike -----------------------------------------------------------------------------------------------------------
+# --- similar answers -------------------------------------------------------------------------------------------------
 
 BASE = inspect.getsource(HEADS.answer)
 PLAIN = re.sub(r"  # .*|: (Tensor|int|float)( \| None)?", "", BASE)  # without comments and annotations
@@ -385,13 +385,13 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
-    """Unchanged; with other names, comments, and annotations; with one more statement; with one different statement."""
+    """The copies are unchanged, renamed without comments, with one more statement, or with one different statement."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
     assert similar(answers) == [(NAME, ("ada", "cy"))]
 
 
 def test_copies_of_copies_are_one_group():
-    """Each differs from the next in one statement, and the first from the last in two."""
+    """Each copy differs from the next in one statement, and the first differs from the last in two."""
     twice = ONE_MORE.replace("raise ValueError(f", "raise TypeError(f")
     repeated = BASE.replace("        output, _", "        print(q)\n        print(q)\n        output, _")
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, ONE_MORE), ("dee", NAME, twice)]
@@ -402,12 +402,12 @@ def test_copies_of_copies_are_one_group():
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (("ada", NAME, BASE), ("ben", NAME, OTHER_FUNCTIONS)),  # names of what is called count
-        (("ada", NAME, BASE), ("ada", NAME, RENAMED)),  # one student
+        (("ada", NAME, BASE), ("ben", NAME, OTHER_FUNCTIONS)),  # the names of called functions count
+        (("ada", NAME, BASE), ("ada", NAME, RENAMED)),  # the same student
         (("ada", "Encoder", BASE), ("ben", "Decoder", BASE)),
-        (("ada", "softmax", SMALL), ("ben", "softmax", SMALL)),  # everybody's are the same two lines
+        (("ada", "softmax", SMALL), ("ben", "softmax", SMALL)),  # everyone writes the same two lines
         *(
-            (("ada", NAME, source), ("ben", NAME, source))  # half a class has not begun, or it cannot be read
+            (("ada", NAME, source), ("ben", NAME, source))  # unwritten stubs, or unreadable cells
             for source in (stub(HEADS.answer, HEADS.blank), "def f(:" * 30, "(" * 5_000, f"x = 1\n{'-' * 30_000}1", "")
         ),
     ],

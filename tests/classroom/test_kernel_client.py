@@ -1,4 +1,4 @@
-"""Kernels from outside: how they end, what limits them, and messages that are malformed or forged."""
+"""Kernels as seen from outside: how they end, their limits, and malformed or forged messages."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from transformer_lab.classroom.sandbox import ETC, why_no_sandbox
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
 LONG = 60.0  # seconds; no test waits that long
-CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # extra memory that a build for CUDA takes before anything runs
-QUIET = "import warnings; warnings.simplefilter('ignore')\n"  # since Python 3.12, about forks of threaded processes
+CUDA_BYTES = 300 * 2**20 if torch.version.cuda else 0  # extra memory that a CUDA build takes before anything runs
+QUIET = "import warnings; warnings.simplefilter('ignore')\n"  # since Python 3.12, forking a threaded process warns
 needs_sandbox = pytest.mark.skipif(bool(why_no_sandbox()), reason=why_no_sandbox() or "there is one")
 
 
@@ -117,7 +117,7 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
 
 
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
-    """Even while the grader waits for something else."""
+    """This happens even while the grader is waiting for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
@@ -125,7 +125,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
-    """Neither the files nor the mapped pages would exceed the limit alone."""
+    """Neither the files nor the mapped pages alone would exceed the limit."""
     kernel = kernel_with(memory=430 * 2**20)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"
@@ -151,7 +151,7 @@ def test_files_in_memory_count_as_memory(kernel_with):
     ids=["shared pages", "sockets", "empty files"],
 )
 def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
-    """Shared pages mapped by a single process (`madvise` 23 fills them), data in sockets, entries of folders."""
+    """Examples are shared pages of one process (`madvise` 23 fills them), socket buffers, and directory entries."""
     kernel = kernel_with(memory=330 * 2**20 + CUDA_BYTES)
     assert printed(kernel, "import time; time.sleep(0.3); print('lives')") == "lives\n"
     with pytest.raises(KernelEnded) as ended:
@@ -161,7 +161,7 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
 
 @needs_sandbox
 def test_the_settings_of_the_system_can_be_read(kernel_with):
-    """If root grades, the kernel runs as another user, and libraries that read /etc would fail."""
+    """If root runs the grader, the kernel runs as another user, and libraries that read /etc would fail."""
     given = [f"/etc/{name}" for name in ETC if os.path.isfile(f"/etc/{name}")]
     code = f"import os\nprint(*os.listdir('/etc'), *os.listdir('/etc/ssl'))\nfor name in {given}: open(name).close()"
     assert {os.path.basename(name) for name in given} <= set(printed(kernel_with(), code).split())
@@ -169,7 +169,7 @@ def test_the_settings_of_the_system_can_be_read(kernel_with):
 
 @needs_sandbox
 def test_what_forked_processes_share_counts_once(kernel_with):
-    """Forty idle processes map about nine gibibytes together, but own almost none of it."""
+    """Together, forty idle processes map about nine gibibytes, but they share almost all of it."""
     code = "import os, time\nfor _ in range(40):\n  if os.fork() == 0: time.sleep(99)\ntime.sleep(1)\nprint('lives')"
     assert printed(kernel_with(), QUIET + code) == "lives\n"
 
@@ -187,7 +187,7 @@ def test_forks_without_end_are_refused(kernel_with):
     )
     try:
         outcome = printed(kernel_with(processes=40), code)
-    except KernelEnded as ended:  # the grader's look at the group came first
+    except KernelEnded as ended:  # the grader counted the processes first
         outcome = ended.reason
     assert outcome in ("refused\n", "processes")
 
@@ -195,7 +195,7 @@ def test_forks_without_end_are_refused(kernel_with):
 @needs_sandbox
 def test_detached_processes_end_with_the_kernel(kernel_with):
     kernel = kernel_with()
-    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # no other namespace gets its number
+    held = os.open(f"/proc/{kernel.sandbox.first_process}/ns/pid", os.O_RDONLY)  # so that its number isn't reused
     space = os.fstat(held).st_ino
     run(
         kernel,
@@ -239,7 +239,7 @@ def test_the_kernel_has_no_rights(kernel_with):
         }))
     """
     found = json.loads(printed(kernel_with(), "\n".join(line[8:] for line in code.splitlines())))
-    kill_is_refused = os.geteuid() == 0  # an ordinary user may signal its own; the first process is immune
+    kill_is_refused = os.geteuid() == 0  # ordinary users may signal their own processes; the first process is immune
     assert found.pop("refused")[: 12 + kill_is_refused] == [True] * (12 + kill_is_refused)
     assert found == {"root": False, "rights": 0, "new": 1, "processes": True}
 
@@ -349,7 +349,7 @@ def test_clean_text_has_nothing_that_a_terminal_obeys():
 
 @pytest.mark.skipif(os.name != "posix", reason="it forks")
 def test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children(kernel_with):
-    """As on macOS, where the student's code has more access, but still leaves no process behind."""
+    """On macOS, for example, the student's code has more access but still leaves no process behind."""
     import psutil
 
     kernel = kernel_with(sandboxed=False)

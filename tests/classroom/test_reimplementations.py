@@ -1,4 +1,4 @@
-"""Without these, a second implementation that nobody marked would give a student the answer."""
+"""Without these, a second implementation that isn't marked would give students the answer."""
 
 import importlib
 import inspect
@@ -20,7 +20,7 @@ NOTHING = inspect.Parameter.empty
 
 
 def test_every_mark_names_an_answer_and_is_found():
-    """A mark with a misspelled name, or inside another function, would leave what it marks in the package."""
+    """A mark with a misspelled name, or inside another function, would leave the marked function in the package."""
     found = reimplementations()
     assert set(found) <= set(exercises())
     everything = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
@@ -41,7 +41,7 @@ def test_an_unmarked_second_implementation_is_noticed():
 
 
 def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
-    """One probe is enough: no constant function passes any, so part of the answer is in whatever does."""
+    """One probe is enough: no constant function passes any, so a function that does contains part of the answer."""
     monkeypatch.chdir(tmp_path)  # some functions write files
     answers = [exercise.answer for exercise in exercises().values()]
     left_out = {Path(name).stem for names in LEFT_OUT.values() for name in names}
@@ -59,7 +59,7 @@ def test_every_second_implementation_is_marked(tmp_path, monkeypatch):
 
 
 def unmarked(subjects: list) -> list[str]:
-    """What passes a probe of an exercise that no mark names."""
+    """Return the subjects that pass a probe of an exercise for which they aren't marked."""
     found = []
     for exercise, subject in itertools.product(exercises().values(), subjects):
         parts = vars(subject).values() if isinstance(subject, type) else [subject]
@@ -74,7 +74,7 @@ def unmarked(subjects: list) -> list[str]:
 
 
 def fits(subject: Any, answer: Any) -> bool:
-    """Whether `subject` can be called as the answer is and may return the same."""
+    """Return whether `subject` can be called like the answer and may return the same type."""
     if isinstance(subject, type) != isinstance(answer, type):
         return False
     try:
@@ -97,7 +97,7 @@ def takes(signature: inspect.Signature, arguments: list[inspect.Parameter]) -> b
 
 
 def agree(one: Any, other: Any) -> bool:
-    """Whether a value may have both annotations. In quotes they name a class that no answer uses."""
+    """Return whether a value may match both annotations. Quoted annotations name classes that no answer uses."""
     return any(
         Any in pair
         or NOTHING in pair
@@ -107,6 +107,6 @@ def agree(one: Any, other: Any) -> bool:
 
 
 def kinds(annotation: Any) -> list:
-    """The classes in an annotation, without what they contain: `[list, tuple]` for `list[str] | tuple[str]`."""
+    """Return the classes in an annotation without type arguments: `[list, tuple]` for `list[str] | tuple[str]`."""
     members = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
     return [float if member is int else typing.get_origin(member) or member for member in members]

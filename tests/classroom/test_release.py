@@ -1,4 +1,4 @@
-"""Without these tests, an instructor could release an answer, lose a file, or not know what was released."""
+"""Without these tests, an instructor could release an answer, lose a file, or be unsure what was released."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_what_is_handed_out(course, tmp_path):
-    """The notebook byte for byte, a page for people, and a manifest with points and checksums for programs."""
+    """A release has the notebook, byte for byte; a page for people; and points and checksums for programs."""
     written = release("01", tmp_path / "new" / "handout", course)
     assert [path.name for path in written] == ["01_attention.ipynb", "README.md", "manifest.json"]
     assert all(path.is_file() for path in written)
@@ -31,14 +31,14 @@ def test_what_is_handed_out(course, tmp_path):
     assert [one["name"] for one in entry["exercises"]] == [exercise.name for exercise in exercises]
     assert entry["points"] == sum(exercise.points for exercise in exercises)
     assert entry["minutes_of_exercises"] == sum(one["minutes"] for one in entry["exercises"])
-    assert "minutes" not in entry  # the notebook says how long it takes, with the reading
+    assert "minutes" not in entry  # the notebook itself says how long it takes, including the reading
     cells = {cell.id for cell in course.notebook("01_attention").cells}
     assert {one["cell"] for one in entry["exercises"]} <= cells
     assert "`softmax` (1)" in written[1].read_text()
 
 
 def test_the_students_page_fits_the_handout(course, tmp_path):
-    """A student who has only this page starts from it, and tries what it says."""
+    """A student who has only this page must be able to follow its steps."""
     page = release("03", tmp_path / "masks", course)[1].read_text()
     assert 'hint("padding_mask")' in page
     assert "softmax" not in page
@@ -52,7 +52,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
 
 
 def test_the_plan_for_a_term_adds_up(course):
-    """Teachers plan dates and points with it."""
+    """Teachers use this plan for dates and points."""
 
     def exercises_points_hours(name: str) -> tuple[int, int, float]:
         cells = course.notebook(name).cells
@@ -88,7 +88,7 @@ def test_the_plan_for_a_term_adds_up(course):
 
 
 def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
-    """The page and the manifest would show other points than the notebook, and nbgrader would count the old ones."""
+    """The page and the manifest would show different points from the notebook, and nbgrader would use the old ones."""
     folder = tmp_path / "course"
     folder.mkdir()
     notebook = course.notebook("03_masks")
@@ -105,7 +105,7 @@ def test_points_that_changed_since_the_notebook_was_built(course, tmp_path):
 
 
 def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
-    """A folder grows over a term. The manifest must list everything, and the same release must be the same bytes."""
+    """A folder grows over a term. The manifest must list everything, and the same release must have the same bytes."""
     names = course.graded
     for name in names:
         release(name, tmp_path / "one", course)
@@ -117,7 +117,7 @@ def test_one_after_the_other_is_the_same_as_all_at_once(course, tmp_path):
 
 
 def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
-    """Instructors work in the notebooks, too."""
+    """Instructors also work in the notebooks, so these may contain answers and outputs."""
     folder = tmp_path / "course"
     folder.mkdir()
     shutil.copy(ROOT / "solutions" / "01_attention.ipynb", folder)
@@ -134,9 +134,9 @@ def test_no_answer_and_no_output_is_handed_out(course, tmp_path):
 
 
 def test_work_is_not_overwritten(course, tmp_path):
-    """`release 01 --out .` in a student's folder, or in that of an instructor who tries the exercises."""
+    """Someone may run `release 01 --out .` in a student's folder, or in their own after trying the exercises."""
     (path, *_) = release("01", tmp_path, course)
-    release("01", tmp_path, course)  # nothing was done in it
+    release("01", tmp_path, course)  # the notebook has not been edited
     path.write_text("my work")
     with pytest.raises(InputError, match="changed since: move it away"):
         release("01", tmp_path, course)
@@ -148,7 +148,7 @@ def test_work_is_not_overwritten(course, tmp_path):
 
 
 def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
-    """`release 03 --out .` in a teacher's repository, or into a handout whose page was extended."""
+    """A teacher may run `release 03 --out .` in a repository or in a handout whose page was extended."""
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "README.md").write_text("# My class")
     with pytest.raises(InputError, match=r"README\.md was not released there, or was changed since: move it away"):
@@ -163,9 +163,9 @@ def test_a_page_that_was_not_released_is_not_overwritten(course, tmp_path):
 
 
 def test_a_release_that_was_interrupted_can_be_repeated(course, tmp_path, monkeypatch):
-    """Wherever it stopped, the page is recognized as the release's own."""
+    """Wherever the release stopped, the page is recognized as part of it."""
     release("03", tmp_path / "handout", course)
-    for number, name in enumerate(("04", "05", "06", "07")):  # after so many files
+    for number, name in enumerate(("04", "05", "06", "07")):  # after this many files
         written = []
 
         def interrupted(path, content, number=number, written=written):

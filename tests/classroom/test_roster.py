@@ -52,7 +52,7 @@ FAMILY_FIRST = [Person("Lovelace, Ada"), Person("Müller, Dee")]
         ("pandas.csv", "Student,ID\nAda Lovelace,4711.0\nDee Müller,4712.0\n", PEOPLE),
         ("excel.csv", "\ufeffsep=;\r\nNr;Name;Vorname\r\n1;Lovelace;Ada\r\n2;Müller;Dee\r\n", NAMES),
         ("excel.txt", "First name\tLast name\r\nAda\tLovelace\r\nDee\tMüller\r\n", NAMES),
-        ("unicode.txt", "Name\tMail\r\nAda Lovelace\ta\r\nDee Müller\td\r\n", NAMES),  # as Excel calls UTF-16
+        ("unicode.txt", "Name\tMail\r\nAda Lovelace\ta\r\nDee Müller\td\r\n", NAMES),  # Excel's name for UTF-16
         ("one.csv", "Student\nLovelace, Ada\n\nMüller, Dee\n", FAMILY_FIRST),
         ("open.csv", "Name;Mail;\nAda Lovelace;a;\nDee Müller\n", NAMES),
         ("guests.csv", "Name,ID\nAda Lovelace,4711\nDee Müller,\n", [PEOPLE[0], NAMES[1]]),
@@ -137,10 +137,10 @@ def test_a_person_is_found(person, student):
         ),
         # a submission belongs to one person, and the exact name takes precedence over a similar one
         ([Person("Ali Hassan"), Person("Hassan Ali")], ["Hassan Ali"], {"absent": ("Ali Hassan",)}),
-        # of two with one name, the number tells who it is; a number of another assignment doesn't
+        # if two people share a name, the number tells them apart, unless it belongs to another assignment
         (TWO_ADAS, ["Ada (902)"], {"absent": ("Ada (901)",)}),
         (TWO_ADAS, ["Ada (1002)"], {"absent": ("Ada (902)",), "namesakes": ("Ada (902)",)}),
-        # the grader itself gave a number to the second Ada, so it isn't Carla's
+        # the grader itself numbered the second Ada, so this number isn't Carla's
         (
             [Person("Ben", "1"), Person("Carla", "2"), Person("Ada", "3")],
             ["Ada", "Ada (2)", "Ben"],
@@ -151,13 +151,13 @@ def test_a_person_is_found(person, student):
             },
         ),
         ([], ["Ada", "Ada (4711)"], {"numbers": {"Ada (4711)": "4711"}}),
-        # names take precedence over numbers: the roster may be another course's, which uses the same numbers
+        # names take precedence over numbers: the roster may be from another course that uses the same numbers
         ([Person("Ada", "4712"), Person("Bob", "4713")], ["Ada (4711)", "Bob (4712)"], {}),
         ([Person("Ada", "4711")], ["Augusta (4711)"], {"doubtful": ("Augusta (4711) is Ada on the roster",)}),
     ],
 )  # fmt: skip
 def test_who_is_who(roster, students, expected):
-    """What is not expected here is empty; numbers are compared only if they are expected."""
+    """Fields that a case doesn't list are expected to be empty, except for numbers, which are then not compared."""
     found = vars(attendance(roster, students)) | {"listed": 0}
     numbers = {} if "numbers" in expected else {"numbers": {}}
     assert found | numbers == vars(NO_ROSTER) | expected
@@ -167,7 +167,7 @@ def test_the_list_of_another_class_is_noticed():
     class_a, class_b = ["Ada", "Bob", "Cyd"], ["Eve", "Flo", "Gus"]
     assert attendance([Person(name) for name in class_a], class_b).is_of_others
     assert not attendance([Person(name) for name in class_a], ["Ada", "Bob", "Eve"]).is_of_others
-    assert not attendance([Person(name) for name in class_a], ["Ada"]).is_of_others  # few have handed in
+    assert not attendance([Person(name) for name in class_a], ["Ada"]).is_of_others  # few have submitted so far
 
 
 def test_without_a_list_nobody_is_missing():
@@ -176,7 +176,7 @@ def test_without_a_list_nobody_is_missing():
 
 @pytest.mark.usefixtures("without_charts")
 def test_absent_students_are_in_every_report(hand_in, mark_reader, course, tmp_path):
-    """Later runs report it, too, without the roster being given again."""
+    """Later runs report them too, even if the roster is not passed again."""
     handed_in, out, roster = hand_in("ada_lovelace", **ALL), tmp_path / "grades", tmp_path / "class.txt"
     hand_in("Mallory", **ALL)
     roster.write_text("<b>Müller, Dee</b>\nAda Lovelace\n=Bob (12)\n", encoding="utf-8")
@@ -217,7 +217,7 @@ def test_absent_students_are_in_every_report(hand_in, mark_reader, course, tmp_p
 
 @pytest.mark.usefixtures("without_charts")
 def test_marks_go_back_into_the_course_systems_table(hand_in, notebook_with, mark_reader, course, tmp_path):
-    """This runs the lines in CLASSROOM.md. Students who submitted by e-mail are included, and old marks are kept."""
+    """Run the code from CLASSROOM.md. Students who submitted by e-mail are included, and old marks are kept."""
     moodle = tmp_path / "moodle.zip"
     with zipfile.ZipFile(moodle, "w") as archive:
         archive.writestr("Ada Lovelace_4711_assignsubmission_file_/a.ipynb", notebook_with("03_masks", **ALL))

@@ -1,4 +1,4 @@
-"""Scoring: what a kernel may return, and what that earns. This process plays the kernel."""
+"""Scoring: what a kernel may return and how many points it earns. This process acts as the kernel."""
 
 import functools
 import inspect
@@ -20,7 +20,7 @@ SEED = 4711
 
 
 class Here:
-    """Answers like a kernel, with names from this process."""
+    """A fake kernel that uses names from this process."""
 
     def __init__(self, **names):
         self.names, self.asked, self.killed = names, [], ""
@@ -34,7 +34,7 @@ class Here:
 
 
 class Lying(Here):
-    """Always gives the same reply."""
+    """A fake kernel that always gives the same reply."""
 
     def __init__(self, data):
         super().__init__()
@@ -180,7 +180,7 @@ def test_many_large_results_make_no_reply_that_cannot_travel():
 
 
 def test_truth_values_are_made_of_bytes_that_are_none():
-    """In torch, a truth value stored as byte 7 has undefined effects."""
+    """In torch, a boolean stored as byte 7 has undefined behavior."""
     arrived = decode(["tensor", "bool", [2], "BwA="])
     assert arrived.view(torch.uint8).tolist() == [1, 0]
 
@@ -216,7 +216,7 @@ def test_of_an_observation_only_known_changes_and_lines_count():
 
 
 def test_every_answer_of_the_course_earns_all_of_its_points():
-    """Inputs and results travel encoded, harnesses as source, and the seed differs from the notebook's."""
+    """Inputs and results are sent encoded, harnesses are sent as source, and the seed differs from the notebook's."""
     for name in ("softmax", "numpy_attention", "SingleHeadAttention", "split_heads", "target_mask", "LayerNorm"):
         found = score(name, Here(**{name: exercises()[name].answer}))
         assert (found.state, found.earned) == ("passed", exercises()[name].points), found.report
@@ -270,7 +270,7 @@ def test_a_mutated_input_fails_by_name():
 
 def test_nothing_written_is_told_from_something_wrong():
     def stub(scores):
-        """What it should do."""
+        """Compute the softmax."""
         raise NotImplementedError()
 
     def halfway(scores):
@@ -303,7 +303,7 @@ def test_who_knows_the_inputs_of_the_notebook_by_heart_earns_nothing():
 
 
 def test_a_report_tells_nothing_about_the_secret_inputs():
-    """It is made from the inputs that everyone sees in the notebook."""
+    """The report is made from the inputs that everyone sees in the notebook."""
     kernel = Here(softmax=lambda scores: scores * 2)
     report = score("softmax", kernel).report
     secret, public = ([check["inputs"] for check in asked["checks"]] for asked in kernel.asked)
@@ -314,7 +314,7 @@ def test_a_report_tells_nothing_about_the_secret_inputs():
 
 
 def test_answers_of_the_same_notebook_are_sent_only_when_they_have_been_scored():
-    """The student's code could read an answer that the stubbed package lacks while it is scored."""
+    """While it is being scored, the student's code could otherwise read an answer that was removed from the package."""
     body = inspect.getsource(exercises()["softmax"].answer)
     before, after = (
         json.dumps(scoring.request(exercises()["numpy_attention"], 1, shown)) for shown in (set(), {"softmax"})
@@ -410,7 +410,7 @@ def test_an_object_that_does_not_come_back_is_killed():
 
 
 def test_a_machine_that_stood_still_for_a_while_costs_nobody_points():
-    """A check is limited by the clock, so an answer that ran out of time gets a second try."""
+    """A check's limit is wall-clock time, so an answer that ran out of time gets a second try."""
 
     class HeldUp(Here):
         def ask(self, kind, content, timeout):

@@ -25,7 +25,7 @@ from transformer_lab.exercises import exercises, notebooks
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course.find()
 SOLVED = [name for name in COURSE.graded if (ROOT / "solutions" / f"{name}.ipynb").exists()]
-LEAST_TOKENS = 16  # shorter bodies are sentences of the language: `self.norm = LayerNorm(d_model)`
+LEAST_TOKENS = 16  # shorter bodies are common code: `self.norm = LayerNorm(d_model)`
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +39,13 @@ def stubbed(tmp_path_factory) -> dict[str, Path]:
 
 @cache
 def tokens(text: str) -> tuple[str, ...]:
-    """Return the tokens of a text without comments, indentation, and line ends. A docstring is one token."""
+    """Return the tokens of source text without comments, indentation, and line ends. A docstring is one token."""
     left_out = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     return tuple(t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in left_out)
 
 
 def bodies(name: str) -> list[tuple[str, ...]]:
-    """Return the tokens of what is removed from an answer: the lines that the stub doesn't have."""
+    """Return the tokens of the lines removed from an answer, which are those that the stub doesn't have."""
     exercise = exercises()[name]
     whole = textwrap.dedent(inspect.getsource(exercise.answer)).strip("\n").splitlines()
     matcher = difflib.SequenceMatcher(None, stub(exercise.answer, exercise.blank).splitlines(), whole, autojunk=False)
@@ -62,7 +62,7 @@ def holds(stream: tuple[str, ...], part: tuple[str, ...]) -> bool:
 
 
 def test_the_measure_finds_an_answer_where_it_is():
-    """If the bodies were cut out wrongly, the other tests would never find anything."""
+    """If the bodies were extracted incorrectly, the other tests would never find anything."""
     for name, exercise in exercises().items():
         stream = tokens((PACKAGE / places_of(exercise)[0][0]).read_text(encoding="utf-8"))
         found = bodies(name)
@@ -72,9 +72,9 @@ def test_the_measure_finds_an_answer_where_it_is():
 
 @pytest.mark.parametrize("number", notebooks())
 def test_no_answer_is_left_in_the_package(stubbed, number):
-    """Not even six tenths of a body, wherever it is and however it is formatted.
+    """Not even 60 % of a body is left anywhere, however it is formatted.
 
-    Earlier notebooks' answers stay: a student who writes a decoder may read the encoder, or inherit from it.
+    Earlier notebooks' answers stay: a student who writes a decoder may read the encoder or inherit from it.
     """
     earlier = {places_of(e)[0][0] for n, found in notebooks().items() if n < number for e in found}
     earlier -= {places_of(e)[0][0] for n, found in notebooks().items() if n >= number for e in found}
@@ -95,7 +95,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
 
 @pytest.mark.parametrize("number", notebooks())
 def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
-    """Wrong answers that are nearly right, byte code, tests, and notebooks would be second copies."""
+    """Byte code, tests, notebooks, and wrong answers that are nearly right would be second copies of the answer."""
     files = [path.relative_to(stubbed[number] / "transformer_lab") for path in stubbed[number].rglob("*.*")]
     assert {path.suffix for path in files} <= {".py", ".json", ".jsonl", ".md", ".safetensors", ".xz"}
     assert not [path for path in files if path.name.startswith(("notebook_", "test_", "."))]
@@ -104,7 +104,7 @@ def test_nothing_is_in_the_package_but_what_runs(stubbed, number):
     assert not [path for path in files if path.parts[0] == "exercises" and path.name in ("judgment.py", "hints.py")]
 
 
-# What gives an answer in other words, so that no comparison of texts finds it.
+# Functions that give an answer in different code, so that comparing source text doesn't find it.
 ROUNDABOUT = {
     "padding_mask": "from transformer_lab.decoding.table_model import TableModel as T; T({}).encode(torch.ones(1, 2))",
     "apply_bpe": "from transformer_lab.plots.byte_pair_explorer import stages; stages('aa', [('a', 'a')])",
@@ -184,7 +184,7 @@ for arguments in runs:
 
 @pytest.fixture(scope="module")
 def outcomes(stubbed) -> dict[str, str]:
-    """Return the outcome of running each solution with the package in which its answers are missing."""
+    """Return the outcome of running each solution with the package from which its answers were removed."""
     runs = {}
     for name in SOLVED:
         content = (ROOT / "solutions" / f"{name}.ipynb").read_bytes()
@@ -203,8 +203,8 @@ def outcomes(stubbed) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", SOLVED)
 def test_right_answers_run_with_it(outcomes, name):
-    """All its modules can be imported, its answers are gone, and the cells that are not skipped are enough for a
-    solution: none fails because a skipped cell would have defined a name."""
+    """All modules of the stubbed package can be imported, its answers are gone, and a solution runs without the skipped
+    cells: no cell fails because it needs a name from a skipped one."""
     assert outcomes[name] == "fine"
 
 
@@ -231,7 +231,7 @@ def test_check_never_raises(capsys, arguments, says):
 
 
 def test_check_finds_the_name_that_holds_a_lambda(capsys, monkeypatch):
-    """nbval compares what the check prints: a right answer is found by its variable, whatever its `__name__` is."""
+    """nbval compares the check's output: a correct answer is found by its variable name, whatever its `__name__` is."""
     monkeypatch.setattr(inert_exercises, "ANSWERS", {"softmax": "transformer_lab.model"})
     subject = lambda scores: scores  # noqa: E731
     monkeypatch.setattr(sys.modules["__main__"], "softmax", subject, raising=False)

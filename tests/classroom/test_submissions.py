@@ -1,4 +1,4 @@
-"""Without these tests, one strange file could stop the batch, fill the memory, or be graded as another student's."""
+"""Without these tests, one strange file could stop the batch, fill up memory, or be graded as another student's."""
 
 import io
 import json
@@ -26,7 +26,7 @@ NONE = ["it contains no notebook (.ipynb)"]
 LINK = ["it is a link, and links are not followed"]
 CLASS = ["it looks like the zip of a whole class: give the path of the zip itself, not of its folder"]
 
-Files = dict[str, "bytes | Files"]  # a dictionary in it is a zip
+Files = dict[str, "bytes | Files"]  # a nested dictionary is a zip
 
 
 def zipped(files: Files | list[tuple[str | zipfile.ZipInfo, bytes]]) -> bytes:
@@ -51,7 +51,7 @@ def both(folder: Path, files: Files) -> tuple[Path, Path]:
 
 
 def found(*paths: Path) -> dict[str, list[str]]:
-    """Return what became of each student's files: `ok`, or the problem."""
+    """Return the outcome for each student's files: `ok` or the problem."""
     result: dict[str, list[str]] = {}
     for submission in collect(list(paths)):
         assert bool(submission.content) != bool(submission.problem)
@@ -62,8 +62,8 @@ def found(*paths: Path) -> dict[str, list[str]]:
 
 
 def with_memory(path: Path) -> tuple[list[Submission], int]:
-    """Return what was collected, and the peak memory in bytes."""
-    submissions._notebook_pattern()  # imports what it needs, once
+    """Return the collected submissions and the peak memory in bytes."""
+    submissions._notebook_pattern()  # the first call does all imports
     tracemalloc.start()
     try:
         return collect([path]), tracemalloc.get_traced_memory()[1]
@@ -71,10 +71,10 @@ def with_memory(path: Path) -> tuple[list[Submission], int]:
         tracemalloc.stop()
 
 
-# --- whose is it? ----------------------------------------------------------------------------------------------------
+# --- owners of files -------------------------------------------------------------------------------------------------
 
 MOODLE = "_assignsubmission_file_"
-LAYOUTS = {  # files, and what is found in a folder and in a zip of them
+LAYOUTS = {  # files, and the expected results for a folder and a zip of them
     "a folder for each student": (
         {
             "ada/03_masks.ipynb": NOTEBOOK,
@@ -152,7 +152,7 @@ LAYOUTS = {  # files, and what is found in a folder and in a zip of them
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_whose_files_they_are(tmp_path, layout):
-    """Layouts used by people and by course systems. An extra row would count a student twice in the class average."""
+    """People and course systems use these layouts. An extra row would count a student twice in the class average."""
     files, expected = LAYOUTS[layout]
     for path in both(tmp_path, files):
         assert found(path) == expected
@@ -181,7 +181,7 @@ FILE_NAMES = {
 
 @pytest.mark.parametrize(("name", "student"), FILE_NAMES.items())
 def test_a_file_that_names_its_student(tmp_path, name, student):
-    """Flat folders, as they result from e-mail, Canvas, and Moodle."""
+    """E-mail, Canvas, and Moodle all produce flat folders."""
     folder, archive = both(tmp_path, {name: NOTEBOOK})
     assert found(folder) == found(folder / name) == found(archive) == {student: ["ok"]}
 
@@ -202,7 +202,7 @@ def test_a_name_with_moodles_marker_twice_is_an_owner_of_its_own(tmp_path, endin
 @pytest.mark.parametrize("around", ["", "handed_in/"])
 @pytest.mark.parametrize("between", ["/", "_"])
 def test_a_zip_made_by_hand(tmp_path, around, between):
-    """With one folder around everything, as file managers create zips, and without. In a folder it is one student's."""
+    """Some file managers put one folder around everything in a zip. A zip inside a folder belongs to one student."""
     names = [f"{around}{student}{between}03_masks.ipynb" for student in ("ada", "ben")]
     write(tmp_path, {"all.zip": dict.fromkeys(names, NOTEBOOK)})
     assert found(tmp_path / "all.zip") == {"ada": ["ok"], "ben": ["ok"]}
@@ -212,7 +212,7 @@ def test_a_zip_made_by_hand(tmp_path, around, between):
 @pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
 @pytest.mark.parametrize("own", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
 def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
-    """If a zip in a folder were read as a class's, its folders would become students, and Zoe herself `zoe (2)`."""
+    """If a zip in a folder were read as a class, its folders would become students, and the real Zoe `zoe (2)`."""
     hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
     content = {inner: {"03_masks.ipynb": his} if inner.endswith(".zip") else his, "own.ipynb": OTHER}
     write(tmp_path, {"zoe/03_masks.ipynb": hers, own: content})
@@ -222,7 +222,7 @@ def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
 
 
 def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
-    """A name alone doesn't identify a student: each of two groups may have an Ada."""
+    """A name alone doesn't identify a student: two groups may each have an Ada."""
     for name, content in (("a.zip", NOTEBOOK), ("b.zip", NOTEBOOK.replace(b"1", b"2"))):
         write(tmp_path, {name: {f"Ada_12{MOODLE}/03_masks.ipynb": content, "Ben/03_masks.ipynb": content}})
     students = [one.student for one in collect([tmp_path / "a.zip", tmp_path / "b.zip"])]
@@ -230,7 +230,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Otherwise their points would be added up in one row, and on some systems their pages would be one file."""
+    """Otherwise their points would be added up in one row, and on some systems their pages would share one file."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -255,7 +255,7 @@ def test_names_do_not_depend_on_the_order_or_the_form_of_the_arguments(tmp_path,
 
 
 def test_which_file_gets_the_plain_name(tmp_path):
-    """Folders are named by the instructor or the course system; a file may be named by its student."""
+    """Folders are named by the instructor or the course system, whereas students may choose file names."""
     files = {"zoe/a.ipynb": NOTEBOOK, "zoe.ipynb": b"{}" + NOTEBOOK, "zoe.zip": {"x.ipynb": NOTEBOOK}}
     students = {one.path.rpartition("class/")[2]: one.student for one in collect([both(tmp_path, files)[0]])}
     assert students == {"zoe/a.ipynb": "zoe", "zoe.zip: x.ipynb": "zoe (2)", "zoe.ipynb": "zoe (3)"}
@@ -263,7 +263,7 @@ def test_which_file_gets_the_plain_name(tmp_path):
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
 def test_a_later_file_does_not_take_an_earlier_name(tmp_path, kind):
-    """A copy of a file, or a name with an additional space, comes first in alphabetical order."""
+    """A copy of a file, or a name with an extra space, comes first alphabetically."""
     first = {"ada_03_masks.ipynb": NOTEBOOK, "Bob Stone/03_masks.ipynb": NOTEBOOK}
     later = {"ada_03_masks (1).ipynb": NOTEBOOK, "Bob  Stone_03_masks.ipynb": NOTEBOOK}
     before, after = (
@@ -293,14 +293,14 @@ NAMES = {
 
 @pytest.mark.parametrize(("name", "shown"), NAMES.items())
 def test_a_name_is_data(name, shown):
-    """Names appear in tables, on pages, and on screens. They must not contain anything that these obey."""
+    """Names appear in tables, on pages, and in terminals, so they must not contain anything that these interpret."""
     assert printable(name) == shown
     assert printable(name).isprintable()
     assert printable(printable(name)) == printable(name)
 
 
 def test_any_name_that_a_file_system_takes(tmp_path):
-    """As the name of a student's folder, and as the name of the file."""
+    """Use each name for a student's folder and for a file."""
     names = ["-rf", "@conftest", "a::b", "a\nb", "x" * 240, "=1+1", "\x1b[2J", "~", "$HOME", "a;b", "conftest.py"]
     for name in names:
         assert list(found(write(tmp_path / "one", {f"{name}/{name}.ipynb": NOTEBOOK})).values())[-1] == ["ok"]
@@ -319,11 +319,11 @@ def test_a_name_that_is_not_text(tmp_path):
     assert found(tmp_path) == {"??": ["ok"]}
 
 
-# --- what is not a file ----------------------------------------------------------------------------------------------
+# --- links and special files -----------------------------------------------------------------------------------------
 
 
 def test_links_are_not_followed(tmp_path):
-    """A link could submit the solutions, another student's work, or any file of the instructor's."""
+    """A link could submit the solutions, another student's work, or any of the instructor's files."""
     secret = write(tmp_path / "secret", {"03_masks.ipynb": NOTEBOOK})
     handed_in = write(tmp_path / "handed_in", {"ada/03_masks.ipynb": NOTEBOOK, "cy/keep": b"", "fay/keep": b""})
     targets = {"ben": secret, "cy/03_masks.ipynb": secret / "03_masks.ipynb", "dee.ipynb": secret / "03_masks.ipynb"}
@@ -362,11 +362,11 @@ def test_a_path_that_does_not_exist(tmp_path):
     assert collect([]) == []
 
 
-# --- too much --------------------------------------------------------------------------------------------------------
+# --- size limits -----------------------------------------------------------------------------------------------------
 
 
 def test_a_huge_file_is_not_held(tmp_path):
-    """Hundreds of files are in memory at once. This one is sparse and takes no space on the disk."""
+    """Hundreds of files are in memory at once. This one is sparse and takes up no disk space."""
     path = tmp_path / "ada.ipynb"
     with open(path, "wb") as file:
         file.truncate(200 * MEBIBYTE)
@@ -397,7 +397,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
 def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
-    """None of them is kept in memory or stops the others. See `test_assemble` for more files that are not notebooks."""
+    """No such file stays in memory or stops other submissions. `test_assemble` has more files that aren't notebooks."""
     (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
     assert reason in submission.problem
     assert bool(submission.problem) == bool(reason)
@@ -405,13 +405,13 @@ def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, r
 
 
 def with_claimed_size(content: bytes, size: int) -> bytes:
-    """Return the zip with another size claimed for its last entry."""
+    """Return the zip with a different size claimed for its last entry."""
     start = content.rindex(b"PK\x01\x02")
     return content[: start + 24] + struct.pack("<I", size) + content[start + 28 :]
 
 
 def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
-    """A hundred megabytes of zeros take a hundred kilobytes in a zip, whose list of entries may be wrong."""
+    """In a zip, a hundred megabytes of zeros take a hundred kilobytes, and the sizes in its directory may be wrong."""
     monkeypatch.setattr(submissions, "MAX_BYTES", 4 * MEBIBYTE)
     bomb = {"ben/03_masks.ipynb": b"0" * (8 * MEBIBYTE), "ada/03_masks.ipynb": NOTEBOOK}
     too_large = "it is larger than 4 MiB: clear the outputs and submit it again"
@@ -422,14 +422,14 @@ def test_a_bomb_in_a_zip(tmp_path, monkeypatch):
 
 
 def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
-    """Reading the list takes a kilobyte per entry. A student's zip must not make the class's zip fail."""
+    """Reading a zip's directory takes a kilobyte per entry. A student's zip must not make the class's zip fail."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     many = {f"{n}.txt": b"" for n in range(1_001)}
     write(tmp_path, {"all.zip": many, "handed_in/ada/all.zip": many, "handed_in/ben/03_masks.ipynb": NOTEBOOK})
     with pytest.raises(InputError, match="the zip has more than 50 entries"):
         collect([tmp_path / "all.zip"])
     assert found(tmp_path / "handed_in") == {"ada": ["the zip has more than 1,000 entries"], "ben": ["ok"]}
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:  # not compressed, so that the inner list can be seen
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:  # uncompressed, so the inner directory is visible
         archive.writestr("ada/03_masks.ipynb", NOTEBOOK)
         archive.writestr("ben/many.zip", zipped(many))
         archive.comment = b"a comment"
@@ -439,7 +439,7 @@ def test_a_zip_with_too_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize("comment", [b"", b"a comment", bytes(65_535)])
 @pytest.mark.parametrize("locator", [b"", struct.pack("<4sLQL", b"PK\6\7", 0, 2**62, 1)])
 def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp_path, monkeypatch):
-    """Whatever the zip ends with, the entries that are counted must be those that are read."""
+    """Whatever the zip ends with, the entries counted must be the entries read."""
     monkeypatch.setattr(submissions, "MAX_ENTRIES", 50)
     whole = zipped({f"{n}.txt": b"" for n in range(51)})
     end = whole.rindex(b"PK\5\6")
@@ -451,7 +451,7 @@ def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp
 
 @pytest.fixture
 def read(monkeypatch) -> list[int]:
-    """Return the number of bytes read from each file, without the lists of zips."""
+    """Return the number of bytes read from each file, not counting the directories of zips."""
     sizes: list[int] = []
     original = submissions._read
 
@@ -464,7 +464,7 @@ def read(monkeypatch) -> list[int]:
     return sizes
 
 
-WAYS = {  # to submit many files
+WAYS = {  # ways to submit many files
     "in one zip": lambda files: {"ada/all.zip": files},
     "in zips": lambda files: {f"ada/{name}.zip": {"03_masks.ipynb": content} for name, content in files.items()},
     "in a folder": lambda files: {f"ada/{name}": content for name, content in files.items()},
@@ -475,7 +475,7 @@ WAYS = {  # to submit many files
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_one_student_cannot_submit_hundreds_of_files(tmp_path, read, way, is_packed):
-    """Files above the limit are not even read, and the student is told."""
+    """Files beyond the limit are not even read, and the student is told."""
     files = WAYS[way]({f"{n:03}.ipynb": NOTEBOOK for n in range(200)})
     results = collect([both(tmp_path, files | {"ben/03_masks.ipynb": NOTEBOOK})[is_packed]])
     assert [one.content for one in results if one.student == "ben"] == [NOTEBOOK]
@@ -506,13 +506,13 @@ def test_what_one_student_submits_is_limited(tmp_path, monkeypatch, read, way, i
 
 
 def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
-    """A hundred zips, each with a hundred notebooks of a megabyte, fit into a zip of ten kilobytes."""
+    """A ten-kilobyte zip can hold a hundred zips, each with a hundred one-megabyte notebooks."""
     notebook = json.dumps({"cells": [{"cell_type": "code", "source": "#" * 1_300_000}]}).encode()
     bomb = {f"{n}.zip": {f"{m}.ipynb": notebook for m in range(20)} for n in range(2)}
     flat = {f"{n}.ipynb": notebook for n in range(40)}
     write(tmp_path, {"ada/all.zip": bomb, "ben/all.zip": {"03_masks.ipynb": notebook}, "cy/all.zip": flat})
     results, peak = with_memory(tmp_path)
-    # what is kept of one student, and a notebook that is being read
+    # the data kept for one student, plus the notebook being read
     assert peak < submissions.MAX_BYTES_KEPT_PER_STUDENT + 16 * MEBIBYTE
     assert [[one.problem] for one in results if one.student in ("ada", "ben")] == [NONE, [""]]
     (problem,) = {one.problem for one in results if one.problem and one.student.startswith("cy")}
@@ -520,7 +520,7 @@ def test_ten_kilobytes_do_not_fill_the_memory(tmp_path):
 
 
 def test_names_that_are_very_long(tmp_path):
-    """A name in a zip can have 64 KiB. Searching each for ` (2)` at its end could take hours."""
+    """A name in a zip can be 64 KiB long. Searching the end of each for ` (2)` could take hours."""
     names = [f"{n}{' ' * 60_000}x.ipynb" for n in range(90)]
     write(tmp_path, {"ada/all.zip": dict.fromkeys(names, NOTEBOOK), "ben.zip": {"x.ipynb": NOTEBOOK}})
     assert sum(one.content == NOTEBOOK for one in collect([tmp_path])) == 91
@@ -530,7 +530,7 @@ def test_names_that_are_very_long(tmp_path):
 
 
 def test_entries_that_are_links_or_point_outside(tmp_path):
-    """Nothing is unpacked, so nothing can be written elsewhere, and such a path earns no points."""
+    """Nothing is unpacked, so nothing can be written elsewhere. A file with such a path earns no points."""
     link = zipfile.ZipInfo("ada/03_masks.ipynb")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     outside = ["../../ben/03_masks.ipynb", "/cy/03_masks.ipynb", "dee/../../03_masks.ipynb", "eve\\..\\03_masks.ipynb"]
@@ -544,14 +544,14 @@ def test_entries_that_are_links_or_point_outside(tmp_path):
 
 
 def test_of_two_entries_of_one_name_the_last_counts(tmp_path):
-    """Programs that unpack zips do the same, so what people looked at is what is graded."""
+    """Unzip programs do the same, so the file that people see is the one that is graded."""
     with warnings.catch_warnings(action="ignore"):
         write(tmp_path, {"all.zip": zipped([("ada/03_masks.ipynb", b"{}"), ("ada/03_masks.ipynb", NOTEBOOK)])})
     (submission,) = collect([tmp_path / "all.zip"])
     assert submission.content == NOTEBOOK
 
 
-DAMAGE = {  # where in the list (or, with a header of 60 bytes, in the file) and what is written there
+DAMAGE = {  # the position in the directory (or in the file, after a header of 60 bytes) and the bytes written there
     "locked": (b"PK\x01\x02", 8, b"\x01"),
     "packed in an unknown way": (b"PK\x01\x02", 10, b"\x4d"),
     "wrong data": (b"PK\x03\x04", 60, b"\xff" * 10),
@@ -572,7 +572,7 @@ def test_a_damaged_entry_is_reported_and_the_others_are_read(tmp_path, kind):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_entry_that_would_unpack_all_at_once(tmp_path, method):
-    """Only zlib unpacks in pieces: a kilobyte of bzip2 becomes a gigabyte before its size can be checked."""
+    """Only zlib decompresses in pieces: a kilobyte of bzip2 becomes a gigabyte before its size can be checked."""
     info = zipfile.ZipInfo("03_masks.ipynb")
     info.compress_type = method
     bomb = with_claimed_size(zipped([(info, b"0" * 32 * MEBIBYTE)]), 1_000)
@@ -584,7 +584,7 @@ def test_an_entry_that_would_unpack_all_at_once(tmp_path, method):
 
 
 def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
-    """Damage shows only after unpacking, and a zip can have a hundred damaged entries."""
+    """Damage is detected only after unpacking, and a zip can have a hundred damaged entries."""
     monkeypatch.setattr(submissions, "MAX_BYTES_READ_PER_STUDENT", 4 * MEBIBYTE)
     content = bytearray(zipped({f"{n:02}.ipynb": b"0" * MEBIBYTE for n in range(20)}))
     for match in re.finditer(b"PK\x01\x02", bytes(content)):
@@ -597,7 +597,7 @@ def test_entries_that_are_damaged_count_as_read(tmp_path, monkeypatch):
 
 
 def test_a_zip_that_is_incomplete(tmp_path):
-    """Wherever an upload broke off, the other submissions are not affected."""
+    """Wherever an upload was cut short, the other submissions are not affected."""
     whole = zipped({"03_masks.ipynb": NOTEBOOK, "x.ipynb": NOTEBOOK, "y.ipynb": OTHER})
     for size in [*range(0, 120, 7), *range(120, len(whole), 61), len(whole) - 1]:
         result = found(write(tmp_path, {"ada/all.zip": whole[:size], "ben/03_masks.ipynb": NOTEBOOK}))
@@ -606,7 +606,7 @@ def test_a_zip_that_is_incomplete(tmp_path):
 
 
 def test_zips_within_zips(tmp_path):
-    """In Moodle's zip, a student's zip is a zip within a zip. Deeper ones are ignored."""
+    """In a zip from Moodle, a student's zip is a zip within a zip. Deeper zips are ignored."""
     inner: Files = {"03_masks.ipynb": NOTEBOOK}
     for _ in range(5):
         inner = {"more.zip": inner}
@@ -616,7 +616,7 @@ def test_zips_within_zips(tmp_path):
 
 
 def test_nothing_is_changed(tmp_path):
-    """Submissions are evidence."""
+    """Submissions are evidence, so collecting them must not modify them."""
     write(tmp_path, {"ada/03_masks.ipynb": NOTEBOOK, "ben/all.zip": {"03_masks.ipynb": NOTEBOOK}})
 
     def state() -> list[tuple]:

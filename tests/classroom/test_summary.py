@@ -61,12 +61,12 @@ def test_it_says_how_exercises_went_and_who_is_stuck_where(show, class_of_four, 
     assert misconceptions.endswith("Bob , Cyd")
     stuck = text_of(page, "Who is stuck where")
     assert "causal_mask 2 2&nbsp;×&nbsp; ✗ failed Bob , Cyd" in stuck
-    assert "target_mask" not in stuck  # what comes after the first that fails
+    assert "target_mask" not in stuck  # a student is stuck only at the first exercise that fails
     assert "dan.ipynb: the file is empty" in text_of(page, "Files with remarks")
 
 
 def test_means_of_exercises_add_up_to_the_notebooks(show, class_of_four, entry):
-    """If one mean included the unreadable files and another didn't, it would look like a mistake of the grader."""
+    """If one mean included the unreadable files and another didn't, it would look like a bug in the grader."""
     page = show(*class_of_four, entry("Ada", "01_attention", softmax="passed"), entry("Eve", "01_attention", softmax={
         "state": "failed", "earned": 0.5
     }))  # fmt: skip
@@ -90,7 +90,7 @@ def test_it_lists_what_to_review(show, entry):
     review = text_of(show(ada, bob), "To be reviewed")
     assert "Ada padding_mask line 4 uses torch.softmax" in review
     assert "padding_mask 2 Ada , Bob" in review
-    assert review.count("Bob") == 1  # one group, not one for each of its members
+    assert review.count("Bob") == 1  # one group, not one per member
     assert "To be reviewed" not in show(entry("Ada", padding_mask="passed"))
 
 
@@ -112,9 +112,9 @@ def test_the_outcomes_are_told_apart(entry):
 
 
 def test_charts_hold_their_data_for_both_themes_and_have_words(class_of_four):
-    """The page must work offline, and for a reader who can't see the charts. The same results give the same page."""
+    """The page must work offline and for readers who can't see the charts. The same results must give the same page."""
     page = with_charts(*class_of_four)
-    assert page == with_charts(*class_of_four)  # keeps a folder of grades fit for version control
+    assert page == with_charts(*class_of_four)  # so that a folder of grades can be kept in version control
     figures = re.findall("<figure>(.*?)</figure>", page, re.DOTALL)
     assert len(figures) == 3
     for figure in figures:
@@ -152,22 +152,22 @@ def test_a_class_of_which_nothing_could_be_read_has_a_page(show, entry):
 def test_three_hundred_students_are_still_a_page(show, entry):
     entries = [entry(f"s{number:03}", padding_mask="failed" if number % 3 else "passed") for number in range(300)]
     page = show(*entries)
-    assert "<details><summary>300 students</summary>" in page  # folded, so that the charts are seen
+    assert "<details><summary>300 students</summary>" in page  # folded, so that the charts are visible
     assert len(page) < 500_000
 
 
 def test_a_home_without_matplotlib_stays_without(tmp_path, monkeypatch):
-    """matplotlib would save a list of fonts there, but grading must write to the output folder only."""
+    """matplotlib would save a font list in the home folder, but grading must write only to the output folder."""
     monkeypatch.delitem(sys.modules, "matplotlib", raising=False)
     for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, "")  # so that it is put back in the end
+        monkeypatch.setenv(name, "")  # so that it is restored at the end
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     cache = tmp_path / ".cache" / "matplotlib"
     cache.mkdir(parents=True)
     (cache / "fontlist-v1.json").write_text("{}")
     _leave_home_alone()
-    assert "MPLCONFIGDIR" not in os.environ  # a list that is there is used: to make one takes time
+    assert "MPLCONFIGDIR" not in os.environ  # an existing font list is used, because creating one takes time
     (cache / "fontlist-v1.json").unlink()
     _leave_home_alone()
     folder = Path(os.environ["MPLCONFIGDIR"])

@@ -29,7 +29,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_grader_left_is_removed_by_the_next_run(monkeypatch):
-    """While the grader lives, other runs leave its folder alone."""
+    """While the grader is running, other runs leave its folder alone."""
     monkeypatch.undo()
     with subprocess.Popen([sys.executable, "-c", GRADER], stdout=subprocess.PIPE, text=True) as grader:
         left = temporary_folders.Path(grader.stdout.readline().strip())
@@ -43,7 +43,7 @@ def test_what_a_killed_grader_left_is_removed_by_the_next_run(monkeypatch):
 
 
 def test_only_stale_folders_of_ours_are_removed(place):
-    """A link might lead to the teacher's files, and other programs may use the same prefix."""
+    """A link might point to the teacher's files, and other programs may use the same prefix."""
     precious, foreign, stale = place / "precious", place / "tl-of-another-program", place / "tl-stale"
     for folder in (precious, foreign, stale):
         folder.mkdir()

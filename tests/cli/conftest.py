@@ -1,4 +1,4 @@
-"""Fixtures: a corpus of a few captions, a model trained on it by the command, and a way to run the command."""
+"""Fixtures: a corpus of a few captions, a model that the command trained on it, and a way to run the command."""
 
 import io
 import shlex
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def complaint(self) -> str:
-        """The error message: a single line, the last one of stderr. Only progress output may come before it."""
+        """The error message: a single line at the end of stderr. Only progress output may precede it."""
         *before, last = self.stderr.splitlines()
         assert last.startswith("transformer-lab: ")
         assert not any(line.startswith(("transformer-lab:", "Traceback")) for line in before)
@@ -67,7 +67,7 @@ def lab(monkeypatch, capfd):
 
 @pytest.fixture(scope="session")
 def corpus_folder(tmp_path_factory) -> Path:
-    """144 German-English pairs: 112 for training, 16 for validation, 16 for testing."""
+    """Return a folder with 144 German-English pairs: 112 for training, 16 for validation, and 16 for testing."""
     pairs = [
         (f"Der {subject} {verb} den {thing}.", f"The {NOUNS[subject]} {VERBS[verb]} the {NOUNS[thing]}.")
         for thing in NOUNS
@@ -85,20 +85,20 @@ def corpus_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_fields(corpus_folder) -> dict[str, str]:
-    """Values for fields of the preset `tour` that make a run take about a second."""
+    """Return values for fields of the `tour` preset that make a run take about a second."""
     return TINY | {"corpus": str(corpus_folder)}
 
 
 @pytest.fixture(scope="session")
 def train_tiny(tiny_fields) -> list[str]:
-    """The arguments of such a run, except for its output folder."""
+    """Return the command-line arguments for such a run, except for its output folder."""
     options = [word for name, text in tiny_fields.items() for word in (f"--{name.replace('_', '-')}", text)]
     return ["train", "tour", *options]
 
 
 @pytest.fixture(scope="session")
 def model_folder(train_tiny, tmp_path_factory) -> Path:
-    """A run folder written by `transformer-lab train`."""
+    """Return a run folder written by `transformer-lab train`."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["transformer-lab", *train_tiny, "--output", str(folder)])

@@ -1,4 +1,4 @@
-"""Bad input ends with a one-line error on stderr and status 1, without a traceback, and no existing file is lost."""
+"""Bad input causes a one-line error on stderr and exit status 1, without a traceback, and no existing file is lost."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_lines_that_cannot_be_translated(lab, model_folder, stdin, says):
 
 
 def test_a_byte_order_mark_is_not_translated(lab, model_folder):
-    """Some editors write a byte order mark, and it used to change the translation of the first sentence."""
+    """Some editors write a byte-order mark, which used to change the translation of the first sentence."""
     plain = lab("translate", "--model", model_folder, stdin=b"Der Hund sieht den Ball.\n")
     marked = lab("translate", "--model", model_folder, stdin="Der Hund sieht den Ball.\n".encode("utf-8-sig"))
     assert marked.status == 0
@@ -63,7 +63,7 @@ def test_a_byte_order_mark_is_not_translated(lab, model_folder):
 
 @pytest.mark.parametrize("beam", ["0", "1001", "99999999999999999999"])
 def test_a_beam_size_out_of_range(lab, model_folder, beam):
-    """A beam of 100,000 used up all memory, which could have killed a training run on the same machine."""
+    """A beam of 100,000 used to exhaust memory, which could kill a training run on the same machine."""
     complaint = lab("translate", "--model", model_folder, "--beam", beam, "Der Hund sieht den Ball.").complaint
     assert complaint == f"transformer-lab: --beam must be a whole number from 1 to 1000; got '{beam}'"
 
@@ -97,7 +97,7 @@ def test_output_closed_by_the_shell(model_folder):
 
 
 def test_an_error_names_the_split_and_the_number_of_a_sentence(lab, model_folder, broken_corpus):
-    """The sentence number differs from the line number because an empty line before it was skipped."""
+    """The sentence number differs from the line number, because an empty line before it was skipped."""
     for language in ("de", "en"):
         path = broken_corpus / f"test_2016_tiny.{language}"
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -108,7 +108,7 @@ def test_an_error_names_the_split_and_the_number_of_a_sentence(lab, model_folder
 
 @pytest.fixture
 def broken_corpus(corpus_folder, tmp_path):
-    """A copy of the corpus that a test can damage."""
+    """Return a copy of the corpus that a test can damage."""
     return shutil.copytree(corpus_folder, tmp_path / "corpus")
 
 
@@ -197,7 +197,7 @@ def test_a_field_with_an_invalid_value(lab, corpus_folder, tmp_path, field, valu
     ],
 )
 def test_a_package_error_names_the_option(lab, tmp_path, monkeypatch, options, named):
-    """The package has no command-line options. Its errors name a parameter or a path, which leads to the option."""
+    """The package knows no command-line options. Its errors name a parameter or a path, which identifies the option."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     command = ["evaluate"] if "--split" in options else ["train", "tour"]
@@ -214,7 +214,7 @@ def test_an_error_names_the_option_before_anything_is_trained(lab, tmp_path):
 
 @pytest.fixture
 def broken_model(model_folder, tmp_path):
-    """A copy of the model that a test can damage."""
+    """Return a copy of the model that a test can damage."""
     return shutil.copytree(model_folder, tmp_path / "model")
 
 
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_another_configuration(lab, broken_model):
 
 
 def test_weights_in_a_pickle(lab, broken_model):
-    """A pickle can run any program, so it must not be opened, even under the name of a safe format."""
+    """A pickle can run any program, so it must not be opened even if it is named like a safe format."""
     pickled = b"\x80\x02cos\nsystem\nq\x00X\x04\x00\x00\x00exitq\x01\x85q\x02Rq\x03."
     (broken_model / "weights.safetensors").write_bytes(pickled)
     assert "weights.safetensors" in translate_with(lab, broken_model)
@@ -336,7 +336,7 @@ def test_an_export_below_a_file(lab, model_folder, tmp_path):
 
 @pytest.fixture
 def interrupted(lab, train_tiny, tmp_path, monkeypatch):
-    """The outcome of pressing Ctrl-C in the second epoch of the same run that made `model_folder`."""
+    """Return the outcome of pressing Ctrl-C in the second epoch of the run that produced `model_folder`."""
     write = Metrics.write
 
     def write_and_press_ctrl_c(metrics, **record):
@@ -360,7 +360,7 @@ def test_ctrl_c_suggests_a_command_that_resumes_the_run(lab, interrupted, model_
 
 
 def test_ctrl_c_before_the_first_checkpoint(lab, train_tiny, tmp_path, monkeypatch):
-    """With no checkpoint yet, a suggested command with --resume would be rejected."""
+    """Without a checkpoint, a suggested command with --resume would be rejected."""
     monkeypatch.setattr("transformer_lab.training.trainer.train_tokenizer", lambda *_, **__: signal.raise_signal(2))
     stopped = lab(*train_tiny, "--output", tmp_path / "run")
     assert stopped.status == 130

@@ -14,7 +14,7 @@ COMMANDS = ("doctor", "tour", "train", "translate", "evaluate", "heatmap", "expo
 
 
 def test_every_command_shows_an_example(lab):
-    """Most readers look only at the example."""
+    """Most readers look at nothing but the example."""
     for command in COMMANDS:
         shown = lab(command, "--help")
         assert shown.status == 0

@@ -1,4 +1,4 @@
-"""The findings of `transformer-lab doctor` and the advice that comes with them."""
+"""The findings of `transformer-lab doctor` and its advice."""
 
 import re
 import sys
@@ -42,7 +42,7 @@ def without(monkeypatch):
 
 
 def test_a_missing_package_that_training_needs_fails(lab, without):
-    """A script that starts a training run on a new machine stops here instead of an hour later."""
+    """A script that starts training on a new machine should stop here instead of an hour later."""
     without("sacrebleu")
     examined = lab("doctor")
     assert examined.status == 1
@@ -92,7 +92,7 @@ def test_threads_limited_by_an_environment_variable(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: torch.get_num_threads() + 1)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert "unset it" in doctor.find_threads().advice
-    monkeypatch.delenv("OMP_NUM_THREADS")  # some libraries leave a core free by default
+    monkeypatch.delenv("OMP_NUM_THREADS")  # some libraries leave one core free by default
     assert doctor.find_threads().ok
 
 

@@ -1,4 +1,4 @@
-"""A reader's copy of the notebooks keeps the reader's work and lists the notebooks that have a newer version."""
+"""A reader's copy of the notebooks keeps the reader's work, and newer versions of notebooks are listed."""
 
 import os
 from pathlib import Path

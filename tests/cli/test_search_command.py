@@ -75,7 +75,7 @@ def test_help_shows_an_example(lab):
     ],
 )
 def test_invalid_search_options(search, tmp_path, options, says):
-    """The error takes one line and comes before any file is written that would stop the corrected command."""
+    """The error fits on one line and is raised before anything is written that would block the corrected command."""
     assert says in search(*options).complaint
     assert not (tmp_path / "search" / "search.json").exists()
 

@@ -27,7 +27,7 @@ def learn_by_recounting(word_counts: dict[str, int], n_merges: int) -> tuple[lis
 
 
 def test_the_example_of_the_paper():
-    """Figure 1 of Sennrich et al. (2016). It breaks ties differently, so only the merges without a tie are compared."""
+    """Figure 1 of Sennrich et al. (2016) breaks ties differently, so only the merges without a tie are compared."""
     merges = learn_bpe({"low": 5, "lowest": 2, "newer": 6, "wider": 3}, 10)
     assert merges[:3] == [("e", "r"), ("er", "</w>"), ("l", "o")]
     assert apply_bpe("lower", merges) == ["low", "er</w>"]
@@ -35,9 +35,9 @@ def test_the_example_of_the_paper():
 
 @pytest.mark.parametrize("seed", range(50))
 def test_updated_counts_equal_fresh_counts(seed: int):
-    """The counts are updated after each merge; a pair forgotten or counted twice would change the vocabulary.
+    """The counts are updated after each merge. A pair that was forgotten or counted twice would change the vocabulary.
 
-    Three letters give many repeats such as `aaa`, where pairs overlap.
+    An alphabet of three letters produces many repeats such as `aaa`, in which pairs overlap.
     """
     generator = random.Random(seed)
     word_counts = {

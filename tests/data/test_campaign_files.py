@@ -1,4 +1,4 @@
-"""TED talks in the format of the IWSLT campaigns: training lines with tags between them, and sets in XML."""
+"""TED talks in the format of the IWSLT campaigns: training lines with tags between them, and evaluation sets in XML."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from transformer_lab.errors import InputError
 
 
 def write_set(folder: Path, name: str, language: str, texts: list[str], direction: str = "de-en") -> Path:
-    """Write two talks of one set. The second starts with segment 1 again."""
+    """Write a set of two talks. The second starts again with segment 1."""
     middle = len(texts) // 2
     talks = [("535", texts[:middle]), ("531", texts[middle:])]
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<srcset setid="{name}" srclang="english">']
@@ -57,7 +57,7 @@ def test_plain_files_take_precedence(folder: Path):
 
 
 def test_segments_are_paired_by_talk_and_number(folder: Path):
-    """The talks are in another order, with an extra line. Paired by line, no sentence would have its translation."""
+    """The talks are in a different order, with an extra line. Pairing by line would get every translation wrong."""
     path = folder / "IWSLT17.TED.tst2010.de-en.en.xml"
     head, first, second = path.read_text(encoding="utf-8").split("<doc")
     tail = "</srcset>\n"
@@ -66,7 +66,7 @@ def test_segments_are_paired_by_talk_and_number(folder: Path):
 
 
 def test_a_bare_ampersand_is_text(folder: Path):
-    """Published sets contain it, although no XML parser accepts it."""
+    """Published sets contain bare ampersands, although no XML parser accepts them."""
     write_set(folder, "tst2010", "de", ["R&D", "a &lt; b", "c", "d"])
     assert [german for german, _ in load_corpus(folder).test] == ["R&D", "a < b", "c", "d"]
 
@@ -127,7 +127,7 @@ def test_the_name_of_a_training_file_may_have_a_suffix(folder: Path):
 
 
 def test_the_ted_sample(real_data: Path, monkeypatch):
-    """The counts are those of the segments in the campaign's files. The name is enough to find them."""
+    """The counts are the numbers of segments in the campaign's files. The corpus is found by its name alone."""
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     corpus = load_corpus("ted_de_en")
     assert corpus.name == "ted_de_en"

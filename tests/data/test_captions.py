@@ -1,4 +1,4 @@
-"""The corpus `captions`: the file in the package, and how it is split."""
+"""The `captions` corpus: the file in the package and how it is split."""
 
 import hashlib
 
@@ -15,13 +15,13 @@ def corpus() -> list[Caption]:
 
 
 def test_published_scores_are_for_these_sentences(corpus):
-    """If you generate other sentences, change this hash and measure every score on captions again."""
+    """If you generate different sentences, change this hash and measure all scores on captions again."""
     text = "".join(f"{caption.german}\t{caption.english}\t{caption.links}\n" for caption in corpus)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "779b0f1db8010957"
 
 
 def test_no_sentence_occurs_twice(corpus):
-    """A model would otherwise be tested on sentences that it was trained on."""
+    """Otherwise a model would be tested on sentences that it was trained on."""
     assert len(corpus) == 50_000
     assert len({caption.german for caption in corpus}) == len(corpus)
     assert len({caption.english for caption in corpus}) == len(corpus)
@@ -52,7 +52,7 @@ def test_tokens_are_those_of_spacys_blank_tokenizers(corpus):
 
 
 def test_the_test_set_does_not_depend_on_the_other_sizes():
-    """Otherwise scores of models that were trained on more data and on less could not be compared."""
+    """Otherwise scores of models trained on different amounts of data could not be compared."""
     small, large = caption_splits(train=300, validation=40, test=50), caption_splits(train=900, validation=40, test=50)
     assert [len(part) for part in (small.train, small.validation, small.test)] == [300, 40, 50]
     assert (small.test, small.validation, small.train) == (large.test, large.validation, large.train[:300])
@@ -65,7 +65,7 @@ def test_the_default_splits_are_all_captions(corpus):
 
 
 def test_impossible_sizes_are_refused():
-    """Slicing with them would silently return other sets, or smaller ones."""
+    """Slicing with such sizes would silently return different or smaller sets."""
     with pytest.raises(InputError, match="-1"):
         caption_splits(train=-1)
     with pytest.raises(InputError, match="50,001 captions, but there are only 50,000"):
@@ -75,7 +75,7 @@ def test_impossible_sizes_are_refused():
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "altered", "another format"])
 def test_a_damaged_file_is_named_in_one_line(tmp_path, monkeypatch, damage):
-    """An interrupted installation must not look like a bug in the course, or train on half of the captions."""
+    """An interrupted installation must not look like a bug in the course or cause training on half of the captions."""
     path = tmp_path / "captions.tsv.xz"
     whole = FILE.read_bytes()
     half = len(whole) // 2

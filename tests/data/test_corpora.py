@@ -1,4 +1,4 @@
-"""Every format of a corpus is read correctly, and every fault is named with its file and line."""
+"""Every corpus format is read correctly, and every error is reported with its file and line."""
 
 import gzip
 import random
@@ -65,7 +65,7 @@ def test_every_test_set_has_its_name(folder: Path):
 
 
 def test_only_a_newline_ends_a_line(folder: Path):
-    """`str.splitlines` would cut at these characters too, and shift every pair after the first such line."""
+    """`str.splitlines` would also split at these characters and shift every pair after the first such line."""
     odd = ["a\u2028b", "c\u0085d\x0ce", "f\x1cg"]
     write(folder / "train.de", odd)
     assert load_corpus(folder).train == [
@@ -76,7 +76,7 @@ def test_only_a_newline_ends_a_line(folder: Path):
 
 
 def test_white_space_and_unicode_are_normalized(folder: Path):
-    """Real files have no-break spaces, Windows line ends, byte-order marks, decomposed umlauts, and no last newline."""
+    """Real files have no-break spaces, Windows line endings, BOMs, decomposed umlauts, and no final newline."""
     write(folder / "train.de", "\ufeffein\u00a0 Hund \r\n\tzwei\r\nMa\u0308dchen".encode())
     assert [source for source, _ in load_corpus(folder).train] == ["ein Hund", "zwei", "M\u00e4dchen"]
 
@@ -145,7 +145,7 @@ def everything(corpus: Corpus) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.txt", "pairs.tsv.gz"])
 def test_a_table_with_tabs(tmp_path: Path, name: str):
-    """ManyThings.org writes a byte-order mark, attributions in a third column, and quotation marks as they are."""
+    """ManyThings.org's files have a byte-order mark, attributions in a third column, and unescaped quotation marks."""
     lines = [f'{german}\t{english} "\tCC-BY 2.0\r' for german, english in TABLE]
     path = write(tmp_path / name, b"\xef\xbb\xbf" + "\n".join(lines).encode())
     corpus = load_corpus(path)
@@ -171,7 +171,7 @@ def test_a_header_names_the_columns(tmp_path: Path, header: str):
 
 
 def test_no_sentence_is_in_two_sets(tmp_path: Path):
-    """A sentence with several translations must not be trained on with one and tested with another."""
+    """A sentence with several translations must not be in the training set with one and in a test set with another."""
     generator = random.Random(0)
     pairs = [(f"Satz {generator.randint(0, 600)}", f"sentence {generator.randint(0, 600)}") for _ in range(300)]
     corpus = load_corpus(write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in pairs]))
@@ -183,7 +183,7 @@ def test_no_sentence_is_in_two_sets(tmp_path: Path):
 
 
 def test_the_split_does_not_depend_on_the_order_of_lines(tmp_path: Path):
-    """Scores of two people who train on the same table must be comparable."""
+    """Two people who train on the same table must get comparable scores."""
     pairs = [(f"Satz {number // 2}", f"sentence {number}") for number in range(100)]
     first = load_corpus(write(tmp_path / "a.tsv", ["\t".join(pair) for pair in pairs]))
     second = load_corpus(write(tmp_path / "b.tsv", ["\t".join(pair) for pair in reversed(pairs)]))
@@ -221,7 +221,7 @@ def test_sentences_that_differ_only_in_punctuation_or_case_are_related():
 
 
 def test_attributions_say_that_english_comes_first(tmp_path: Path):
-    """In the order of the columns, a model from Chinese to English would be trained from English to Chinese."""
+    """If the columns were used in order, a Chinese-English model would be trained from English to Chinese."""
     lines = [f"sentence {n}\t句子{n}\tCC-BY 2.0 (France) Attribution: tatoeba.org #{n} (CK)" for n in range(100)]
     path = write(tmp_path / "cmn.txt", lines)
     assert ("sentence 5", "句子5") in everything(load_corpus(path, "en", "zh"))
@@ -231,7 +231,7 @@ def test_attributions_say_that_english_comes_first(tmp_path: Path):
 
 @pytest.mark.parametrize("header", ["id,de,en", "de,fr", "Russian,German,English"])
 def test_a_header_with_other_columns_is_not_a_pair_of_sentences(tmp_path: Path, header: str):
-    """Otherwise numbers would be translated to German, or German to French, in the name of German to English."""
+    """Otherwise a German-English model would be trained to translate numbers to German, or German to French."""
     path = write(tmp_path / "pairs.csv", [header] + [f"{n},Satz {n},sentence {n}" for n in range(100)])
     columns = header.replace(",", ", ")
     assert f"line 1: the columns are {columns}, but de to en was asked for: put these" in refusal(path)
@@ -263,7 +263,7 @@ def test_captions_go_both_ways():
 
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "fr"), ("fr", "de")])
 def test_multi30k_in_every_direction(real_data: Path, source: str, target: str, caplog):
-    """The counts are the published ones; no warning means that every file has the SHA-256 in the code."""
+    """The counts are the published ones. No warning means that every file has the SHA-256 listed in the code."""
     corpus = load_corpus("multi30k", source, target, data_dir=real_data)
     assert (len(corpus.train), len(corpus.validation)) == (29_000, 1_014)
     sizes = {name: len(pairs) for name, pairs in corpus.tests.items()}
@@ -288,14 +288,14 @@ def test_multi30k_is_found_by_folder_parent_or_environment(real_data: Path, monk
 
 
 def test_data_dir_takes_precedence_over_the_environment(real_data: Path, tmp_path: Path, monkeypatch):
-    """If the named folder lacks the files, silently using another copy could give other scores."""
+    """If the given folder lacks the files, silently using another copy could produce different scores."""
     monkeypatch.setenv("TRANSFORMER_LAB_DATA", str(real_data))
     with pytest.raises(InputError, match=f"no Multi30k in {tmp_path}: expected train.de.gz there"):
         load_corpus("multi30k", data_dir=tmp_path)
 
 
 def test_another_version_of_multi30k_is_used_with_a_warning(real_data: Path, tmp_path: Path, caplog):
-    """There are other copies, with other lines in val.de. Their scores are not comparable, but they can be used."""
+    """Some copies have different lines in val.de. They can be used, but their scores are not comparable."""
     for file in (real_data / "multi30k").glob("*.*.gz"):
         if file.name != "val.de.gz":
             (tmp_path / file.name).symlink_to(file)

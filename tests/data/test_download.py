@@ -1,4 +1,4 @@
-"""Multi30k is downloaded from a server on this machine, which counts its answers and misbehaves on request."""
+"""Multi30k is downloaded from a local server that counts its responses and misbehaves on request."""
 
 import gzip
 import hashlib
@@ -121,7 +121,7 @@ def test_a_file_damaged_in_the_cache_is_never_used(server: Server, cache: Path):
 
 @pytest.mark.parametrize("announces_length", [True, False])
 def test_a_broken_connection_leaves_no_incomplete_file(server: Server, cache: Path, announces_length: bool):
-    """Without an announced length, the break looks like the end of the file, and only the SHA-256 tells."""
+    """Without a content length, a broken connection looks like the end of the file, and only the SHA-256 reveals it."""
     server.truncated, server.announces_length = {"train.en.gz"}, announces_length
     message = refusal()
     assert message.startswith(f"{server.url}train.en.gz ")
@@ -142,7 +142,7 @@ def test_a_failed_download_names_the_file_and_an_alternative(server: Server, cac
     assert f"put train.de.gz into {cache} yourself" in message
     assert "the corpus captions" in message
     assert names(cache) == set()
-    # The message advises to put the files there by hand.
+    # The message advises putting the files there by hand.
     cache.mkdir(exist_ok=True)
     for name in NEEDED:
         (cache / name).write_bytes(FILES[name])

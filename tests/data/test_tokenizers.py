@@ -1,4 +1,4 @@
-"""Sentences must come back from their IDs, and no text may turn into a special token."""
+"""Decoding IDs must restore the sentences, and no text may turn into a special token."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_decoding_returns_the_sentence(tokenizer):
 
 
 def test_each_id_has_a_readable_token(tokenizer):
-    """They label the axes of the heat maps."""
+    """These tokens label the axes of the heat maps."""
     ids = tokenizer.encode_source("Ein kleines Mädchen")
     tokens = tokenizer.source_tokens(ids)
     assert len(tokens) == len(ids)
@@ -78,13 +78,13 @@ def test_each_id_has_a_readable_token(tokenizer):
 
 @pytest.mark.parametrize("typed", ["<eos>", "<pad> <bos>", "a <unk> b", "<0x41>"])
 def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str):
-    """Otherwise a sentence could end itself, or be masked as padding."""
+    """Otherwise a sentence could end itself or be masked as padding."""
     assert not SPECIALS & set(tokenizer.encode_source(typed)[:-1])
     assert not SPECIALS & set(tokenizer.encode_target(typed)[1:-1])
 
 
 def test_special_tokens_in_the_training_text_stay_text():
-    """A corpus may be full of them, but no merge and no word of the vocabulary may get the ID of a special token."""
+    """A corpus may be full of such strings, but no merge or word in the vocabulary may get a special token's ID."""
     pairs = [("<eos> <unk><eos>", "<bos> x <0x41> <0x41>")] * 50
     for kind in ("bpe", "spacy"):
         tokenizer = train_tokenizer(kind, pairs, vocab_size=600)
@@ -173,7 +173,7 @@ def stripped(sentence: str) -> str:
 
 
 def test_sentences_of_multi30k_come_back(real_data: Path, bpe: BpeTokenizer):
-    """Every fifth sentence of all 15 files, including French, which the tokenizer has never seen."""
+    """Test every fifth sentence of all 15 files, including French, which the tokenizer has never seen."""
     assert bpe.source_size == bpe.target_size == len(set(bpe.source_side.tokens)) == 8000
     files = sorted((real_data / "multi30k").glob("*.gz"))
     assert len(files) == 15
@@ -214,13 +214,13 @@ def test_tokens_show_word_starts_and_umlauts(bpe):
 
 
 def test_training_is_deterministic(multi30k):
-    """With a vocabulary in another order, the weights of an earlier run would belong to other tokens."""
+    """If the vocabulary were in a different order, the weights of an earlier run would belong to the wrong tokens."""
     one, other = (BpeTokenizer.train(multi30k.train[:3000], vocab_size=4000).source_side for _ in range(2))
     assert (one.tokens, one.merges) == (other.tokens, other.merges)
 
 
 def test_rare_characters_are_left_out_in_the_same_way_every_time():
-    """A corpus may have more characters than fit, such as Chinese. Which of them stay must not depend on a hash."""
+    """A corpus, such as a Chinese one, may have more characters than fit. The choice must not depend on a hash."""
     text = "".join(chr(0x4E00 + number) for number in range(2000))
     tokenizers = [BpeTokenizer.train([(text, text + text[:100])], vocab_size=600) for _ in range(3)]
     assert len({tuple(tokenizer.source_side.tokens) for tokenizer in tokenizers}) == 1
@@ -238,12 +238,12 @@ def test_dropout_splits_words_differently_but_loses_nothing(multi30k, bpe):
 
 
 def test_a_tiny_dropout_gives_the_tokens_of_the_library(multi30k, bpe):
-    """The seeded encoding is this package's own. If it skips no merge, it must agree with the library's."""
+    """The seeded encoding is the package's own code. If it skips no merge, it must agree with the library's."""
     sentences = [german for german, _ in multi30k.train[:500]] + ["😀 <eos> ▁"]
     assert bpe.encode_sources(sentences, dropout=1e-12) == bpe.encode_sources(sentences)
 
 
-# In the order in which they were learned.
+# The merges are in the order in which they were learned.
 TOY_MERGES = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "ab")]
 
 
@@ -255,7 +255,7 @@ def toy_bpe(small_bpe) -> BpeTokenizer:
 
 
 def splits_by_enumeration(symbols: tuple[str, ...], dropout: float) -> Counter:
-    """Return the probability of every result: try all ways to skip merges in a step, and continue from each."""
+    """Return the probability of every result by trying all ways to skip merges in a step and continuing from each."""
     places = [index for index in range(len(symbols) - 1) if symbols[index : index + 2] in TOY_MERGES]
     if not places:
         return Counter({symbols: 1.0})
@@ -275,11 +275,11 @@ def splits_by_enumeration(symbols: tuple[str, ...], dropout: float) -> Counter:
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
 def test_dropout_gives_each_split_as_often_as_the_algorithm(toy_bpe, dropout):
-    """Skipping a merge for the whole word, or sampling for the best merge only, would give other frequencies."""
+    """Skipping a merge for the whole word, or sampling only for the best merge, would produce different frequencies."""
     expected = splits_by_enumeration(tuple("abcab"), dropout)
     count = 20_000
     drawn = Counter(
-        tuple(toy_bpe.source_side.tokens[index] for index in ids[1:-1])  # without the space before the word, and eos
+        tuple(toy_bpe.source_side.tokens[index] for index in ids[1:-1])  # without the leading space and eos
         for ids in toy_bpe.encode_sources(["abcab"] * count, dropout, seed=4)
     )
     assert sum(expected.values()) == pytest.approx(1.0)
@@ -317,7 +317,7 @@ def test_spacy_leaves_rare_words_out():
 
 
 def test_spacy_restores_real_sentences(multi30k):
-    """Spaces around punctuation are learned, and a wrong rule would cost BLEU in every sentence."""
+    """The rules for spaces around punctuation are learned, and a wrong one would cost BLEU in every sentence."""
     tokenizer = SpacyTokenizer.train(multi30k.train[:5000])
     english = [english for _, english in multi30k.validation]
     encoded = tokenizer.encode_targets(english)
@@ -363,11 +363,11 @@ def test_chinese_is_split_as_requested(chinese_bpe):
         assert len(tokens) < 7
         assert any(len(token) > 1 for token in tokens)
     chinese_tokens = [token for token in side.tokens if re.search("[\u4e00-\u9fff]", token)]
-    assert all(re.fullmatch("[\u4e00-\u9fff]+", token) for token in chinese_tokens)  # no space, nothing Latin
+    assert all(re.fullmatch("[\u4e00-\u9fff]+", token) for token in chinese_tokens)  # no spaces or Latin letters
 
 
 def test_the_chinese_zero_is_a_character_and_not_a_digit():
-    """Years are written like 二〇〇八, and Unicode counts 〇 among the numbers."""
+    """Years are written like 二〇〇八, and Unicode classifies 〇 as a number."""
     pairs = [("a", "二〇〇八年，二〇1年")] * 9
     tokenizer = train_tokenizer("bpe", pairs, "en", "zh", vocab_size=520, chinese="characters")
     assert tokenizer.target_tokens(tokenizer.encode_target("二〇〇八年，二〇1年"))[1:-1] == list("二〇〇八年，二〇1年")
@@ -407,7 +407,7 @@ def test_other_languages_are_saved_as_before(small_bpe, tmp_path):
 
 
 def test_a_missing_library_is_not_reported_as_damage(tmp_path, monkeypatch):
-    """A server without spaCy can't load a spaCy tokenizer, and training it again would not help."""
+    """A server without spaCy can't load a spaCy tokenizer, and training the tokenizer again would not help."""
     train_tokenizer("spacy", PAIRS).save(tmp_path)
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(InputError, match=r"tokenizer\.json needs a library that cannot be imported here .*spacy"):

@@ -1,4 +1,4 @@
-"""Small models that make decoding interesting: their sentences differ, and end early, late, or never."""
+"""Small models that make decoding interesting: their sentences differ and end early, late, or never."""
 
 import gzip
 import random
@@ -21,10 +21,10 @@ PAD, BOS, EOS = 0, 1, 2
 def make_sharpened_model(
     seed: int, target_vocab: int = 12, sharpness: float = 4.0, eos_bonus: float = 0.0, **own_sizes
 ) -> Transformer:
-    """Return a random Transformer with very uneven predictions, in double precision, training mode, and with dropout.
+    """Return a random Transformer with dropout and very uneven predictions, in double precision and training mode.
 
     In double precision, cached and uncached sums agree to 1e-15, so equal tokens are not luck. Pad and bos are never
-    predicted: they are left out of translations, which would make sentences seem to end with eos.
+    predicted: they are left out of translations, so a sentence that ended with them would seem to end with eos.
     """
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 32, "dropout": 0.3, "max_length": 24}
@@ -35,7 +35,7 @@ def make_sharpened_model(
             if name.endswith(("gain", "bias")):
                 parameter.add_(0.2 * torch.randn_like(parameter))
         model.output.weight.mul_(sharpness)
-        model.output.weight[EOS] *= 1.5  # sometimes very likely, sometimes very unlikely
+        model.output.weight[EOS] *= 1.5  # makes eos very likely in some cases and very unlikely in others
         model.output.bias.add_(torch.randn(target_vocab))
         model.output.bias[EOS] += eos_bonus
         model.output.bias[[PAD, BOS]] -= 2 * sharpness
@@ -53,7 +53,7 @@ def make_random_sources(seed: int, batch: int = 5, longest: int = 8) -> Tensor:
 
 
 class RandomTable(TableModel):
-    """A `TableModel` with random logits: the same for the same source word and prefix, and different for any other."""
+    """A `TableModel` with random logits that depend only on the source word and the prefix."""
 
     def __init__(self, seed: int, target_vocab: int = 5, eos_bonus: float = 0.0, training: bool = True) -> None:
         super().__init__({}, training=training, target_vocab=target_vocab)
@@ -94,7 +94,7 @@ def pretrained() -> Translator:
 
 @pytest.fixture(scope="session")
 def test2016(real_data: Path) -> tuple[list[str], list[str]]:
-    """Every fourth German and English sentence of Multi30k's test set of 2016. `benchmarks/` uses all of them."""
+    """Return every fourth German and English sentence of Multi30k's 2016 test set. `benchmarks/` uses all of them."""
     sides = []
     for language in ("de", "en"):
         with gzip.open(real_data / "multi30k" / f"test_2016_flickr.{language}.gz", "rt", encoding="utf-8") as file:
@@ -104,9 +104,9 @@ def test2016(real_data: Path) -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="session")
 def greedy_share(pretrained: Translator) -> Callable[[Sequence[str], Sequence[Sequence[int]]], float]:
-    """Return the share of translations whose every token, including eos, is the likeliest one after those before it.
+    """Return the share of translations in which each token, including eos, is the most likely one given the prefix.
 
-    One pass of the model over sources and translations shows that, in a fifth of the time needed to decode them.
+    A single pass of the model over sources and translations takes a fifth of the time needed to decode them.
     """
 
     def greedy_share(sentences: Sequence[str], translations: Sequence[Sequence[int]]) -> float:

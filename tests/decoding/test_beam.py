@@ -1,4 +1,4 @@
-"""Beam search must match its definition, and find the best of all sentences if the beam is large enough."""
+"""Beam search must match its definition and find the best of all sentences if the beam is large enough."""
 
 import itertools
 
@@ -75,9 +75,9 @@ def test_a_beam_of_one_is_greedy(table_model, sharpened_model, random_sources):
 
 
 def test_near_ties_are_told_apart_in_double_precision(table_model):
-    """Tiny float32 logits that differ in the last digit have the same log-probability in single precision.
+    """Tiny float32 logits that differ only in the last digit have the same log-probability in single precision.
 
-    The best one comes before, between, or after the runners-up, so no rule for ties would find it.
+    The best one comes before, between, or after the runners-up, so no tie-breaking rule would find it.
     """
 
     class TinyLogits(table_model):
@@ -106,7 +106,7 @@ def test_length_penalty_of_wu_et_al():
 
 
 def test_alpha_favors_long_translations(table_model, random_sources):
-    """An inverted penalty would make them shorter."""
+    """An inverted penalty would make translations shorter."""
     total = dict.fromkeys((0.0, 1.0, 3.0), 0)
     for seed in range(8):
         model, source = table_model(seed, eos_bonus=1.0), random_sources(seed)
@@ -118,7 +118,7 @@ def test_alpha_favors_long_translations(table_model, random_sources):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("decode", "beam"), [(greedy_decode, ()), (beam_search, (3, 0.6))])
 def test_decodes_in_evaluation_mode_without_gradients(decode, beam, training, table_model, random_sources):
-    """Otherwise dropout would randomize translations, a graph fill the memory, or training go on without dropout."""
+    """Otherwise dropout would randomize translations, graphs would fill memory, or training would lose its dropout."""
     model = table_model(1, training=training)
     decode(model, random_sources(1), *beam, 4)
     assert not model.with_gradients

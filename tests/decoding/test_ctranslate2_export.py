@@ -1,4 +1,4 @@
-"""An exported model in the real CTranslate2: its probabilities, its translations, and what must never be written."""
+"""An exported model in the real CTranslate2: its probabilities, its translations, and exports that must be refused."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ SENTENCES = [source for source, _ in PAIRS]
 
 
 def make_translator(kind: str = "bpe", seed: int = 0, **sizes) -> Translator:
-    """Return an untrained model whose norms and biases are not all ones and zeros, so that each of them matters."""
+    """Return an untrained model whose norms and biases are not just ones and zeros, so that each of them matters."""
     if kind == "bpe":
         tokenizer = BpeTokenizer.train(PAIRS, vocab_size=600)
     else:
@@ -47,12 +47,12 @@ def folder(tmp_path):
 def open_engine(folder) -> "ctranslate2.Translator":
     threads = torch.get_num_threads()
     engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1, compute_type="float32")
-    torch.set_num_threads(threads)  # the engine changes them for the whole thread; later tests would round differently
+    torch.set_num_threads(threads)  # the engine changes this, and later tests would round differently
     return engine
 
 
 def assert_same_probabilities(translator: Translator, folder) -> None:
-    """Export the model and compare the log-probability of each target token with the engine's.
+    """Export the model and compare each target token's log-probability with the engine's.
 
     The sentences have different lengths, so padding is covered too. In single precision, with sums of a few hundred
     products, 1e-4 is ten times the difference that rounding makes.
@@ -84,14 +84,14 @@ def assert_same_probabilities(translator: Translator, folder) -> None:
     ids=["pre-norm, tied", "pre-norm", "post-norm", "post-norm, two vocabularies"],
 )
 def test_every_token_is_as_likely_there_as_here(kind, sizes, folder):
-    """A misplaced weight, a missing scale, or other positions would show in the fourth digit."""
+    """A misplaced weight, a missing scale, or different positions would show in the fourth digit."""
     assert_same_probabilities(make_translator(kind, **sizes), folder)
 
 
 def test_one_epsilon_for_all_norms_is_exported(folder):
-    """Without it, the engine would use 1e-5, whatever the model has.
+    """If epsilon were not exported, the engine would use 1e-5, whatever the model uses.
 
-    The model was recorded before, which must not make it look unsupported.
+    The model's attention was recorded before, which must not make the model look unsupported.
     """
     translator = make_translator()
     with record_attention(translator.model):
@@ -111,7 +111,7 @@ def service(pretrained, tmp_path_factory):
 
 
 def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]], list[str]]:
-    """Return the ids and the translations, using nothing from this package."""
+    """Return the IDs and the translations, using nothing from this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sentences)]
     results = open_engine(folder).translate_batch(tokens, beam_size=beam_size, patience=PATIENCE, max_batch_size=64)
@@ -120,16 +120,16 @@ def translate_as_a_service(folder, sentences, beam_size) -> tuple[list[list[int]
 
 
 def test_greedy_gives_the_same_translations(pretrained, service, test2016, greedy_share):
-    """Between two tokens that are equally likely up to rounding, either may win, so 1 % of the sentences may differ."""
+    """If two tokens are equally likely up to rounding, either may win, so 1 % of the sentences may differ."""
     ids, _ = translate_as_a_service(service, test2016[0], 1)
     assert greedy_share(test2016[0], ids) >= 0.99
 
 
 def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
-    """Some translations differ, as the length penalty and the end of the search do.
+    """Some translations differ, because the length penalty and the end of the search differ.
 
-    On all 1,000 sentences, the two are within 0.3 BLEU of each other (`benchmarks/export.py`); on a quarter of them,
-    within twice that.
+    On all 1,000 sentences, the two scores are within 0.3 BLEU of each other (`benchmarks/export.py`); on a quarter of
+    the sentences, they are within 0.6.
     """
     sources, references = test2016
     here = score_translations(pretrained.translate(sources, beam_size=4), references).bleu
@@ -138,7 +138,7 @@ def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
 
 
 def test_a_service_cuts_sentences_as_the_course_does(pretrained):
-    """Otherwise the model would read tokens it was not trained on, and silently get worse."""
+    """Otherwise the model would read tokens it was not trained on and silently get worse."""
     tokenizer = pretrained.tokenizer
     service = service_tokenizer(tokenizer)
     sentences = [
@@ -162,7 +162,7 @@ def test_the_tokenizer_of_words_goes_along(folder):
 
 
 def test_a_translation_without_end_is_cut_off(folder):
-    """CTranslate2 writes up to 256 tokens; with only the model's own positions, it would fail for the whole batch."""
+    """CTranslate2 writes up to 256 tokens. With only the model's own positions, it would fail for the whole batch."""
     translator = make_translator(max_length=8)
     with torch.no_grad():
         translator.model.output.bias[2] = -1e4  # never eos
@@ -198,7 +198,7 @@ def test_a_source_that_is_too_long_is_refused_there_as_well(folder):
     ],
 )
 def test_a_model_that_it_does_not_support_is_refused(name, attribute, value, says, folder):
-    """Otherwise it would be exported, load without complaint, and translate wrongly."""
+    """Otherwise it would be exported, load without an error, and translate incorrectly."""
     translator = make_translator(norm_first=True)
     setattr(translator.model.get_submodule(name), attribute, value)
     with pytest.raises(InputError, match=says) as refused:
@@ -223,19 +223,19 @@ def test_only_an_empty_folder_is_filled(folder):
 
 
 def test_an_export_that_fails_leaves_nothing(tmp_path, folder, monkeypatch):
-    """Half a model would load in part, or be deployed as if it were whole."""
+    """An incomplete model might be loaded in part or deployed as if it were complete."""
 
     def disk_is_full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pathlib.Path.write_text", disk_is_full)  # of the last file, after the weights
+    monkeypatch.setattr("pathlib.Path.write_text", disk_is_full)  # for the last file, after the weights
     with pytest.raises(InputError, match="No space left"):
         export_ctranslate2(make_translator(), folder)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_leaves_its_neighbors_alone(tmp_path, folder):
-    """An existing folder whose name looks unfinished belongs to the user and must not be touched."""
+    """An existing folder whose name looks like a partial export belongs to the user and must not be touched."""
     for name in ("service.part", ".service", "service.tmp"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "thesis.txt").write_text("mine")
@@ -245,12 +245,12 @@ def test_an_export_leaves_its_neighbors_alone(tmp_path, folder):
     assert all((tmp_path / name / "thesis.txt").read_text() == "mine" for name in before)
     ordinary = tmp_path / "ordinary"
     ordinary.mkdir()
-    assert folder.stat().st_mode == ordinary.stat().st_mode  # a service runs as another user
+    assert folder.stat().st_mode == ordinary.stat().st_mode  # a service may run as another user
 
 
 @pytest.mark.parametrize("chinese", ["byte_pairs", "characters"])
 def test_chinese_is_spelled_there_as_here(chinese):
-    """The service doesn't have our `normalize`, so it must remove the same spaces, and add none before a character."""
+    """The service doesn't have our `normalize`, so it must remove the same spaces and add none before a character."""
     pairs = [("I like Python 3.", "我很喜欢Python 3。"), ("Tom said: “Hello!”", "汤姆说：“你好！”")] * 5
     tokenizer = BpeTokenizer.train(pairs, "en", "zh", vocab_size=600, chinese=chinese)
     service = service_tokenizer(tokenizer)

@@ -16,7 +16,7 @@ def greedy_by_hand(model, word: int, max_length: int) -> list[int]:
 
 
 def test_takes_the_likeliest_token_of_each_prefix(table_model, random_sources):
-    """This includes bos and pad, which the model may predict mid-sentence: fed back, but left out of the result."""
+    """This includes bos and pad if the model predicts them: they are fed back but left out of the result."""
     lengths, predicted = set(), set()
     for seed in range(15):
         model = table_model(seed, eos_bonus=seed % 3 - 1)
@@ -27,13 +27,13 @@ def test_takes_the_likeliest_token_of_each_prefix(table_model, random_sources):
             assert greedy_decode(model, source, max_length) == expected
         lengths |= {(len(tokens), EOS in tokens) for tokens in generated}
         predicted |= {token for tokens in generated for token in tokens}
-    # The models include early, late, and missing eos.
+    # With these models, eos comes early, late, or never.
     assert {(1, True), (2, True), (7, True), (7, False)} <= lengths
     assert {PAD, BOS} <= predicted
 
 
 def test_a_sentence_is_translated_as_if_it_were_alone(sharpened_model, random_sources):
-    """Padding, or a neighbor that goes on for longer, must not leak into a translation."""
+    """Padding and longer sentences in the batch must not affect a translation."""
     for seed in range(3):
         model = sharpened_model(seed, eos_bonus=2.0)
         source = random_sources(seed)
@@ -42,7 +42,7 @@ def test_a_sentence_is_translated_as_if_it_were_alone(sharpened_model, random_so
 
 
 def test_restores_the_mode_after_an_error(sharpened_model, random_sources):
-    """A sentence beyond max_length must end the decoding, but must not turn off dropout in training."""
+    """A sentence longer than max_length must end the decoding but must not leave dropout turned off."""
     model = sharpened_model(3, eos_bonus=-100.0)
     with pytest.raises(ValueError, match=r"25.*24"):
         greedy_decode(model, random_sources(3), 30)

@@ -1,4 +1,4 @@
-"""The cache may change only the speed."""
+"""The cache must change nothing but the speed."""
 
 import random
 
@@ -40,7 +40,7 @@ CASES = [  # eos likely or unlikely, a vocabulary smaller or larger than the bea
 
 
 class TestCachedAttention:
-    """One step of incremental self-attention."""
+    """Tests of single steps of incremental self-attention."""
 
     @pytest.fixture
     def attention(self):
@@ -63,7 +63,7 @@ class TestCachedAttention:
         assert all(torch.equal(output, copy) for output, copy in outputs)  # not a buffer that a later step overwrites
 
     def test_a_step_projects_one_vector(self, attention, x):
-        """Projecting the prefix again gives the same numbers, and is exactly what the cache is there to avoid."""
+        """Projecting the prefix again gives the same numbers but is exactly what the cache exists to avoid."""
         projected = []
         for name in ("w_q", "w_k", "w_v", "w_o"):
             getattr(attention, name).register_forward_hook(lambda _, inputs, __: projected.append(inputs[0].size(1)))
@@ -73,7 +73,7 @@ class TestCachedAttention:
         assert projected == [1] * 4 * 9
 
     def test_reorder_moves_repeats_and_drops_rows(self, attention, x):
-        """Row 3 continues as 0 and 2, row 1 as 1, and rows 0 and 2 are gone; their cached keys must move too."""
+        """Row 3 becomes rows 0 and 2, row 1 stays, and the old rows 0 and 2 are dropped. Cached keys must move too."""
         indices = torch.tensor([3, 1, 3])
         cached = CachedAttention(attention, 3)
         for position in range(5):
@@ -86,7 +86,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
-        """Two tokens fed in one step must not see each other under this mask: each is the first of its own row."""
+        """Under this mask, two tokens fed in one step must not see each other: each is the first of its own row."""
         cached = CachedAttention(attention, 3)
         together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
         for position in range(2):
@@ -106,7 +106,7 @@ def test_cached_and_uncached_give_the_same_tokens(case, sharpened_model, random_
 
 
 def test_the_cases_cover_what_matters(sharpened_model, random_sources):
-    """Equal tokens prove little if all sentences of a batch end together, or none reaches max_length."""
+    """Equal tokens prove little if all sentences of a batch end together or none reaches max_length."""
     ends = set()
     for case in CASES:
         translations = cached_beam_search(sharpened_model(**case), random_sources(case["seed"]), 4, 0.6, 14)
@@ -133,11 +133,11 @@ def test_a_predicted_pad_or_bos_is_fed_back_as_in_the_plain_decoders(token, shar
         assert cached_greedy_decode(model, source, 10) == greedy
         assert cached_beam_search(model, source, 3, 0.6, 10) == beam_search(model, source, 3, 0.6, 10)
         assert not any(token in tokens for tokens in greedy)
-    assert any((tokens[:, :-1] == token).any() for tokens in fed)  # with tokens after it, and not only after eos
+    assert any((tokens[:, :-1] == token).any() for tokens in fed)  # in the middle of sentences, not only after eos
 
 
 def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
-    """Which sentences share a batch depends on their lengths, so a translation must not depend on its batch."""
+    """Sentences are batched by length, so a translation must not depend on the rest of its batch."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(5, batch=16)
     together = cached_beam_search(model, source, 4, 0.6, 14)
@@ -147,7 +147,7 @@ def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
 
 
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
-    """Otherwise a sentence that never ends would get as many tokens as the longest in its batch allows."""
+    """Otherwise a sentence that never ends would get the limit of the longest sentence in its batch."""
     for seed in range(2):
         model = sharpened_model(seed, eos_bonus=-1.0)
         source = random_sources(seed, batch=8)
@@ -159,7 +159,7 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Otherwise every sentence would cost as much as the longest, or every step twice as much."""
+    """Otherwise every sentence would cost as much as the longest one, or every step would cost twice as much."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -190,7 +190,7 @@ def test_dropout_is_off_no_graph_is_built_and_the_mode_is_restored(training, sha
 
 
 def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, random_sources):
-    """Positions that the model doesn't have must not be invented."""
+    """A position that the model doesn't have must raise an error."""
     model = sharpened_model(3, eos_bonus=-100.0)
     source = random_sources(3)
     with pytest.raises(ValueError, match=r"25.*24"):
@@ -216,7 +216,7 @@ def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
 
 
 def test_works_with_a_model_of_the_readers_own(sharpened_model, random_sources):
-    """Decoding may rely only on names that the course fixes: not on `n_heads`, `attend`, or the positions' buffer."""
+    """Decoding may rely only on names that the course prescribes: not on `n_heads`, `attend`, or a positions buffer."""
 
     class OwnNorm(nn.Module):
         def __init__(self, norm):
@@ -273,7 +273,7 @@ def test_a_model_that_has_only_encode_and_decode_is_fed_whole_prefixes(table_mod
         assert cached_beam_search(model, source, 3, 0.6, 6) == beam_search(model, source, 3, 0.6, 6)
 
 
-@pytest.mark.filterwarnings("ignore:var")  # of a batch without rows
+@pytest.mark.filterwarnings("ignore:var")  # from a batch without rows
 def test_a_batch_of_none_and_a_length_of_none(sharpened_model, random_sources):
     model = sharpened_model(0)
     source = random_sources(0)

@@ -1,4 +1,4 @@
-"""English input to a German-English model must trigger a warning, and German input never may."""
+"""English input to a German-English model must trigger a warning, and German input must never trigger one."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from transformer_lab.decoding.input_language import FUNCTION_WORDS, in_target_la
 
 
 def test_no_word_is_in_both_lists():
-    """A word in both lists would count for both languages and tell nothing."""
+    """A word in both lists would count for both languages and carry no information."""
     assert not FUNCTION_WORDS["de"] & FUNCTION_WORDS["en"]
 
 
@@ -36,7 +36,7 @@ def test_other_languages_are_left_alone():
 
 
 def test_all_of_multi30k(real_data):
-    """A false alarm is worse than no warning, so not a single German sentence may cause one."""
+    """A false alarm is worse than no warning, so no German sentence may cause one."""
     pairs = [pair for test in load_corpus("multi30k", data_dir=real_data).tests.values() for pair in test]
     german, english = zip(*pairs, strict=True)
     assert len(german) == 2461

@@ -1,4 +1,4 @@
-"""The decoders on the model that comes with the package, with real sentences, in single precision."""
+"""The decoders, tested with the included model and real sentences in single precision."""
 
 from transformer_lab.data import pad_batch
 from transformer_lab.decoding import beam_search, greedy_decode
@@ -21,6 +21,6 @@ def test_a_sample_with_and_without_a_cache(pretrained, test2016):
 
 
 def test_the_sentence_of_the_readme(pretrained):
-    """This is the model's first translation that a reader sees, so it must be right."""
+    """This is the first translation that readers see, so it must be right."""
     translation = pretrained.translate(["Ein kleiner Junge spielt draußen mit einem Ball."])[0].lower()
     assert all(word in translation for word in ("boy", "play", "outside", "ball"))

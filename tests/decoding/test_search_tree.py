@@ -1,4 +1,4 @@
-"""The tree that is drawn must be the search that translates."""
+"""The search tree must be the one that beam search explores."""
 
 from transformer_lab.decoding import beam_search
 from transformer_lab.decoding.search_tree import search_tree
@@ -19,7 +19,7 @@ def test_its_best_is_what_beam_search_returns(table_model, sharpened_model, rand
 
 
 def test_scores_add_up_and_beams_are_full(table_model, random_sources):
-    """A finished hypothesis stays in the beam, and nothing grows from it."""
+    """A finished hypothesis stays in the beam and has no children."""
     model = table_model(3, eos_bonus=1.0)
     tree = search_tree(model, random_sources(3, batch=1), 3, 6)
     assert [len(beam) for beam in tree.beams] == [1] + [3] * (len(tree.beams) - 1)

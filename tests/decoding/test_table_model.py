@@ -1,4 +1,4 @@
-"""The model with written-down probabilities must follow them, because examples and checks are worked out from them."""
+"""The table model must follow its table of probabilities, because examples and checks are worked out from the table."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_it_notes_how_it_was_used():
 
 
 def test_it_is_another_in_training_mode_and_without_bos():
-    """A decoder that forgets evaluation mode, or starts with something other than bos, must produce different words."""
+    """A decoder that doesn't switch to evaluation mode, or doesn't start with bos, must produce different words."""
     model = TableModel(TABLE, training=True)
     memory, mask = model.encode(torch.tensor([[9, 2]]))
     assert model.decode(torch.tensor([[1]]), memory, mask)[0, -1].argmax() not in (3, 4)

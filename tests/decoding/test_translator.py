@@ -1,4 +1,4 @@
-"""Sentences go in and out in order, folders load as they were saved, and bad input gives one clear line."""
+"""Sentences stay in order, folders load as they were saved, and bad input produces a one-line error."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def tokenizer():
 
 
 def make_translator(tokenizer, seed=7, **sizes) -> Translator:
-    """Return random weights whose translations differ between sentences, and end."""
+    """Return a translator with random weights whose translations end and differ between sentences."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 32, "norm_first": True, "max_length": 80} | sizes
     model = Transformer(TransformerConfig(tokenizer.source_size, tokenizer.target_size, **sizes))
@@ -87,17 +87,17 @@ class TestTranslate:
             assert found == untied.tokenizer.decode(expected[0])
 
     def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):
-        """Section 6.1. Otherwise a model that never predicts eos would go on to its max_length."""
+        """Otherwise a model that never predicts eos would continue up to max_length (section 6.1)."""
         endless = make_translator(tokenizer, max_length=60)
         with torch.no_grad():
-            endless.model.output.bias[:3] -= 100.0  # pad and bos too, because they would not be counted
+            endless.model.output.bias[:3] -= 100.0  # pad and bos too, because translations leave them out
         counts = [len(ids) for ids in endless.search(["Schnee!", SENTENCES[1]], 2, 1.0, None)]
         sources = [len(ids) for ids in tokenizer.encode_sources(["Schnee!", SENTENCES[1]])]
         assert counts == [sources[0] + 50, 60]
         assert [len(ids) for ids in endless.search(SENTENCES, 2, 1.0, 7)] == [7] * len(SENTENCES)
 
     def test_leaves_the_model_as_it_was(self, untied):
-        """Validation translates in the middle of a training run."""
+        """Validation runs the translator in the middle of training."""
         untied.model.train()
         first = untied.translate(SENTENCES)
         assert untied.model.training
@@ -162,7 +162,7 @@ class TestAttention:
             torch.testing.assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
 
     def test_a_translation_can_be_given(self, untied):
-        """The last row predicts eos, so eos itself has no row."""
+        """The last row is the one that predicts eos, so eos itself has no row."""
         weights, _, target_tokens = untied.attention("Zwei Hunde.", "Two dogs.")
         assert target_tokens == untied.tokenizer.target_tokens(untied.tokenizer.encode_target("Two dogs."))[:-1]
         assert weights["decoder.layers.0.self_attention"].triu(1).eq(0).all()
@@ -197,7 +197,7 @@ class TestFolder:
         assert loaded.translate(SENTENCES) == saved.translate(SENTENCES)
 
     def test_tied_weights_are_stored_once_and_tied_again(self, tied, untied, tmp_path):
-        """Three copies would triple the file size and drift apart when training continues."""
+        """Three copies would triple the file size and drift apart if training continued."""
         tied.save(tmp_path)
         with safe_open(tmp_path / "weights.safetensors", framework="pt") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
@@ -228,7 +228,7 @@ class TestFolder:
     @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
     @pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
     def test_files_have_the_rights_that_new_files_get(self, tied, tmp_path, mask, rights):
-        """safetensors lets only the owner read its files, which surprises other users; the user's umask must decide."""
+        """safetensors makes files readable only by the owner, which surprises other users; the umask must decide."""
         before = os.umask(mask)
         try:
             tied.save(tmp_path)
@@ -258,7 +258,7 @@ class TestFolder:
 
     @pytest.mark.parametrize("number", [1, 2, 3])
     def test_either_all_files_are_replaced_or_none(self, saved, tokenizer, monkeypatch, number):
-        """New weights next to an old configuration are a model that was never trained."""
+        """New weights next to an old configuration would be a model that was never trained."""
         replaced = []
 
         def failing(source, target, replace=os.replace):
@@ -382,7 +382,7 @@ class TestDamagedFolder:
 
     @pytest.mark.parametrize("name", ["pad_id", "bos_id", "eos_id", "source_vocab", "target_vocab"])
     def test_a_tokenizer_of_another_model(self, folder, name):
-        """IDs outside the vocabulary would end in a traceback; inside it, they would produce nonsense."""
+        """IDs outside the vocabulary would cause a traceback; wrong IDs inside it would produce nonsense."""
         self.change_config(folder, **{name: 9999})
         message = refusal(Translator.load, folder)
         assert message.startswith(f"{folder / 'tokenizer.json'} has {name} ")

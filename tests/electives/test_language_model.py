@@ -30,7 +30,7 @@ def model() -> LanguageModel:
 
 
 def test_layers_start_with_different_weights(model):
-    """nn.TransformerEncoder copies one layer with its weights, and identical layers would learn alike at first."""
+    """nn.TransformerEncoder copies one layer with its weights, but identical layers would learn alike at first."""
     first, second = (layer.linear1.weight for layer in model.encoder.layers)
     assert not torch.equal(first, second)
 
@@ -48,7 +48,7 @@ def test_with_the_mask_no_logit_depends_on_a_later_token(model):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_evaluation_mode_has_the_same_logits(norm_first):
-    """In evaluation mode without gradients, PyTorch runs other code, which writes texts. Training doesn't use it."""
+    """For generating text, in evaluation mode without gradients, PyTorch runs different code than in training."""
     torch.manual_seed(0)
     model = LanguageModel(30, **SMALL, norm_first=norm_first)
     tokens, hidden = torch.randint(30, (3, 8)), ~causal_mask(8)[0, 0]
@@ -85,7 +85,7 @@ def test_training_learns_a_repeating_text_and_the_same_seed_repeats_it():
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 25])
 def test_a_score_counts_every_character_of_the_text(length):
-    """Without windows that aren't full, two models would be scored on two different texts."""
+    """If partial windows were dropped, two models would be scored on different parts of the text."""
     tokenizer = TextTokenizer(["a", "b", "\n"])
     model = TableLanguageModel(torch.tensor([[0.2, 0.3, 0.5]] * 3).log())
     text = ("ab\n" * 9)[:length]
@@ -94,11 +94,11 @@ def test_a_score_counts_every_character_of_the_text(length):
     assert (score.tokens, score.characters) == (length, length)
     assert score.nats == pytest.approx(expected, rel=1e-5)
     assert score.bits_per_character == pytest.approx(expected / math.log(2) / length, rel=1e-5)
-    assert model.training  # as before
+    assert model.training  # restored
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model's tokens are characters, the other has a token for "ab". Both give the text the same probability."""
+    """One model's tokens are characters; the other has a token for "ab". Both give the text the same probability."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline
@@ -142,7 +142,7 @@ def test_sampling_follows_temperature_and_top_k():
 
 
 def test_a_model_that_predicts_noise_has_seen_the_answers():
-    """The notebook tests a loop with random tokens, whose loss can't honestly be below the vocabulary's logarithm."""
+    """The notebook tests a training loop with random tokens, whose loss can't be below log(vocab) without cheating."""
     noise = torch.randint(50, (4000,), generator=torch.Generator().manual_seed(1))
 
     def last_losses(loss):

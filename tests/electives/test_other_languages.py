@@ -1,4 +1,4 @@
-"""The elective on other languages: nothing leaks through its split, and its Chinese BLEU is sacreBLEU's."""
+"""The elective on other languages: its split has no leakage, and its Chinese BLEU matches sacreBLEU's."""
 
 import json
 import random
@@ -17,7 +17,7 @@ from transformer_lab.electives.small_chinese import small_chinese_pairs
 
 
 def shared_sentences(one, other):
-    """Return the sentences of either side that two sets have in common, as `letters_and_digits` compares them."""
+    """Return the sentences on either side that two sets have in common, comparing only `letters_and_digits`."""
     one, other = ([set(map(letters_and_digits, side)) for side in zip(*pairs, strict=True)] for pairs in (one, other))
     return (one[0] & other[0]) | (one[1] & other[1])
 
@@ -32,7 +32,7 @@ def check_split(pairs, held_out, seed):
 
 
 def test_nothing_leaks_through_random_tables():
-    """Many pairs share few sentences, so there are chains of related pairs that a single pass would miss."""
+    """Many pairs share a few sentences, so there are chains of related pairs that a single pass would miss."""
     generator = random.Random(0)
     for seed in range(50):
         pairs = [(f"{generator.choice('aA')}{number}", f"b{generator.randrange(60)}.")
@@ -49,7 +49,7 @@ def test_nothing_leaks_through_a_real_table(real_data):
 
 
 def test_near_duplicates_leak_through_a_random_split():
-    """As the notebook says, most near-duplicates that are split one by one have their copy in the training set."""
+    """As the notebook says, if pairs are split one by one, most near-duplicates have their copy in the training set."""
     pairs = small_chinese_pairs()
     pairs += [(english[:-1] + "!", chinese[:-1] + "！") for english, chinese in pairs[::2]]
     mixed = random.Random(0).sample(pairs, len(pairs))
@@ -58,7 +58,7 @@ def test_near_duplicates_leak_through_a_random_split():
 
 
 def test_chinese_characters_are_those_of_sacrebleu():
-    """This covers all of Unicode, including sacreBLEU's slip with the curly quotation marks."""
+    """This covers all of Unicode, including sacreBLEU's mistake with curly quotation marks."""
     characters = [chr(code) for code in range(sys.maxunicode + 1)]
     expected = {character for character in characters if TokenizerZh._is_chinese_char(character)}
     assert {character for character in characters if is_chinese_character(character)} == expected
@@ -67,7 +67,7 @@ def test_chinese_characters_are_those_of_sacrebleu():
 
 
 def test_split_chinese_is_sacrebleus_tokenizer():
-    """Random sentences are made of everything that can go wrong at a border, such as a number before a stop."""
+    """The random sentences contain everything that can go wrong at a boundary, such as a number before a period."""
     generator = random.Random(0)
     pieces = [*"我你好，。“”（）.,!?-3 ", "Tom", "New York", "3.5", "1,000", "don't", "＄", "…", "𠀀", "5."]
     tokenize = TokenizerZh()

@@ -1,4 +1,4 @@
-"""What the Transformer's trainer, decoders, and heat maps rely on in the recurrent translator."""
+"""Features of the recurrent translator on which the Transformer's trainer, decoders, and heat maps rely."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("build", BUILDERS, ids=["attention", "fixed cont
 
 
 def lively_model(build, seed=0, vocab=14, **changes):
-    """Return a model with weights so large that hypotheses differ, and some of them end early."""
+    """Return a model with weights so large that hypotheses differ and some end early."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocab, vocab, d_model=8, n_heads=1, n_layers=1, d_ff=1, dropout=0.3, **changes)
     model = build(config).double()
@@ -66,7 +66,7 @@ def test_padding_changes_nothing(build, source):
 
 
 def test_each_context_is_the_one_that_its_name_says(source):
-    """`FixedContext` gives every step the same context, and `NoContext` reproduces the mistake of giving none."""
+    """`FixedContext` gives every step the same context; `NoContext` reproduces the mistake of giving none."""
     memory = torch.randn(3, 5, 8)
     mask = (source != 0)[:, None]
     context, weights = FixedContext()(torch.randn(3, 2, 8), memory, mask)
@@ -114,7 +114,7 @@ def test_fast_gradients_are_the_models_own(source):
 
 
 def test_the_courses_trainer_trains_it(tmp_path, monkeypatch):
-    """Loop, tokens, decoding, and record are the same as for a Transformer."""
+    """The training loop, tokens, decoding, and record are the same as for a Transformer."""
     words = ["ein Hund", "eine Frau", "zwei Kinder", "ein Mann"]
     pairs = [(f"{one} sieht {other}", f"{one} looks {other}") for one in words for other in words] * 8
     monkeypatch.setattr(

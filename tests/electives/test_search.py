@@ -1,4 +1,4 @@
-"""Without these, a kill could cost a search, processes could train the same trial, and failures could get lost."""
+"""Without these, a kill could ruin a search, processes could train the same trial, or failures could get lost."""
 
 import json
 import os
@@ -40,13 +40,13 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def plan(corpus):
-    """Four trials of which each takes a second or less."""
+    """Return a plan of four trials, each of which takes a second or less."""
     sizes = {"vocab_size": 540, "d_model": 8, "d_ff": 8, "n_layers": 1, "max_tokens": 100, "max_length": 25}
     return Plan(replace(base_preset(), corpus=str(corpus), epochs=3, **sizes), trials=4, finalists=0, seeds=2)
 
 
 class Trainer:
-    """A replacement for `train` whose epochs have the BLEU `bleu(preset, epoch)`, or fail with what that raises."""
+    """A replacement for `train` in which each epoch's BLEU is `bleu(preset, epoch)`, which may raise an exception."""
 
     def __init__(self, bleu):
         self.bleu, self.presets = bleu, []
@@ -63,7 +63,7 @@ class Trainer:
 
 @pytest.fixture
 def trainer(monkeypatch):
-    """Return a function that replaces `train` by a `Trainer`: `trainer(lambda preset, epoch: ...)`."""
+    """Return a function that replaces `train` with a `Trainer`: `trainer(lambda preset, epoch: ...)`."""
 
     def put(bleu):
         monkeypatch.setattr(searching, "train", Trainer(bleu))
@@ -73,7 +73,7 @@ def trainer(monkeypatch):
 
 
 def of_rate(preset, epoch):
-    """Return a BLEU that grows with every epoch, and with the learning rate."""
+    """Return a BLEU that increases with the epoch and with the learning rate."""
     return 10 * epoch + 1000 * preset.peak_rate
 
 
@@ -98,7 +98,7 @@ def fails_in_turn(*errors):
 def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
     """After a kill -9 in the second trial, the next search resumes that trial after its last finished epoch.
 
-    It samples the trials that the first one would have sampled, and every curve is the same to the last digit.
+    It samples the same trials that the first search would have sampled, and every curve is the same to the last digit.
     """
     plan = replace(plan, trials=3, prune=False)
     searching.open_folder(tmp_path / "killed", plan)
@@ -114,14 +114,14 @@ def test_a_search_that_was_killed_ends_as_if_it_had_not_been(plan, tmp_path):
     assert list(resumed.trials["state"]) == ["complete"] * 3
     columns = [*HYPER_PARAMETERS, "bleu", "curve", "epochs"]
     pd.testing.assert_frame_equal(resumed.trials[columns], whole.trials[columns])
-    assert resumed.trials["number"].tolist() == [0, 1, 2]  # the trial that was killed has one row
+    assert resumed.trials["number"].tolist() == [0, 1, 2]  # the killed trial has a single row
     assert len(resumed.trials[list(HYPER_PARAMETERS)].drop_duplicates()) == 3
     epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines() if '"kind": "epoch"' in line]
-    assert epochs == [1, 2, 3]  # in the folder where it began, none twice
+    assert epochs == [1, 2, 3]  # in its original folder, without repeated epochs
 
 
 def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_path):
-    """A parent or a cluster ends it with SIGTERM, even where Ctrl-C is ignored, as in the background of a shell."""
+    """A parent process or a cluster sends SIGTERM, which must work even if Ctrl-C is ignored, as in background jobs."""
     long = replace(plan, preset=replace(plan.preset, epochs=1000), trials=1)
     searching.open_folder(tmp_path, long)
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(tmp_path)]
@@ -129,11 +129,11 @@ def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_pa
     until(lambda: (tmp_path / "trials" / "000" / "metrics.jsonl").exists(), worker)
     worker.terminate()
     assert worker.wait(timeout=900) == 130
-    assert take_and_die(tmp_path, long, searching.LIVES) == [0] * searching.LIVES  # the signal cost none of its lives
+    assert take_and_die(tmp_path, long, searching.LIVES) == [0] * searching.LIVES  # the signal didn't cost it a life
 
 
 def take_and_die(folder, plan, times):
-    """Take a trial and drop its lock, as a process does that dies. Return the numbers of the trials taken."""
+    """Take a trial and release its lock, as a dying process does. Return the numbers of the trials taken."""
     studies, numbers = searching.open_studies(folder, plan), []
     for _ in range(times):
         trial, lock = searching.next_trial(studies, "trials", plan, folder)
@@ -151,7 +151,7 @@ def until(happened, process=None, seconds=900):
 
 
 def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp_path):
-    """Each trial is trained by one of them, no two are the same, and the killed worker's trial is resumed."""
+    """Each trial is trained by one worker, no two trials are the same, and the killed worker's trial is resumed."""
     plan, found, counts = replace(plan, preset=replace(plan.preset, epochs=6), trials=5, prune=False), [], []
     searching.open_folder(tmp_path, plan)
     before = children()
@@ -177,12 +177,12 @@ def test_two_workers_share_a_search_and_one_that_is_killed_is_replaced(plan, tmp
 
 
 def children():
-    """Return the living child processes."""
+    """Return the IDs of the child processes that are running."""
     return {process.pid for process in psutil.Process().children()}
 
 
 def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
-    """It must not be started again and again. Its message is on stderr."""
+    """Such a worker must not be restarted again and again. Its message is on stderr."""
     searching.open_folder(tmp_path, plan)
     (tmp_path / "search.db").write_text("this is no database " * 300)
     with pytest.raises(InputError, match="a worker of the search"):
@@ -191,7 +191,7 @@ def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
 
 
 def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path):
-    """Otherwise the search would try a model that is too large for the machine forever, and nothing else."""
+    """Otherwise the search would keep trying a model that is too large for the machine."""
     searching.open_folder(tmp_path, plan)
     assert take_and_die(tmp_path, plan, searching.LIVES + 1) == [0] * searching.LIVES + [1]
     table = read_search(tmp_path).trials
@@ -200,9 +200,9 @@ def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path):
 
 
 def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
-    """A process that is paused, perhaps because the laptop sleeps, must not find another one in its folder.
+    """A process that is paused, for example because the laptop sleeps, must not find another one in its folder.
 
-    If the process is dead, the next one takes the trial at once, even in a folder copied to another machine.
+    If the process is dead, the next one takes over the trial at once, even in a folder copied to another machine.
     """
     plan = replace(plan, trials=1)
     searching.open_folder(tmp_path, plan)
@@ -223,7 +223,7 @@ def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
 
 
 def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, trainer, monkeypatch):
-    """If a process is killed after it recorded why the trial failed, the next attempt may still succeed."""
+    """If a process is killed after recording why the trial failed, the next attempt may still succeed."""
     trainer(fails_in_turn(MemoryError("no room")))
     searching.open_folder(tmp_path, replace(plan, trials=1))
 
@@ -243,7 +243,7 @@ def test_a_failure_counts_only_for_the_attempt_that_failed(plan, tmp_path, train
 
 
 def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
-    """The second one is real: torch is asked for more memory than there is."""
+    """The second failure is real: it asks torch for more memory than the machine has."""
     errors = (DivergedError("the loss is nan at step 3"), lambda: torch.empty(2**50), MemoryError())
     trainer(fails_in_turn(*errors, torch.OutOfMemoryError("CUDA out of memory")))
     lines = []
@@ -259,18 +259,18 @@ def test_failures_are_recorded_and_the_search_goes_on(plan, tmp_path, trainer):
 
 
 def test_a_training_run_that_really_diverges(plan, tmp_path):
-    """At this learning rate, and without clipping, no number is finite after a few steps."""
+    """At this learning rate and without clipping, no number is finite after a few steps."""
     wild = replace(plan.preset, peak_rate=1e12, clip_norm=0.0, warmup_steps=1, precision="float32", fast=False)
     results = search(tmp_path, replace(plan, preset=wild, trials=1, finalists=1))
     assert list(results.trials["state"]) == ["diverged"]
     assert "at step" in results.trials["message"][0]
-    assert results.finalists.empty  # there is nothing to train again
+    assert results.finalists.empty  # there is no trial to train again
     assert not (tmp_path / "trials" / "000" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), InputError("the disk is full"), KeyError("a bug")])
 def test_an_error_that_is_not_a_result_stops_the_search_and_keeps_the_trial(plan, tmp_path, trainer, error):
-    """A bug or a full disk would fail every trial, and an interruption is not the trial's fault."""
+    """A bug or a full disk would make every trial fail, and an interruption is not the trial's fault."""
     trainer(fails_in_turn(error))
     with pytest.raises(type(error)):
         search(tmp_path, plan)
@@ -289,7 +289,7 @@ def test_an_error_of_another_kind_is_not_out_of_memory():
 
 
 def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
-    """The first five are never pruned. After them, a trial is if it is worse than half of the finished ones."""
+    """The first five trials are never pruned. Later ones are pruned if they are worse than half of those finished."""
     used = trainer(of_rate)
     table = search(tmp_path / "pruned", replace(plan, trials=12)).trials
     pruned = table[table["state"] == "pruned"]
@@ -300,14 +300,14 @@ def test_trials_below_the_median_are_pruned(plan, tmp_path, trainer):
     assert pruned["peak_rate"].max() < table.loc[table["state"] == "complete", "peak_rate"].max()
     assert len(used.presets) == 12
 
-    count = int(pruned["number"].min()) + 1  # the first trial that was pruned is now trained to its end
+    count = int(pruned["number"].min()) + 1  # the first pruned trial is now trained to the end
     results = search(tmp_path / "not", replace(plan, trials=count, prune=False))
     assert set(results.trials["state"]) == {"complete"}
     pd.testing.assert_frame_equal(results.trials[[*HYPER_PARAMETERS]], table[[*HYPER_PARAMETERS]].head(count))
 
 
 def test_the_best_are_trained_again_with_other_seeds(plan, tmp_path, trainer):
-    """The seed that a trial was chosen with is not evidence for it."""
+    """The score that a trial was chosen for is biased, so the seed behind it must not be used again."""
     used = trainer(lambda preset, epoch: of_rate(preset, epoch) + preset.seed)
     results = search(tmp_path, replace(plan, trials=5, finalists=2, seeds=3))
     best = results.trials.nlargest(2, "bleu")
@@ -346,7 +346,7 @@ def test_trials_are_sampled_from_the_whole_space(plan):
     rate = plan.preset.peak_rate
     assert rate / 10 <= table["peak_rate"].min() < rate / 4
     assert 4 * rate < table["peak_rate"].max() <= 10 * rate
-    assert 0.3 < (table["peak_rate"] < rate).mean() < 0.7  # on a log scale: as many below as above
+    assert 0.3 < (table["peak_rate"] < rate).mean() < 0.7  # on a log scale, as many are below as above
     for name in ("dropout", "label_smoothing"):
         assert 0 <= table[name].min() < 0.05
         assert 0.25 < table[name].max() <= 0.3
@@ -361,7 +361,7 @@ def test_tpe_samples_near_good_trials(plan, tmp_path, trainer):
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_every_seed_of_a_preset_can_be_searched_with(plan, sampler):
-    """NumPy's seeds end at 2³²."""
+    """NumPy's seeds must be below 2³²."""
     study = searching.load_optuna().create_study(direction="maximize")
     largest = replace(plan, preset=replace(plan.preset, seed=2**32 - 1), sampler=sampler)
     assert set(searching.new_trial(study, largest)[0]) == set(HYPER_PARAMETERS)
@@ -380,7 +380,7 @@ def test_captions_are_written_once(tmp_path, trainer):
 
 
 def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):
-    """A recorded search consists of its tables and its plan, without the database."""
+    """A recorded search consists only of its tables and its plan, without the database."""
     trainer(fails_in_turn(DivergedError("the loss is nan"), MemoryError("no room")))
     from_database = search(tmp_path, replace(plan, finalists=1))
     (tmp_path / "search.db").unlink()
@@ -388,7 +388,7 @@ def test_the_tables_say_what_the_database_says(plan, tmp_path, trainer):
     assert from_tables.plan == from_database.plan
     for name in ("trials", "finalists"):
         before, after = (getattr(one, name).fillna({"message": "none"}) for one in (from_database, from_tables))
-        pd.testing.assert_frame_equal(before, after, check_dtype=False, rtol=1e-5)  # six digits are written
+        pd.testing.assert_frame_equal(before, after, check_dtype=False, rtol=1e-5)  # tables have six digits
     assert from_tables.conclusion() == from_database.conclusion()
 
 
@@ -401,7 +401,7 @@ def test_another_plan_is_refused_with_what_differs(plan, tmp_path, change, says)
     other = replace(plan, **change) if "sampler" in change else replace(plan, preset=replace(plan.preset, **change))
     with pytest.raises(InputError, match=says):
         search(tmp_path, other)
-    searching.open_folder(tmp_path, replace(plan, trials=9))  # more trials are welcome
+    searching.open_folder(tmp_path, replace(plan, trials=9))  # increasing the number of trials is allowed
 
 
 def test_a_folder_without_a_search_is_left_alone(plan, tmp_path):
@@ -432,7 +432,7 @@ def test_an_impossible_plan_is_refused(plan, change, says):
 
 @pytest.mark.parametrize(("max_length", "sizes"), [(40, [50, 100, 200, 400]), (60, [100, 200, 400]), (300, [200, 400])])
 def test_no_batch_is_smaller_than_the_longest_pair(plan, max_length, sizes):
-    """The trainer would refuse it, and the search would try the same trial whenever it is started."""
+    """The trainer would refuse such a batch size, and the search would try the same trial again on every start."""
     preset = replace(plan.preset, max_tokens=200, max_length=max_length)
     assert list(replace(plan, preset=preset).space()["max_tokens"].choices) == sizes
 
@@ -455,7 +455,7 @@ def test_a_hyperparameter_that_decides_is_important_beyond_chance(plan):
 
 
 def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan):
-    """One or two of these 24 are. Without the shuffles, all of them would look important."""
+    """By chance, one or two of these 24 look important. Without the shuffles, all of them would."""
     beyond = 0
     for seed in range(4):
         bleu = sampled(plan, 24, seed + 100)["dropout"]

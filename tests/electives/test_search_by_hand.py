@@ -1,4 +1,4 @@
-"""Without these, the notebook's example could be wrong, or its task could be one that no search is needed for."""
+"""Without these, the notebook's example could be wrong, or its task could be too easy to need a search."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from transformer_lab.electives.search_by_hand import pair_data, random_search, t
 
 
 def test_the_example_of_the_notebook():
-    """Three finished trials, and a new one that falls below their median after epoch 3."""
+    """After three finished trials, a new one falls below their median after epoch 3."""
     curves = [[10, 22, 30, 33], [4, 12, 25, 31], [8, 9, 11, 12], [6, 15, 20, 40]]
     numbers = iter(range(4))
     results = random_search(lambda: {"trial": next(numbers)}, lambda one: curves[one["trial"]], 4, startup=3)
@@ -24,11 +24,11 @@ def test_a_single_token_does_not_give_the_label_away():
     assert labels.float().mean().item() == pytest.approx(0.5, abs=0.02)
     for token in (3, 7):
         occurs = (tokens == token).any(dim=1)
-        assert 0.4 < labels[occurs].float().mean().item() < 0.6  # the other one occurs in 46 % of the sequences
+        assert 0.4 < labels[occurs].float().mean().item() < 0.6  # the other token occurs in 46 % of the sequences
 
 
 def test_the_learning_rate_decides_and_a_run_is_repeatable():
-    """Otherwise a search would have nothing to find, or the reader's accuracies couldn't be compared with ours."""
+    """Otherwise a search would have nothing to find, or readers couldn't compare their accuracies with ours."""
     choice = {"rate": 0.005, "width": 32, "n_heads": 4}
     good, again, bad = (list(train_spotter(one)) for one in (choice, choice, choice | {"rate": 0.0002}))
     assert good == again

@@ -1,4 +1,4 @@
-"""Without these, an interval could be too narrow for its confidence, and a best of n too optimistic."""
+"""Without these, an interval could be too narrow for its confidence level, or a best of n could be too optimistic."""
 
 import itertools
 import math
@@ -14,12 +14,12 @@ from transformer_lab.electives.search_statistics import correlation_interval, ex
 @pytest.mark.parametrize("values", [[34.0, 30.0, 32.0], [1.5, -2.0, 1.5, 7.0]])
 @pytest.mark.parametrize("n", [1, 2, 4, 6])
 def test_the_expected_best_is_the_mean_over_all_samples(values, n):
-    """By definition, the mean over every way to sample n runs with replacement."""
+    """By definition, the expected best is the mean over every way to sample n runs with replacement."""
     assert expected_best(values, n) == pytest.approx(mean(max(draw) for draw in itertools.product(values, repeat=n)))
 
 
 def test_the_rank_correlation_is_that_of_pandas():
-    """Both sides contain equal values."""
+    """Both sides contain ties."""
     rng = np.random.default_rng(1)
     for count in (5, 20, 60):
         x, y = rng.integers(0, 6, count), rng.integers(0, 9, count)
@@ -37,7 +37,7 @@ def test_the_interval_by_hand():
 
 @pytest.mark.parametrize(("truth", "confidence"), [(0.0, 0.95), (0.6, 0.95), (-0.8, 0.8)])
 def test_the_interval_contains_the_truth_as_often_as_it_promises(truth, confidence):
-    """For normal x and y with Pearson's r, the true rank correlation is 6/π arcsin(r/2) (Pearson 1907).
+    """For normal x and y with Pearson correlation r, the true rank correlation is 6/π arcsin(r/2) (Pearson 1907).
 
     With 1,000 searches, the coverage has a standard error of 0.7 % at 95 %, and of 1.3 % at 80 %. The formula is an
     approximation: Bonett and Wright report coverages that are off by up to about 2 %.
@@ -54,7 +54,7 @@ def test_the_interval_contains_the_truth_as_often_as_it_promises(truth, confiden
 
 
 def test_the_interval_is_that_of_the_bootstrap():
-    """The bootstrap needs no formula: it samples the trials of the same search again, with replacement."""
+    """The bootstrap needs no formula: it resamples the trials of the same search with replacement."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal(150)
     y = 0.6 * x + 0.8 * rng.standard_normal(150)

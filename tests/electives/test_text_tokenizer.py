@@ -1,4 +1,4 @@
-"""Without these, decoding could change a text, or a rare character could cost nothing."""
+"""Without these, decoding could change the text, or a rare character could contribute nothing to the score."""
 
 import pytest
 import torch

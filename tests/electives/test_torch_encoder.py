@@ -1,4 +1,4 @@
-"""Two encoders with different names for the same weights. One wrong pair of names would change all logits."""
+"""Two encoders with different names for the same weights. A single wrong pair of names would change all logits."""
 
 import pytest
 import torch

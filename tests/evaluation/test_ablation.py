@@ -1,4 +1,4 @@
-"""Without these, a head that is switched off could still work, or stay off afterwards."""
+"""Without these, a head that is turned off could still have an effect or stay off afterwards."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_a_head_is_off_as_if_its_columns_of_w_o_were_zero(model):
 
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 def test_a_head_stays_off_while_attention_is_recorded(model, attend):
-    """Otherwise, heat maps of a model without a head would show the whole model."""
+    """Otherwise, heat maps of a model without a head would show the complete model."""
     set_attention(model, attend)
     with without_heads(model, [(CROSS.format(0), 1)]):
         without = model(SOURCE, TARGET)
@@ -49,10 +49,10 @@ def test_a_head_stays_off_while_attention_is_recorded(model, attend):
 
 
 def test_without_cross_attention_the_source_does_not_matter(model):
-    """Several heads of one module, named separately, and several modules: all of them have to be off."""
+    """All the given heads must be off, whether several belong to one module or to different modules."""
     with without_heads(model, [(CROSS.format(layer), head) for head in range(3) for layer in range(2)]):
         one, other = model(SOURCE, TARGET)
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-6)  # the same up to rounding: a batch's rows are alike
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-6)  # the rows of the batch are equal up to rounding
     one, other = model(SOURCE, TARGET)
     assert (one - other).abs().max() > 1e-3
 
@@ -74,7 +74,7 @@ def test_the_model_is_left_as_it_was(model, attend):
 
 
 def test_both_decoders_go_without_the_head(model):
-    """The cache reads the model's weights from outside, and could miss that a head is off."""
+    """The cache reads the model's weights from outside and could miss that a head is off."""
     every = [(CROSS.format(layer), head) for head in range(3) for layer in range(2)]
     with without_heads(model, [*every, ("decoder.layers.0.self_attention", 2)]):
         assert cached_greedy_decode(model, SOURCE, 8) == greedy_decode(model, SOURCE, 8)

@@ -1,4 +1,4 @@
-"""The alignment error rate by hand."""
+"""The alignment error rate, compared with results computed by hand."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from transformer_lab.evaluation import alignment_error_rate
     [
         ([[0.05, 0.95, 0.05], [0.95, 0.05, 0.05]], [[0, 1, 0], [1, 0, 0]], 0.0),  # an inverted rate would be 1
         ([[0.95, 0.05, 0.95], [0.05, 0.95, 0.95]], [[0, 1, 0], [1, 0, 0]], 1.0),
-        # Three links proposed, one in a row without a gold link; four in gold, two shared.
+        # Three links are proposed, one of them in a row without a gold link; there are four gold links, and two match.
         ([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [0.4, 0.35, 0.25]], [[1, 1, 0], [0, 1, 1], [0, 0, 0]], 1 - 4 / 7),
         ([[0.6, 0.4], [0.55, 0.45]], [[1, 0], [0, 1]], 0.5),  # the maximum of each column would give 0
         ([[1.0, 0.0], [0.0, 1.0]], [[0, 0], [0, 0]], 1.0),
@@ -26,6 +26,6 @@ def test_by_hand(weights, gold, rate):
     ("weights", "gold"), [((2, 3), (3, 2)), ((0, 3), (0, 3)), ((2, 0), (2, 0)), ((1, 2, 3), (1, 2, 3))]
 )
 def test_other_shapes_are_named(weights, gold):
-    """Otherwise, a transposed gold alignment with the same number of cells would give some number."""
+    """Otherwise, a transposed gold alignment with the same number of cells would return a meaningless rate."""
     with pytest.raises(ValueError, match=str(weights).replace("(", r"\(").replace(")", r"\)")):
         alignment_error_rate(torch.rand(weights), torch.zeros(gold, dtype=torch.bool))

@@ -1,4 +1,4 @@
-"""BLEU, written out, agrees with sacreBLEU."""
+"""The course's own BLEU agrees with sacreBLEU."""
 
 import gzip
 import math
@@ -34,7 +34,7 @@ def damaged(sentence: list[str], rng: random.Random, words: list[str]) -> list[s
 @pytest.mark.parametrize(
     ("hypotheses", "references", "precision"),
     [
-        ([["the"] * 7], [["the", "cat", "is", "on", "the", "mat"]], 2 / 7),  # the example of Papineni et al.
+        ([["the"] * 7], [["the", "cat", "is", "on", "the", "mat"]], 2 / 7),  # the example from Papineni et al.
         ([list("abc"), ["x"]], [list("abc"), ["y"]], 3 / 4),  # one fraction over the corpus, not a mean
         ([["a"], ["b"]], [["b"], ["a"]], 0.0),  # a match in another sentence does not count
         ([[], []], [["word"] * 9, ["word"]], 0.0),
@@ -52,14 +52,14 @@ def test_brevity_penalty_penalizes_only_short_translations():
 
 
 def test_sides_of_different_length_are_refused():
-    """zip without `strict` would score the sentences that happen to be first."""
+    """Without `strict`, zip would score only as many sentences as the shorter side has."""
     with pytest.raises(ValueError, match="zip"):
         bleu([["a"]], [["a"], ["b"]])
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_sacrebleu_on_random_tokens(seed):
-    """A small alphabet gives many repeated n-grams; lengths from 0 give empty sentences and zero precisions."""
+    """A small alphabet yields many repeated n-grams; lengths from 0 up yield empty sentences and zero precisions."""
     rng = random.Random(seed)
     words = list("abcde")[: rng.randint(1, 5)]
     references = [rng.choices(words, k=rng.randint(1, 12)) for _ in range(rng.randint(1, 8))]
@@ -68,13 +68,13 @@ def test_equals_sacrebleu_on_random_tokens(seed):
 
 
 def test_perfect_is_100_and_one_missing_order_is_0():
-    """sacreBLEU's smooth_method="none": no 4-gram right makes the whole score 0."""
+    """As with sacreBLEU's smooth_method="none", the whole score is 0 if no 4-gram matches."""
     assert bleu([list("abcde")], [list("abcde")]) == pytest.approx(100.0, rel=1e-15)
     assert bleu([list("abcxe")], [list("abcde")]) == sacrebleu_of_tokens([list("abcxe")], [list("abcde")]) == 0.0
 
 
 def test_equals_sacrebleu_on_real_sentences(real_data):
-    """Thousands of n-grams of real text, translations shorter and longer than their references."""
+    """Real text has thousands of n-grams, and these translations are shorter and longer than their references."""
     with gzip.open(real_data / "multi30k" / "test_2017_flickr.en.gz", "rt", encoding="utf-8") as file:
         references = [line.split() for line in file]
     words = sorted({word for sentence in references for word in sentence})

@@ -1,4 +1,4 @@
-"""Attention rollout by hand."""
+"""Attention rollout, compared with results computed by hand."""
 
 import torch
 
@@ -9,7 +9,7 @@ UPPER = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
 
 
 def test_two_layers_by_hand():
-    """With the residual: lower [[.75 .25] [.5 .5]], upper [[.5 .5] [0 1]]. The upper is on the left of the product.
+    """With residuals, the lower layer is [[.75 .25] [.5 .5]] and the upper is [[.5 .5] [0 1]], which goes on the left.
 
     The other order would give [[.375 .625] [.25 .75]].
     """
@@ -18,13 +18,13 @@ def test_two_layers_by_hand():
 
 
 def test_heads_are_averaged():
-    """Two heads count as their mean and not their maximum: [[.25 .75] [.5 .5]] plus the residual, halved."""
+    """Two heads are combined by their mean, not their maximum: [[.25 .75] [.5 .5]] plus the residual, halved."""
     rollout = attention_rollout(torch.stack([LOWER, UPPER])[None])  # (layers 1, heads 2, 2, 2)
     assert torch.equal(rollout, torch.tensor([[0.625, 0.375], [0.25, 0.75]]))
 
 
 def test_rows_add_up_to_one_where_a_query_may_attend_to_nothing():
-    """Halving the sum would lose half of such a token in every layer; it has only itself."""
+    """Such a token has only itself, so halving the sum would lose half of it in every layer."""
     weights = torch.tensor([[[[0.0, 0.0], [0.5, 0.5]]]])
     assert torch.equal(attention_rollout(weights), torch.tensor([[1.0, 0.0], [0.25, 0.75]]))
 

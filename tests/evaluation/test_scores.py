@@ -1,4 +1,4 @@
-"""The reported scores are sacreBLEU's, and say how they were computed."""
+"""The reported scores are sacreBLEU's and say how they were computed."""
 
 import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
@@ -11,7 +11,7 @@ REFERENCES = ["A man who rides a horse.", "Two dogs run through the snow.", "The
 
 
 def test_each_score_is_the_one_its_signature_names():
-    """Cased and lowercased BLEU are easily mixed up; here they differ, because of the Horse."""
+    """Cased and lowercased BLEU are easily mixed up. Here they differ, because one hypothesis has "Horse"."""
     scores = score_translations(HYPOTHESES, REFERENCES)
     cased = corpus_bleu(HYPOTHESES, [REFERENCES])
     assert scores.bleu == cased.score
@@ -50,7 +50,7 @@ def test_printed_scores_carry_their_signatures():
 
 
 def test_short_brevity_penalty_is_reported():
-    """Short translations are the first thing to look for when BLEU is low."""
+    """Translations that are too short are the first thing to check for when BLEU is low."""
     assert score_translations([line[:12] for line in REFERENCES], REFERENCES).brevity_penalty < 0.9
 
 
@@ -64,7 +64,7 @@ def test_short_brevity_penalty_is_reported():
     ],
 )
 def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
-    """sacreBLEU itself would score the first sentences of the longer side, or each character of a string."""
+    """sacreBLEU itself would score only the first sentences of the longer side, or each character of a string."""
     with pytest.raises(InputError) as caught:
         score_translations(hypotheses, references)
     message = str(caught.value)
@@ -73,12 +73,12 @@ def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
 
 
 def test_a_difference_comes_with_an_interval():
-    """The difference is that of the corpus scores; one sentence in three can't prove it, but thirty copies can."""
+    """The difference is between corpus scores. One sentence in three isn't evidence, but thirty copies of it are."""
     worse = [*HYPOTHESES[:2], "Nobody is here."]
     expected = score_translations(HYPOTHESES, REFERENCES).bleu - score_translations(worse, REFERENCES).bleu
     difference, low, high = bleu_difference(HYPOTHESES, worse, REFERENCES)
     assert difference == pytest.approx(expected)
-    assert low == 0.0 < high  # some samples leave the sentence out, so that both sides are equal
+    assert low == 0.0 < high  # some samples omit that sentence, so both sides are equal
     many = bleu_difference(30 * HYPOTHESES, 30 * worse, 30 * REFERENCES)
     assert 0 < many[1] < many[0] < many[2]
     assert many[2] - many[1] < high - low

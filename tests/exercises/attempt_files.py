@@ -1,7 +1,7 @@
-"""Attempts of students, as data: `attempts/NN_topic.md`.
+"""Student attempts, stored as data in `attempts/NN_topic.md`.
 
-`##` is the exercise, `###` says what is wrong with the code (or starts with `Right:`), and the line `named:` holds the
-slugs that the report should name. The notebook's own imports and the earlier exercises are there when the code runs.
+`##` is the exercise, `###` says what is wrong with the code (or starts with `Right:`), and the line `named:` lists the
+slugs that the report should name. The code runs with the notebook's own imports and the earlier exercises.
 """
 
 import ast
@@ -36,7 +36,7 @@ class Attempt:
         return self.label.startswith("Right:")
 
     def subject(self) -> Any:
-        """Run the code as if it were in its notebook, and return the function or class."""
+        """Run the code as if it were in its notebook and return the function or class."""
         names = dict(_names_in_notebook(notebook_of(self.exercise)))
         names |= {name: other.answer for name, other in exercises().items() if name != self.exercise}
         names["__name__"] = "__main__"
@@ -48,7 +48,7 @@ class Attempt:
 
 @functools.cache
 def _names_in_notebook(number: str) -> dict[str, Any]:
-    """Return what the imports of a notebook bind."""
+    """Return the names that a notebook's imports bind, with their values."""
     (path,) = COURSE.glob(f"{number}_*.md")
     cells = re.findall(
         r"^```\{code-cell\}[^\n]*\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
@@ -57,7 +57,7 @@ def _names_in_notebook(number: str) -> dict[str, Any]:
     for cell in cells:
         try:
             statements = ast.parse(cell).body
-        except SyntaxError:  # the cell's options, or a magic
+        except SyntaxError:  # cell options or a magic command
             statements = ast.parse("\n".join(line for line in cell.splitlines() if line[:1] not in (":", "%"))).body
         for statement in statements:
             if isinstance(statement, ast.Import | ast.ImportFrom):

@@ -1,7 +1,7 @@
-"""Attempts of people who have seen only the notebooks: right ones pass, and the mistakes in wrong ones are named.
+"""Attempts by people who saw only the notebooks: correct ones pass, and reports name the mistakes in wrong ones.
 
-What a report names beyond the expected slugs would be a false accusation, so it has to be exactly them. An attempt that
-expects nothing gets a description of its symptom.
+The report must name exactly the expected slugs, because any other would be a false accusation. If an attempt expects
+no slug, its report describes the symptom instead.
 """
 
 import pytest

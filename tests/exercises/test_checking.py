@@ -1,4 +1,4 @@
-"""`check` and its arguments: each wrong way to call it gets one clear sentence."""
+"""`check` and its arguments: each wrong call is answered with one clear sentence."""
 
 import functools
 import os
@@ -23,7 +23,7 @@ from transformer_lab.model import (
 
 
 class Unready:
-    """An object without a name."""
+    """A callable object without a name."""
 
     def __call__(self, scores):
         return softmax(scores)
@@ -65,7 +65,7 @@ def test_misuse_raises_one_line(arguments, words):
 
 
 def test_misuse_has_a_short_traceback():
-    """IPython shows what `_render_traceback_` returns: one line, and nothing from inside `check`."""
+    """IPython shows what `_render_traceback_` returns, which must be one line with nothing from inside `check`."""
     with pytest.raises(InputError) as caught:
         check(None)
     (line,) = caught.value._render_traceback_()
@@ -99,7 +99,7 @@ def test_any_callable_can_be_checked_by_name(subject):
 
 
 def test_strict_raises_after_the_report(monkeypatch, capsys):
-    """A tool that runs notebooks then stops at the first check that fails."""
+    """This lets a tool that runs notebooks stop at the first failed check."""
     monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
     assert check(softmax).passed
     with pytest.raises(CheckFailed, match=r"softmax: not right yet, \d+ of \d+ checks passed"):
@@ -112,7 +112,7 @@ def test_the_packages_answer_is_not_yours():
 
 
 def test_library_answer_is_remarked_upon():
-    """It's right, so it passes, but the student has to be told that it isn't their own work."""
+    """The answer is correct, so it passes, but the student must be told that it isn't their own work."""
     import torch.nn.functional as F
 
     def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
@@ -132,8 +132,8 @@ def test_library_answer_is_remarked_upon():
     ],
 )
 def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
-    """Tensors have the answer as a method, without any module's name in front of it."""
-    path = tmp_path / "cell.py"  # where `inspect` finds the text
+    """Tensors have the answer as a method, which has no module name in front of it."""
+    path = tmp_path / "cell.py"  # so that `inspect` finds the source
     path.write_text(f"import torch\ndef softmax(scores):\n    return {expression}\n", encoding="utf-8")
     names = {"__name__": "__main__"}
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
@@ -143,7 +143,7 @@ def test_a_librarys_method_is_remarked_upon(expression, name, tmp_path):
 
 
 def test_an_earlier_mistake_costs_once():
-    """A wrong `softmax` costs points in its own exercise only: `numpy_attention`, which calls it, is right."""
+    """A wrong `softmax` costs points only in its own exercise: `numpy_attention`, which calls it, is correct."""
     source = """
 import numpy as np
 def softmax(scores):
@@ -161,7 +161,7 @@ def numpy_attention(query, key, value):
 
 
 def test_a_namesake_from_a_library_is_left_alone():
-    """If you import torch's softmax under that name, you want that one."""
+    """If you import torch's softmax under that name, your code is meant to use it."""
     source = """
 from torch.nn.functional import softmax
 from math import sqrt
@@ -178,7 +178,7 @@ def scaled_dot_product_attention(query, key, value, mask=None, dropout=None):
 
 
 def test_a_second_mistake_does_not_hide_the_first():
-    """The scale is missing and the mask is inverted: the report names both."""
+    """The scale is missing and the mask is inverted, so the report must name both."""
 
     def both(query, key, value, mask=None, dropout=None):
         root = query.size(-1) ** 0.5
@@ -190,7 +190,7 @@ def test_a_second_mistake_does_not_hide_the_first():
 
 
 def test_a_mistake_is_not_named_unless_it_explains_everything():
-    """The inverted mask shows in half of the checks, but something else is wrong too. Then nothing is named."""
+    """The inverted mask shows up in half of the checks, but something else is wrong too, so no mistake is named."""
 
     def more(query, key, value, mask=None, dropout=None):
         output, weights = scaled_dot_product_attention(query, key, value, None if mask is None else ~mask, dropout)
@@ -202,7 +202,7 @@ def test_a_mistake_is_not_named_unless_it_explains_everything():
 
 
 def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
-    """A notebook shows what the check says about a common mistake. Nothing is saved or raised, even in strict mode."""
+    """Notebooks show the report on a common mistake this way. Nothing is saved or raised, even in strict mode."""
     monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
 
     def softmax_as_written(scores):
@@ -215,7 +215,7 @@ def test_a_wrong_version_is_shown_under_another_name(monkeypatch):
 
 
 def test_the_earlier_part_in_which_it_stopped_is_named():
-    """The report gives the line in the student's cell and names the part that it calls."""
+    """The report gives the line in the student's cell and names the part called there."""
     module = types.ModuleType("transformer_lab.mine.split_heads")
     exec("def split_heads(x, n_heads):\n    return x.no_such_thing", vars(module))
     names = {"__name__": "__main__", "split_heads": module.split_heads}
@@ -238,14 +238,14 @@ def test_list_for_tuple_and_float32_pass_with_a_remark():
 
 
 def test_import_is_light():
-    """The package itself doesn't load torch, so that commands without it start fast."""
+    """Importing the package doesn't load torch, so commands that don't need it start fast."""
     program = "import sys, transformer_lab; print('torch' in sys.modules, 'numpy' in sys.modules, dir(transformer_lab))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("False False")
 
 
 def test_what_torch_loads_late_is_there_before_the_students_code_runs():
-    """A thread that is stopped during an import leaves a lock behind, and the next import waits forever."""
+    """If a thread is stopped during an import, the import lock stays locked and the next import waits forever."""
     program = (
         "import sys; from transformer_lab.exercises import exercises, judgment, run_check\n"
         "def loaded(): return any(name.startswith('torch._dynamo') for name in sys.modules)\n"

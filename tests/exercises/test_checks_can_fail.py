@@ -1,4 +1,4 @@
-"""Without these, a property that no mistake in the catalogue breaks could accept any result."""
+"""Without these, a property check that no mistake in the catalogue fails could accept any result."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def same_numbers(model):
 
 
 def a_list_twice(sentences, min_frequency=1):
-    len(sentences) if isinstance(sentences, list) else list(sentences)  # a generator is empty after it
+    len(sentences) if isinstance(sentences, list) else list(sentences)  # uses up a generator
     return build_vocabulary(sentences, min_frequency)
 
 

@@ -1,4 +1,4 @@
-"""Data are compared correctly, and numbers look the same on every machine."""
+"""Data is compared correctly, and numbers are printed the same way on every machine."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_numbers_are_short(value, text):
 
 
 def test_last_bits_do_not_show():
-    """0.03125 is halfway between two four-digit numbers. The last bit of one machine must not decide."""
+    """0.03125 is halfway between two numbers with four decimals. The last bit must not decide how it is rounded."""
     assert len({number(0.03125 + shift * 2**-57) for shift in range(-3, 4)}) == 1
     assert len({number(value) for value in (0.1 + 0.2, 0.3, 0.30000000000000016)}) == 1
 
@@ -37,7 +37,7 @@ def one(expected, received, **options):
 
 
 def test_two_numbers_that_differ_look_different():
-    """Otherwise a report says: expected -0.4571, got -0.4571."""
+    """Otherwise a report could say "expected -0.4571, got -0.4571"."""
     assert short_and_apart(-0.457121, -0.457148) == ("-0.45712", "-0.45715")
     assert short_and_apart(0.5, 0.7) == ("0.5", "0.7")
     assert short_and_apart("one", 1.0) == ("'one'", "1")
@@ -84,7 +84,7 @@ def test_infinity_equals_infinity():
 
 
 def test_infinities_are_counted_in_both_directions():
-    """An infinite difference alone doesn't tell whether a mask hides too much or too little."""
+    """An infinite difference alone doesn't show whether a mask hides too much or too little."""
     expected, received = torch.tensor([1.0, 2.0, -torch.inf, -torch.inf]), torch.tensor([1.0, -torch.inf, -1e9, 3.0])
     (difference,), _ = compare(expected, received)
     assert difference.says == (

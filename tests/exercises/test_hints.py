@@ -1,4 +1,4 @@
-"""`hint`, `solution` and `progress`."""
+"""The functions `hint`, `solution`, and `progress`."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Code that misbehaves is explained in words, and the process that checks it goes on as before."""
+"""A report explains in words how code misbehaves, and the process that checks the code is not affected."""
 
 import asyncio
 import random
@@ -25,14 +25,14 @@ def row(report, name):
 
 
 def failed(report) -> str:
-    """Return the text of a report without its line breaks."""
+    """Return the text of a failed report without line breaks."""
     assert not report.passed
     return " ".join(str(report).split())
 
 
 @pytest.fixture
 def world():
-    """After a check, the global state is what it was before."""
+    """Assert that a check leaves the global state unchanged."""
     torch.manual_seed(3)
     np.random.seed(3)
     random.seed(3)
@@ -56,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("world")
 
 @pytest.fixture
 def short(monkeypatch):
-    """Stop endless loops after a moment instead of five seconds."""
+    """Stop infinite loops after a moment instead of five seconds."""
     monkeypatch.setattr(time_limit, "SECONDS", 0.3)
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.5)
 
@@ -131,18 +131,18 @@ EXPLAINED = [
     ("softmax", returning({1: 2}), "`weights` is a dictionary"),
     ("softmax", returning(nn.Linear(2, 2)), "`weights` is a `Linear`"),
     ("softmax", lambda scores: scores * np.nan, "`weights` is NaN (not a number) in 4 of 4 entries"),
-    # On a machine without a GPU, the device `meta` is used in place of any other.
+    # The `meta` device is used in place of a GPU, which this machine may not have.
     ("causal_mask", returning(torch.ones(1, device="meta")), "is a tensor on the device `meta`"),
     ("split_heads", lambda x, h: x.unflatten(-1, (h, -1)), "expected [ batch 1 | heads 2 | length 3 | d_k 4 ]"),
     ("split_heads", lambda x, h: x.unflatten(-1, (h, -1)), "got [ batch 1 | length 3 | heads 2 | d_k 4 ]"),
-    # Exceptions that end a program are like others.
+    # Exceptions that end a program are treated like any other.
     ("softmax", raising(SystemExit), "`SystemExit`"),
     ("softmax", raising(KeyboardInterrupt), "`KeyboardInterrupt`"),
     ("softmax", raising(GeneratorExit), "`GeneratorExit`"),
     ("softmax", raising(asyncio.CancelledError), "`CancelledError`"),
     ("softmax", recursive, "It calls itself without end."),
     ("softmax", raising(UnreadableError), "`UnreadableError`"),
-    ("softmax", raising(ValueError(f"{object()}")), "0x…"),  # reports must not differ from run to run
+    ("softmax", raising(ValueError(f"{object()}")), "0x…"),  # reports must not vary from run to run
     ("softmax", checks_itself, "the code that is being checked calls `check` itself"),
     ("SingleHeadAttention", WithoutSuper, "The first line of `__init__` has to be `super().__init__()`."),
     ("SingleHeadAttention", Misspelled, "The class has no method `forward`"),
@@ -180,7 +180,7 @@ ODD_RESULTS = {
     "half a letter": "\ud800",
     "keys of all kinds": {(1, 2): torch.ones(1), None: 3},
 }
-with warnings.catch_warnings():  # torch is sorry that it has them
+with warnings.catch_warnings():  # torch warns about these types
     warnings.simplefilter("ignore")
     ODD_RESULTS["a nested tensor"] = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     ODD_RESULTS["a quantized tensor"] = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
@@ -190,7 +190,7 @@ ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "b
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """This holds here, and in a grader, which gets the result from another process."""
+    """This holds both here and in a grader, which receives the result from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):
@@ -248,7 +248,7 @@ def test_a_change_of_what_belongs_to_others_costs_points(name, change, words):
 
 
 def test_drawing_random_numbers_is_allowed():
-    """Layers sample their initial weights from the global generators, which doesn't change a seed."""
+    """Layers sample their initial weights from the global generators, but that doesn't set a seed."""
 
     def drawing(scores):
         torch.rand(3), np.random.rand(1000), random.random()
@@ -263,7 +263,7 @@ def test_drawing_random_numbers_is_allowed():
     ids=["inference mode", "no grad", "another device", "autocast"],
 )
 def test_callers_settings_make_no_difference(setting):
-    """The check is the same, even the first one, if a notebook switched gradients off or changed the defaults."""
+    """A notebook that turned gradients off or changed the defaults gets the same result, even in its first check."""
     inputs_by_check.cache_clear()
     reference_of.cache_clear()
     torch.set_default_dtype(torch.float16)
@@ -310,7 +310,7 @@ def wait_for_ever(scores):
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
 def test_endless_loop_is_stopped(endless):
-    """This includes a loop that catches every exception, and code that waits inside C."""
+    """This includes loops that catch every exception and code that waits inside C."""
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not come back within 5 seconds" in text
@@ -336,7 +336,7 @@ def test_endless_loop_is_stopped_in_a_thread():
 
 
 def assert_threads_end(before: set[threading.Thread]) -> None:
-    """Check that the threads started since have ended. A busy machine may schedule them late."""
+    """Assert that the threads started since then have ended. A busy machine may schedule them late."""
     for thread in set(threading.enumerate()) - before:
         thread.join(20)
         assert not thread.is_alive()
@@ -344,7 +344,7 @@ def assert_threads_end(before: set[threading.Thread]) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_stopped_thread_is_gone():
-    """A loop that goes on unnoticed would slow the notebook down by half."""
+    """A loop that kept running unnoticed would make the notebook half as fast."""
     before = set(threading.enumerate())
     run_limited([loop := lambda: loop_swallowing(None)])
     assert loop
@@ -352,7 +352,7 @@ def test_stopped_thread_is_gone():
 
 
 def test_interrupting_a_check_works(monkeypatch):
-    """The stop button raises KeyboardInterrupt in the main thread, which ends the check and the code that it runs."""
+    """The stop button raises KeyboardInterrupt in the main thread, which must end the check and the student's code."""
     real_wait = threading.Event.wait
     running = threading.Event()
 
@@ -374,7 +374,7 @@ def test_interrupting_a_check_works(monkeypatch):
 
 
 def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
-    """On a busy machine, the code may run before the thread that started it continues."""
+    """On a busy machine, the code may start running before the thread that launched it continues."""
     real_start, running = threading.Thread.start, threading.Event()
 
     def loop(scores):
@@ -403,7 +403,7 @@ def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
     ],
 )
 def test_two_gibibytes_are_refused(allocate):
-    """If memory is scarce, the system would kill the notebook instead."""
+    """Otherwise, if memory is scarce, the system would kill the notebook."""
 
     def greedy(scores):
         return allocate()

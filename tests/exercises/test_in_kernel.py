@@ -1,4 +1,4 @@
-"""Checks in a real notebook's kernel, which runs one cell after the other."""
+"""Checks in a real notebook kernel, which runs one cell after another."""
 
 import os
 import re
@@ -21,7 +21,7 @@ class Kernel:
         self.client.wait_for_ready(timeout=120)
 
     def run(self, code) -> str:
-        """Return everything that one cell showed, as text."""
+        """Return everything that a cell showed, as text."""
         shown = []
 
         def collect(message):
@@ -65,7 +65,7 @@ def test_misuse_shows_one_line(kernel):
 
 
 def test_endless_loop_leaves_the_kernel_usable(kernel):
-    """The code runs in a kernel's main thread and swallows every exception."""
+    """The cell runs in the kernel's main thread, and its loop swallows every exception."""
     kernel.run("time_limit.SECONDS = 0.5")
     shown = kernel.run(
         "def softmax(scores):\n    while True:\n        try:\n            while True: pass\n"

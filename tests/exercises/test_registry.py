@@ -1,4 +1,4 @@
-"""Tests of every registered exercise, built from its own parts. No test names an exercise."""
+"""Tests of every registered exercise, derived from its parts. No test mentions an exercise by name."""
 
 import importlib
 import inspect
@@ -23,7 +23,7 @@ from transformer_lab.exercises.harnesses import harness_from_source, harness_sou
 from transformer_lab.exercises.judgment import judge, observe_all
 from transformer_lab.exercises.observation import observe, same_data
 
-# A notebook uses seed 0; a grader draws its own, so every seed has to do: TRANSFORMER_LAB_SEEDS=20 tries more.
+# A notebook uses seed 0; a grader samples its own, so every seed has to work: TRANSFORMER_LAB_SEEDS=20 tries more.
 SEEDS = range(int(os.environ.get("TRANSFORMER_LAB_SEEDS", "2")))
 EXERCISES = list(exercises().values())
 CHECKS = [(exercise, check) for exercise in EXERCISES for check in exercise.checks]
@@ -31,7 +31,7 @@ PROBES = [(exercise, probe) for exercise in EXERCISES for probe in exercise.prob
 
 
 def variants() -> list:
-    """Return right answers in other styles from `variants/variants_NN.py`: `VARIANTS = {name: [object, ...]}`."""
+    """Return correct answers in different styles from `variants/variants_NN.py`: `VARIANTS = {name: [object, ...]}`."""
     found = []
     for file in sorted((Path(__file__).parent / "variants").glob("variants_*.py")):
         specification = importlib.util.spec_from_file_location(file.stem, file)
@@ -59,7 +59,7 @@ every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=name_of)
 
 @every_exercise
 def test_exercise_is_complete(exercise):
-    """An exercise without enough probes, properties, or hints teaches too little, and no text may look like a draft."""
+    """An exercise without enough probes, properties, or hints teaches too little. No text may look like a draft."""
     names = [check.name for check in exercise.checks]
     assert len(exercise.probes) >= 3
     assert len(exercise.properties) >= 2
@@ -80,7 +80,7 @@ def test_exercise_is_complete(exercise):
 @every_exercise
 @pytest.mark.parametrize("seed", SEEDS)
 def test_answer_gets_everything(exercise, seed):
-    """A check that fails the package's own answer is itself wrong."""
+    """If a check fails the package's own answer, the check is wrong."""
     report = run_check(exercise, exercise.answer, seed)
     assert report.passed, str(report)
     assert report.score == 1
@@ -90,7 +90,7 @@ def test_answer_gets_everything(exercise, seed):
 
 @each(PROBES)
 def test_expected_value_depends_on_the_seed(exercise, part):
-    """A grader uses its own inputs. If the result is always the same, or follows from sizes, a table could pass."""
+    """A grader uses its own inputs. If the result never changed or depended only on sizes, a fixed table could pass."""
     expected = []
     for seed in range(5):
         inputs = exercise.inputs(part, seed)
@@ -102,7 +102,7 @@ def test_expected_value_depends_on_the_seed(exercise, part):
 @each(VARIANTS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_variant_passes(exercise, part, seed):
-    """A right answer in another style gets all points, because checks look at results and not at code."""
+    """A correct answer in a different style gets all points, because checks look at results and not at code."""
     report = run_check(exercise, part, seed)
     assert report.passed, str(report)
     assert report.score == 1
@@ -110,7 +110,7 @@ def test_variant_passes(exercise, part, seed):
 
 @each(VARIANTS)
 def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
-    """Honest work is not flagged for the instructor: not as a copy, nor for its methods or torch's internals."""
+    """Honest work is not flagged for the instructor, either as a copy or for its methods or use of torch internals."""
     names = [*exercise.banned, "transformer_lab."]
     for flag in review(exercise, textwrap.dedent(inspect.getsource(part)), [], []):
         assert any(f"uses `{name}" in flag for name in names if not name.startswith(".")), flag
@@ -118,7 +118,7 @@ def test_variant_is_flagged_for_nothing_but_ready_parts(exercise, part):
 
 @every_exercise
 def test_empty_answer_is_not_attempted(exercise):
-    """If nothing is written yet, there is no mistake."""
+    """An unwritten answer is not a mistake."""
     from transformer_lab.authoring import stub
 
     names = dict(vars(sys.modules[exercise.answer.__module__]))
@@ -130,7 +130,7 @@ def test_empty_answer_is_not_attempted(exercise):
 
 @each(PROBES)
 def test_no_constant_passes_a_probe(exercise, part):
-    """Only right values earn points. A result that doesn't depend on the inputs, or repeats one, earns nothing."""
+    """Only correct values earn points. A result that doesn't depend on the inputs, or repeats one, earns nothing."""
     for seed in SEEDS:
         inputs = exercise.inputs(part, seed)
         expected = observe(exercise.answer, exercise.harness(part), inputs, 0).value
@@ -151,7 +151,7 @@ def refused(compare_results, inputs, expected, received) -> bool:
 
 
 def constant(data, number):
-    """Return data of the same form in which all numbers are equal, and all strings of a list too."""
+    """Return data with the same structure in which all numbers are equal, and so are all strings in a list."""
     if isinstance(data, torch.Tensor):
         whole = not data.is_floating_point()
         return torch.full_like(data, 0 if whole and number != number else number)
@@ -179,7 +179,7 @@ def repeated(expected, value):
 
 @every_exercise
 def test_plainly_wrong_answers_get_nothing(exercise):
-    """Zeros, the first input, or an exception are worth no points, whatever properties they have."""
+    """Zeros, the first input, or an exception earn no points, whatever properties they satisfy."""
 
     def raising(*arguments, **named):
         raise ValueError("always")
@@ -205,7 +205,7 @@ def test_plainly_wrong_answers_get_nothing(exercise):
 
 @each(CHECKS)
 def test_harness_is_self_contained(exercise, part):
-    """A grader sends a harness as text to a process that has neither its file nor the answers."""
+    """A grader sends a harness as source code to a process that has neither the harness's file nor the answers."""
     inputs = exercise.inputs(part)
     harness = harness_from_source(harness_source(exercise.harness(part)))
     seed = exercise.global_seed(part)
@@ -230,7 +230,7 @@ def assert_is_data(value) -> None:
 
 @every_exercise
 def test_inputs_are_small_and_repeatable(exercise):
-    """Reports print the inputs, and have to be the same on every machine."""
+    """Reports print the inputs and must be the same on every machine."""
     for part in exercise.checks:
         one, other = exercise.inputs(part), exercise.inputs(part)
         assert not compare(one, other, ("inputs",), 0)[0]
@@ -240,10 +240,10 @@ def test_inputs_are_small_and_repeatable(exercise):
 
 
 def test_reports_are_the_same_in_another_process():
-    """A report must not depend on hashing, on memory addresses, or on the order of earlier checks.
+    """A report must not depend on hash values, memory addresses, or the order of earlier checks.
 
-    Each exercise reports on its first mistake. The mistake is looked for only in the first exercise of a notebook,
-    because that search takes most of the time and is the same code for all.
+    Each exercise reports on the first mistake in its catalogue. Only each notebook's first exercise searches for the
+    explanation, because the search takes most of the time and uses the same code for all.
     """
     program = """
 import sys, json
@@ -267,13 +267,13 @@ for exercise in (reversed if __name__ == "__main__" else list)(exercises().value
 
 
 def test_every_notebook_has_its_exercises():
-    """Each name belongs to one notebook only, so that `progress` counts it once."""
+    """Each name belongs to exactly one notebook, so that `progress` counts it once."""
     names = [exercise.name for found in notebooks().values() for exercise in found]
     assert len(names) == len(set(names)) == len(EXERCISES)
 
 
 def test_a_kernel_learns_nothing_about_the_secret_inputs():
-    """The code can read torch's seed, so that seed has to be the same whatever the grader's seed is."""
+    """The student's code can read torch's seed, so that seed must not depend on the grader's seed."""
     (exercise, *_) = exercises().values()
     one, other = exercise.checks[:2]
     assert exercise.global_seed(one) == exercise.input_seed(one, PUBLIC_SEED)

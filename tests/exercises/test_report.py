@@ -1,4 +1,4 @@
-"""A student sees only a few rows, and nothing that breaks out of the page."""
+"""A student sees only a few rows, and no text from the student's code is interpreted as HTML."""
 
 from html.parser import HTMLParser
 
@@ -9,7 +9,7 @@ from transformer_lab.exercises.report import SIGNS, CheckResult, Report
 
 
 class Balance(HTMLParser):
-    """Counts open tags."""
+    """A parser that checks that tags are balanced."""
 
     def __init__(self):
         super().__init__()
@@ -32,7 +32,7 @@ def page_of(report) -> list[str]:
 
 
 def test_no_table_has_more_than_four_rows():
-    """A screen full of numbers teaches nothing."""
+    """A screen full of numbers doesn't teach anything."""
     report = check("scaled_dot_product_attention", lambda q, k, v, mask=None, dropout=None: (q, k))
     rows = [line for line in str(report).splitlines() if line.startswith("    [")]
     blocks = str(report).split("\n\n")
@@ -41,7 +41,7 @@ def test_no_table_has_more_than_four_rows():
 
 
 def test_page_is_well_formed_and_has_headings_and_a_table():
-    """Screen readers jump from heading to heading, and read out the headers of tables."""
+    """Screen readers jump from heading to heading and read out table headers."""
     for report in (
         check("softmax", lambda scores: scores),
         check("split_heads", lambda x, n_heads: x),
@@ -66,7 +66,7 @@ def test_the_students_text_stays_text():
 
 
 def test_states_differ_by_sign_and_word():
-    """A reader who can't tell red from green can read the word."""
+    """Readers who can't tell red from green can read the word."""
     report = Report("x", "failed", checks=tuple(CheckResult("name", state) for state in SIGNS))
     for state, sign in SIGNS.items():
         assert f"{sign} {state}" in str(report)
@@ -74,7 +74,7 @@ def test_states_differ_by_sign_and_word():
 
 
 def test_the_title_counts_checks():
-    """In self-study, the number of checks says more than the points, which graders read."""
+    """In self-study, the number of passed checks says more than the points, which are for graders."""
     checks = tuple(CheckResult("name", state) for state in ("passed", "failed", "not checked"))
     assert Report("x", "failed", score=1 / 3, out_of=2).points == 0.67
     assert Report("x", "failed", checks=checks).title == "x: not right yet, 1 of 3 checks passed"

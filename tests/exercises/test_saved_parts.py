@@ -1,4 +1,4 @@
-"""You train what you built: parts that passed are saved and loaded, and replaced if they no longer pass."""
+"""You train what you built: parts that passed are saved and loaded, and are replaced if they no longer pass."""
 
 import ast
 import atexit
@@ -57,7 +57,7 @@ class SingleHeadAttention(nn.Module):
 
 
 class Notebook:
-    """A notebook without a browser, whose cells run one after the other."""
+    """A notebook without a browser, whose cells run one after another."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -73,7 +73,7 @@ class Notebook:
 
 @pytest.fixture
 def notebook(tmp_path, monkeypatch):
-    """A new notebook in an empty folder, where parts are saved."""
+    """Create a new notebook in an empty folder in which parts are saved."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", "")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
@@ -110,7 +110,7 @@ def test_a_failed_part_is_not_saved(notebook):
 
 
 def test_what_a_part_uses_comes_with_it(notebook, capsys):
-    """Helpers, constants, and imports come from other cells. Earlier parts are imported from `mine`, not copied."""
+    """Helpers, constants, and imports from other cells are saved with it. Earlier parts are imported from `mine`."""
     notebook.run(ATTENTION, HEAD)
     assert notebook.run("check(scaled_dot_product_attention)").passed
     report = notebook.run("check(SingleHeadAttention)")
@@ -174,7 +174,7 @@ def test_a_broken_file_is_replaced(notebook, capsys):
 
 
 def test_a_newer_check_is_run_again(notebook, monkeypatch):
-    """A part that passed an older check has to pass the new one before it is used."""
+    """A part that passed an older version of its check has to pass the new version before it is used."""
     notebook.run(SOFTMAX, "check(softmax)")
     monkeypatch.setattr(saved_parts, "_stamp", lambda exercise, text: "# another check\n")
     assert saved_parts.state("softmax") == "edited"
@@ -187,7 +187,7 @@ def test_without_a_part_the_package_helps_out(notebook, capsys):
 
 
 def test_the_packages_part_uses_the_readers_parts(notebook, capsys):
-    """If you skip a notebook, you still train everything else: the package's part uses what you have written."""
+    """If you skip a notebook, the package's part takes the place of yours and uses the other parts that you wrote."""
     notebook.run(SOFTMAX, "check(softmax)")
     capsys.readouterr()
     attention = load("numpy_attention")
@@ -198,7 +198,7 @@ def test_the_packages_part_uses_the_readers_parts(notebook, capsys):
 
 
 def test_the_packages_part_uses_parts_far_below_it(notebook):
-    """The norm is three parts below the Transformer, and the reader wrote none of those in between."""
+    """The norm is three levels below the Transformer, and the reader wrote none of the parts in between."""
     notebook.run(*cells_of(exercises()["LayerNorm"]), "check(LayerNorm)")
     config = transformer_lab.model.TransformerConfig(11, 11, d_model=8, n_heads=2, n_layers=1, d_ff=16)
     model = load("Transformer")(config)
@@ -227,7 +227,7 @@ def test_another_folder(notebook, monkeypatch, tmp_path):
 
 
 def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
-    """Nothing can be written below a file, not even by root."""
+    """The test uses a path below a file, where not even root can write."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRANSFORMER_LAB_MINE", str(tmp_path / "file" / "mine"))
     report = notebook.run(SOFTMAX, "check(softmax)")
@@ -238,7 +238,7 @@ def test_read_only_folder_keeps_in_memory(notebook, monkeypatch, tmp_path):
 
 
 def test_a_part_that_needs_its_notebook_says_so(notebook):
-    """It uses a value without a source: the check passes, and the report says why the part isn't saved."""
+    """The part uses a value without source code: the check passes, and the report says why the part isn't saved."""
     notebook.run("globals()['anything'] = object()")
     report = notebook.run(SOFTMAX.replace("# mine", "assert anything"), "check(softmax)")
     assert report.passed
@@ -273,7 +273,7 @@ def test_parts_that_use_each_other_do_not_loop(notebook, capsys):
 
 
 def cells_of(exercise) -> list[str]:
-    """Return the cells of a notebook with the answer: the imports of its file, then its own source."""
+    """Return the cells of a notebook with the answer: the imports from its file, then its source."""
     module = importlib.import_module(exercise.answer.__module__)
     tree = ast.parse(inspect.getsource(module))
     imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -9,7 +9,7 @@ from transformer_lab.exercises.scopes import global_symbols
 
 
 def global_names(text: str) -> tuple[set[str], set[str]]:
-    """`(bound, read)`."""
+    """Return the names that the text binds and the names that it reads."""
     symbols = list(global_symbols(text))
     bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned()}
     return bound, {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
@@ -39,7 +39,7 @@ def test_a_comprehension_keeps_its_names_to_itself(monkeypatch, text, bound, rea
 
 
 def test_a_sum_of_thousands_is_read(monkeypatch):
-    """`ast.unparse` would need more stack than there is."""
+    """`ast.unparse` would overflow the stack."""
     monkeypatch.setattr(scopes, "COMPREHENSIONS_ARE_SCOPES", False)
     bound, read = global_names(f"x = {'+'.join('a' * 2000)}\n[q for q in b]")
     assert "x" in bound

@@ -1,4 +1,4 @@
-"""Reports of notebook 22 name common mistakes in code of another style, and say nothing untrue."""
+"""Reports for notebook 22 name common mistakes in code of any style and say nothing untrue."""
 
 import random
 from statistics import NormalDist
@@ -25,7 +25,7 @@ RANKS = {
 
 @pytest.mark.parametrize("ranks", RANKS.values(), ids=RANKS)
 def test_ties_by_place_are_named_whichever_sort_ranks_them(ranks):
-    """NumPy's default `argsort` keeps equal values in order on one machine and not on another."""
+    """NumPy's default `argsort` keeps equal values in order on some machines but not on others."""
 
     def ranked_by_place(x, y, confidence=0.95):
         return correlation_interval(ranks(x), ranks(y), confidence)
@@ -35,7 +35,7 @@ def test_ties_by_place_are_named_whichever_sort_ranks_them(ranks):
 
 
 def test_a_rounded_quantile_is_named_and_shown_to_differ():
-    """1.96 for 1.959964 changes the fifth digit: with four digits, a report would say that two equal numbers differ."""
+    """1.96 instead of 1.959964 changes the fifth digit; with four, a report would say that two equal numbers differ."""
 
     def rounded(x, y, confidence=0.95):
         return correlation_interval(x, y, 2 * NormalDist().cdf(1.96) - 1)
@@ -68,7 +68,7 @@ def test_a_simulation_is_named_although_its_numbers_are_its_own():
 
 
 def test_a_refusal_in_other_words_is_understood():
-    """The message of an exception is the student's own, so no wrong version can have the same one."""
+    """Students write their own exception messages, so no wrong version in the catalogue can have the same one."""
 
     def careful(values, n):
         if n > len(values):
@@ -90,7 +90,7 @@ def test_a_missing_return_is_not_called_a_number():
 
 
 def test_arguments_that_make_no_sense_are_remarked_on():
-    """They aren't what the exercise teaches, so a missing `ValueError` doesn't fail it."""
+    """The exercise doesn't teach argument validation, so an answer without a `ValueError` still passes."""
 
     def trusting(values, n):
         return sum(values) * 0 if not values else expected_best(values, n)

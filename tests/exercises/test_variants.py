@@ -1,4 +1,4 @@
-"""Each generic variant of an answer fails a check, or is listed as equivalent with a reason."""
+"""Each generic variant of an answer fails a check or is listed as equivalent, with a reason."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerc
 
 
 def equivalent() -> dict[str, dict[str, str]]:
-    """Read `equivalent_variants.md`: by exercise, each change (`old` → `new` in `line`) with its reason."""
+    """Read `equivalent_variants.md`, which lists each change by exercise (`old` → `new` in `line`), with its reason."""
     found: dict[str, dict[str, str]] = {}
     text = (Path(__file__).parent / "equivalent_variants.md").read_text(encoding="utf-8")
     for line in text.splitlines():
@@ -36,7 +36,7 @@ def change_of(variant) -> str:
 
 
 def survives(exercise, variant) -> bool:
-    """Return whether every check passes, with a notebook's seed and another one."""
+    """Return whether every check passes, both with the notebook's seed and with another one."""
     for seed in (0, 1):
         known = reference_of(exercise, seed)
         with isolated_global_state(seed):
@@ -49,7 +49,7 @@ def survives(exercise, variant) -> bool:
 
 @every_exercise
 def test_every_variant_fails_or_is_known_to_be_equivalent(exercise):
-    """If no check notices a variant, it's the same function or the checks have a hole."""
+    """If no check catches a variant, either it's equivalent or the checks have a hole."""
     listed = equivalent().get(exercise.name, {})
     surviving = {change_of(variant) for variant in variants_of(exercise) if survives(exercise, variant)}
     unexpected = surviving - listed.keys()

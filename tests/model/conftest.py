@@ -1,4 +1,4 @@
-"""Random weights, and the same weights under torch.nn's names."""
+"""Fixtures that set random weights and copy them to torch.nn modules under torch's names."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -27,7 +27,7 @@ def seed() -> None:
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
 def dtype(request) -> Iterator[torch.dtype]:
-    """Set the default dtype while the test runs."""
+    """Set the default dtype for the duration of the test."""
     previous = torch.get_default_dtype()
     torch.set_default_dtype(request.param)
     yield request.param
@@ -42,7 +42,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 @pytest.fixture
 def with_gradients() -> Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]:
-    """Return an output and the gradients of a random function of it, the same for every output of this shape."""
+    """Return an output and the gradients of a random function of it, which is fixed for outputs of this shape."""
 
     def with_gradients(output: Tensor, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         cotangent = torch.randn(output.shape, generator=torch.Generator().manual_seed(1))

@@ -30,9 +30,9 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
-    """The whole course relies on this: outputs and gradients match for query, key, and value of three different shapes.
+    """The whole course relies on this: outputs and gradients match even if query, key, and value differ in shape.
 
-    Heat maps show the weights, so that of a hidden key must be exactly 0, not just small.
+    Heat maps show the weights, so the weight of a hidden key must be exactly 0, not just small.
     """
     tensors = inputs()
     ours, weights = scaled_dot_product_attention(*tensors, mask)
@@ -46,7 +46,7 @@ def test_agrees_with_torch(mask, dtype, tolerance, with_gradients):
 
 
 def test_a_query_that_may_attend_to_nothing():
-    """Filling with -inf alone would give NaN here, and one NaN in a gradient ruins all of a model's weights."""
+    """Filling with -inf alone would produce NaN here, and one NaN in a gradient ruins all of a model's weights."""
     query, key, value = inputs()
     mask = torch.ones(BATCH, 1, QUERY, KEY).bool()
     mask[0, :, 2] = False
@@ -76,7 +76,7 @@ def test_extreme_scores_stay_finite(dtype):
 
 
 def test_dropout_is_called_once_on_all_weights_and_the_weights_returned_are_those_before():
-    """A heat map of dropped-out weights would show holes that are not in the model."""
+    """A heat map of the weights after dropout would show holes that are not in the model."""
     query, key, value = inputs()
     calls = []
 
@@ -102,7 +102,7 @@ def test_inputs_stay_as_they_are():
 
 
 def test_single_head_projects_and_attends(dtype, tolerance):
-    """Each of the three inputs has its own projection, and the mask has no head axis."""
+    """Each of the three inputs has its own projection, and the mask doesn't have a head axis."""
     head = SingleHeadAttention(d_model=6, d_k=4)
     query, memory, other = torch.randn(2, 3, 6), torch.randn(2, 5, 6), torch.randn(2, 5, 6)
     mask = torch.rand(2, 3, 5) > 0.3
@@ -145,7 +145,7 @@ def test_heads_must_divide_d_model(n_heads):
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_agrees_with_torchs_multihead_attention(mask, dtype, tolerance, randomize, transplant, with_gradients):
-    """Same weights, random biases: outputs, the weights of each head, and gradients of all three inputs must match."""
+    """With the same weights and random biases, outputs, each head's weights, and all inputs' gradients must match."""
     d_model = 12
     ours = randomize(MultiHeadAttention(d_model, HEADS))
     theirs = nn.MultiheadAttention(d_model, HEADS, batch_first=True)
@@ -189,7 +189,7 @@ def test_attention_happens_in_one_call_of_attend_with_positional_arguments():
 
 
 def test_dropout_acts_on_the_attention_weights():
-    """If all weights are dropped, only the last bias is left; dropout in another place would leave something else."""
+    """If all weights are dropped, only the last bias is left; dropout anywhere else would leave something different."""
     attention = MultiHeadAttention(12, HEADS, dropout=1.0)
     x = torch.randn(BATCH, KEY, 12)
     torch.testing.assert_close(attention(x, x, x), attention.w_o.bias.expand(BATCH, KEY, 12))

@@ -36,7 +36,7 @@ def small_model(**changes) -> Transformer:
 
 
 def random_mask(*shape: int) -> Tensor:
-    """Hide about half of the keys, and all of them from one query of the first sentence."""
+    """Return a mask that hides about half of the keys, and all keys from one query of the first sentence."""
     mask = torch.rand(shape) > 0.5
     mask[0, :, -1] = False
     return mask
@@ -49,7 +49,7 @@ def random_mask(*shape: int) -> Tensor:
 )
 @pytest.mark.parametrize("value_width", [D_K, D_V], ids=["d_v = d_k", "d_v < d_k"])
 def test_fused_attention_is_the_explicit_one(mask_shape, value_width, dtype, tolerance, with_gradients):
-    """Training uses one and heat maps the other, so they must be the same model, even for a query that sees no key."""
+    """Training uses one and heat maps use the other, so their results must match, even for a query that sees no key."""
     mask = None if mask_shape is None else random_mask(*mask_shape)
     shapes = [(BATCH, HEADS, QUERY, D_K), (BATCH, HEADS, KEY, D_K), (BATCH, HEADS, KEY, value_width)]
     tensors = [torch.randn(shape, requires_grad=True) for shape in shapes]
@@ -107,7 +107,7 @@ def test_a_model_without_the_hook_is_refused():
 
 
 def test_a_copy_of_a_model_has_an_attention_of_its_own():
-    """Averaging and compiling copy models: a copy must keep its kernel without sharing it with the original."""
+    """Averaging and compiling copy models. A copy must keep its kernel without sharing it with the original."""
     model = small_model()
     set_attention(model, fused_attention)
     twin = copy.deepcopy(model)
@@ -119,7 +119,7 @@ def test_a_copy_of_a_model_has_an_attention_of_its_own():
 
 
 def test_recorded_weights_are_those_of_their_module():
-    """Names that point to the wrong layer would give convincing pictures of something else."""
+    """Names that point to the wrong layer would produce convincing pictures of something else."""
     model = small_model().eval()
     expected = model(SOURCE, TARGET)
     inputs = {}
@@ -147,12 +147,12 @@ def test_the_latest_call_is_kept():
 
 
 def test_fused_attention_comes_back_even_after_an_exception():
-    """A heat map that failed halfway must not leave behind a slow model that accumulates weights."""
+    """A heat map that fails halfway must not leave behind a slow model that accumulates weights."""
     model = small_model()
     set_attention(model, fused_attention)
     with pytest.raises(ValueError, match="max_length is 512"), record_attention(model) as weights:
         model(SOURCE, torch.ones(2, 513, dtype=torch.long))
-    assert len(weights) == 2  # the encoder had already run when the decoder failed
+    assert len(weights) == 2  # the encoder has already run when the decoder fails
     assert all(module.attend is fused_attention for module in attending_modules(model).values())
 
 
@@ -183,7 +183,7 @@ def test_no_module_keeps_weights():
 
 
 def test_an_attend_that_is_a_module_is_recorded_and_comes_back():
-    """A kernel with weights of its own, such as relative positions, must survive a heat map."""
+    """A kernel with its own weights, such as relative positions, must survive a heat map."""
 
     class Kernel(nn.Module):
         def __init__(self) -> None:

@@ -20,7 +20,7 @@ def test_padding_is_zero_and_learns_nothing():
 
 @pytest.mark.parametrize("d_model", [2, 6, 512])
 def test_sinusoids_follow_the_formula(d_model, dtype):
-    """Section 3.5, entry by entry, in Python's own float64: exact up to rounding even at high positions."""
+    """Every entry matches section 3.5, computed in Python's own float64, up to rounding even at high positions."""
     encoding = sinusoidal_encoding(512, d_model)
     assert encoding.shape == (512, d_model)
     assert encoding.dtype == dtype
@@ -35,17 +35,17 @@ def test_sinusoids_follow_the_formula(d_model, dtype):
 
 @pytest.mark.parametrize("d_model", [1, 7, 255])
 def test_an_odd_width_is_refused(d_model):
-    """It would have a sine without its cosine; the message names the given width and one that works."""
+    """An odd width would leave a sine without its cosine. The message names the given width and one that works."""
     with pytest.raises(ValueError, match=f"d_model {d_model} is odd.*{d_model + 1}"):
         sinusoidal_encoding(4, d_model)
 
 
 def test_dropout_acts_on_the_sum():
-    """Section 5.4. Dropout on the tokens alone would leave the positions."""
+    """Dropout on the tokens alone would leave the positions (section 5.4)."""
     assert (PositionalEncoding(6, dropout=1.0)(torch.randn(2, 4, 6)) == 0).all()
 
 
 def test_positions_move_with_the_model():
-    """A table that stays on the CPU would crash a model on a GPU, for which the meta device is used here."""
+    """A table that stays on the CPU would crash a model on a GPU. The meta device is used here in place of a GPU."""
     positional_encoding = PositionalEncoding(6).to("meta")
     assert positional_encoding(torch.zeros(1, 2, 6, device="meta")).device.type == "meta"

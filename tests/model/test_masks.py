@@ -7,18 +7,18 @@ TOKENS = torch.tensor([[1, 5, 2, PAD], [0, 2, PAD, PAD]])
 
 
 def table(*rows: str) -> torch.Tensor:
-    """Draw a mask: # may attend, . may not. Rows are queries, columns are keys."""
+    """Draw a mask as text: "#" may attend, "." may not. Rows are queries; columns are keys."""
     return torch.tensor([[cell == "#" for cell in row] for row in rows])
 
 
 def test_padding_is_hidden_on_the_key_axis():
-    """A mask on the query axis would leave padding visible to every word. Token 0 is a word here."""
+    """A mask on the query axis would leave padding visible to every word. Here, token 0 is a word."""
     assert torch.equal(padding_mask(TOKENS, PAD), table("###.", "##..")[:, None, None])
     assert torch.equal(padding_mask(TOKENS, 0), table("####", ".###")[:, None, None])
 
 
 def test_a_position_sees_itself_and_the_past():
-    """One diagonal off, and either the decoder copies the answer or its first word sees nothing."""
+    """If the diagonal is off by one, either the decoder copies the answer or its first word sees nothing."""
     assert torch.equal(causal_mask(4), table("#...", "##..", "###.", "####")[None, None])
     assert causal_mask(1).tolist() == [[[[True]]]]  # the first step of decoding
 

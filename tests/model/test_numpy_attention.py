@@ -5,7 +5,7 @@ from transformer_lab.model import numpy_attention, scaled_dot_product_attention,
 
 
 def test_softmax_by_hand():
-    """The reader works out these numbers in the notebook, so they must be right. The input is not changed."""
+    """Readers work out these numbers in the notebook, so they must be right. The input must not change."""
     scores = np.log([[1.0, 2.0, 5.0], [3.0, 3.0, 3.0]])
     before = scores.copy()
     np.testing.assert_allclose(softmax(scores), [[1 / 8, 2 / 8, 5 / 8], [1 / 3, 1 / 3, 1 / 3]], rtol=1e-12)
@@ -13,7 +13,7 @@ def test_softmax_by_hand():
 
 
 def test_softmax_of_large_scores_does_not_overflow():
-    """exp(1000) is infinite, so without subtracting the largest score this gives NaN."""
+    """exp(1000) is infinite, so the result would be NaN without subtracting the largest score."""
     np.testing.assert_allclose(softmax(np.array([1000.0, 1000.0, -1000.0])), [0.5, 0.5, 0.0])
 
 
@@ -23,7 +23,7 @@ def test_softmax_works_along_the_last_axis_of_any_shape():
 
 
 def test_attention_agrees_with_the_torch_version():
-    """Notebook 01 builds both and says that they are the same formula. The width of the values differs from d_k."""
+    """Notebook 01 builds both and says that they are the same formula. Here the values' width differs from d_k."""
     random = np.random.default_rng(0)
     query, key, value = random.normal(size=(2, 3, 4)), random.normal(size=(2, 5, 4)), random.normal(size=(2, 5, 6))
     expected = scaled_dot_product_attention(*map(torch.from_numpy, (query, key, value)))

@@ -1,4 +1,4 @@
-"""What `test_transformer.py` cannot see: extreme inputs, initial values, and where dropout acts."""
+"""Aspects that `test_transformer.py` doesn't cover: extreme inputs, initial values, and where dropout acts."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance, with_gradie
         norm.bias.normal_()
     x = (3 + spread * torch.randn(2, 3, 4)).requires_grad_()
     ours, theirs = norm(x), F.layer_norm(x, (4,), norm.gain, norm.bias, eps)
-    # Dividing by the spread magnifies the rounding of x, and once more in the gradient.
+    # Dividing by the spread magnifies the rounding error of x, and once more in the gradient.
     torch.testing.assert_close(ours, theirs, atol=tolerance / spread, rtol=0)
     inputs = (x, norm.gain, norm.bias)
     torch.testing.assert_close(
@@ -26,7 +26,7 @@ def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance, with_gradie
 
 
 def test_layer_norm_of_a_constant_is_the_bias():
-    """Without eps, this divides by zero. The padding vector before the first position is such a case."""
+    """Without eps, this would divide by zero. A padding vector before positions are added is such a case."""
     x = torch.full((2, 4), 7.0, requires_grad=True)
     output = LayerNorm(4)(x)
     assert torch.equal(output, torch.zeros(2, 4))
@@ -39,14 +39,14 @@ def test_layer_norm_starts_as_gain_one_and_bias_zero():
 
 
 def test_feed_forward_drops_the_hidden_layer():
-    """If all of it is dropped, only the last bias is left; dropout on the result would leave zero."""
+    """If the whole hidden layer is dropped, only the last bias is left; dropout on the result would leave zero."""
     feed_forward = FeedForward(4, 10, dropout=1.0)
     torch.testing.assert_close(feed_forward(torch.randn(2, 3, 4)), feed_forward.w_2.bias.expand(2, 3, 4))
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_residual_connection_drops_the_output_of_its_sublayer(norm_first, randomize):
-    """If all of it is dropped, x is left; dropout on the sum would lose the residual connection."""
+    """If the whole output is dropped, x is left; dropout on the sum would lose the residual connection."""
     x = torch.randn(2, 3, 4)
     residual = randomize(ResidualConnection(4, 1.0, norm_first))
     torch.testing.assert_close(residual(x, torch.sin), x if norm_first else residual.norm(x))

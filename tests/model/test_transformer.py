@@ -48,7 +48,7 @@ def padded(sequences: list[list[int]]) -> Tensor:
 
 
 def torchs_twin(model: Transformer, transplant) -> nn.Transformer:
-    """nn.Transformer with the same weights. It always builds final norms, which only pre-norm layers need."""
+    """Return an nn.Transformer with the same weights. It always has final norms, which only pre-norm layers need."""
     config = model.config
     twin = nn.Transformer(
         config.d_model,
@@ -67,7 +67,7 @@ def torchs_twin(model: Transformer, transplant) -> nn.Transformer:
 
 
 def torchs_masks(source: Tensor, target: Tensor) -> dict[str, Tensor]:
-    """In nn.Transformer, True means "may not attend"."""
+    """Return masks for nn.Transformer, where True means "may not attend"."""
     return {
         "tgt_mask": ~causal_mask(target.size(1))[0, 0],
         "src_key_padding_mask": source == PAD,
@@ -76,7 +76,7 @@ def torchs_masks(source: Tensor, target: Tensor) -> dict[str, Tensor]:
     }
 
 
-parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transformer's note about itself
+parity = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # nn.Transformer's warning about nested tensors
 
 
 @parity
@@ -100,7 +100,7 @@ def test_agrees_with_torchs_transformer(norm_first, dtype, tolerance, randomize,
     assert logits.shape == (3, 5, TARGET_VOCAB)
     assert logits.std() > 0.5  # otherwise agreement would mean little
     torch.testing.assert_close(logits, expected, atol=tolerance, rtol=0)
-    # The scale of 4 and sums over a token's positions bring the gradients into the tens, and rounding grows with them.
+    # The scale of 4 and sums over a token's positions push gradients to 10 and above, so rounding errors grow too.
     torch.testing.assert_close(
         with_gradients(logits, weights), with_gradients(expected, weights), atol=tolerance, rtol=tolerance
     )
@@ -146,7 +146,7 @@ def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first,
 @kernels
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
-    """Check by gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
+    """Check the gradient of the decoder's input. A model that looks ahead has a perfect loss and can't translate."""
     config = small_config(norm_first=norm_first, tie=tie, source_vocab=TARGET_VOCAB)
     model = randomize(Transformer(config))
     set_attention(model, attend)
@@ -164,7 +164,7 @@ def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
 
 @kernels
 def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
-    """Fixed-size batches are filled up with such rows, and one NaN among them would reach every weight."""
+    """Fixed-size batches are filled up with such rows, and a NaN in one of them would reach every weight."""
     model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])
@@ -176,7 +176,7 @@ def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
 
 
 def test_forward_is_encode_then_decode(randomize):
-    """Decoding calls the two halves and training calls forward, so both must compute the same, with nothing shifted."""
+    """Decoding calls the two halves and training calls forward, so both must give the same result, without a shift."""
     model = randomize(Transformer(small_config()))
     source, target = padded(SOURCES), padded(TARGETS)
     memory, source_mask = model.encode(source)
@@ -201,14 +201,14 @@ def test_three_way_tying_shares_one_parameter():
     """Code that ties nothing is a classic bug, and only the size of the checkpoint reveals it."""
     model = Transformer(small_config(source_vocab=TARGET_VOCAB))
     untied = counted(model)
-    tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` on one with `tie`
+    tie_embeddings(model)  # the exercise calls it on a finished model, and `Transformer` calls it if `tie` is set
     weight = model.output.weight
     assert model.source_embedding.embedding.weight is weight
     assert model.target_embedding.embedding.weight is weight
     assert counted(model) == untied - 2 * weight.numel()
     logits = model(torch.tensor([[5, EOS]]), torch.tensor([[BOS, 6]]))
     F.cross_entropy(logits[0], torch.tensor([6, EOS])).backward()
-    assert (weight.grad.abs().sum(-1) > 0).all()  # all tokens learn through the output, not only those that occur
+    assert (weight.grad.abs().sum(-1) > 0).all()  # even tokens that don't occur get a gradient from the output
 
 
 def test_a_copy_stays_tied_and_shares_nothing_with_the_original():
@@ -229,7 +229,7 @@ def counted(model: nn.Module) -> int:
 
 
 def test_the_formula_counts_what_the_model_has():
-    """The grid covers every field that adds a parameter, so that two errors can't cancel out."""
+    """The grid covers every field that adds parameters, so that two errors can't cancel out."""
     names = ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie")
     for values in itertools.product((4, 12), (1, 2), (1, 3), (7, 30), (False, True), (False, True)):
         sizes = dict(zip(names, values, strict=True))
@@ -246,8 +246,8 @@ def test_the_formula_counts_what_the_model_has():
     ids=["base", "big"],
 )
 def test_the_papers_models_have_the_papers_size(config, count, millions):
-    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds, and doesn't say what it counts."""
-    with torch.device("meta"):  # counts without filling a gigabyte
+    """Table 3, with the 37,000 shared byte pairs of section 5.1. The paper rounds and doesn't say what it counts."""
+    with torch.device("meta"):  # counts parameters without allocating a gigabyte
         model = Transformer(config)
     assert count_parameters(config) == counted(model) == count
     assert count == pytest.approx(millions * 1e6, rel=0.03)
@@ -258,11 +258,11 @@ def test_the_papers_models_have_the_papers_size(config, count, millions):
 
 @pytest.mark.parametrize(("d_model", "xavier_deviation", "xavier_share"), [(256, 0.25, 0.17), (512, 0.35, 0.285)])
 def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xavier_share):
-    """Embeddings start as N(0, 1/d_model) because Xavier would leave tokens too weak next to the positions.
+    """Embeddings start as N(0, 1/d_model), because Xavier would make tokens too weak compared with the positions.
 
-    With 8,000 tokens, Xavier gives an entry the variance 2 / (vocab + d_model), which has nothing to do with the
-    positions that are added to it. Compared are standard deviations in the encoder's input, after the factor √d_model,
-    and the tokens' share of its variance.
+    With 8,000 tokens, Xavier gives each entry the variance 2 / (vocab + d_model), which is unrelated to the positions
+    that are added to it. The test compares standard deviations in the encoder's input, after the factor √d_model, and
+    the tokens' share of its variance.
     """
     embedding = Transformer(TransformerConfig(8000, 8000, d_model, n_layers=1, n_heads=2, d_ff=8)).source_embedding
     positions = sinusoidal_encoding(20, d_model).std().item()
@@ -270,7 +270,7 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
     ours = embedding(tokens).std().item()
     nn.init.xavier_uniform_(embedding.embedding.weight)
     xavier = embedding(tokens).std().item()
-    # Each is a mean over 10^6 entries, so 1 % is far more than chance allows.
+    # Each is a mean over 10^6 entries, so a tolerance of 1 % is far more than random variation needs.
     assert (positions, ours, xavier) == pytest.approx((0.55, 1.0, xavier_deviation), abs=0.01)
     shares = [deviation**2 / (deviation**2 + positions**2) for deviation in (ours, xavier)]
     assert shares == pytest.approx([0.77, xavier_share], abs=0.01)
@@ -278,14 +278,14 @@ def test_xavier_would_starve_the_tokens_of_signal(d_model, xavier_deviation, xav
 
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_first_values(tie):
-    """Xavier for matrices, zero for biases, N(0, 1/d_model) for embeddings, zero for padding, even if they are tied."""
+    """Matrices start as Xavier, biases as 0, embeddings as N(0, 1/d_model), and padding as 0, even if tied."""
     vocab, d_model = 2000, 64
     model = Transformer(TransformerConfig(vocab, vocab, d_model=d_model, n_heads=4, n_layers=1, d_ff=256, tie=tie))
-    initialize_parameters(model)  # a second call does no harm
+    initialize_parameters(model)  # calling it twice does no harm
     embeddings = [model.source_embedding.embedding.weight, model.target_embedding.embedding.weight]
     for weight in embeddings:
         assert (weight[PAD] == 0).all()
-        assert weight.std().item() == pytest.approx(d_model**-0.5, rel=0.02)  # 128,000 entries: 0.2 % by chance
+        assert weight.std().item() == pytest.approx(d_model**-0.5, rel=0.02)  # 128,000 entries: 0.2 % random variation
         assert weight.abs().max() > 3 * d_model**-0.5  # a normal distribution, not a uniform one
         assert weight.is_leaf
         assert weight.requires_grad
@@ -300,7 +300,7 @@ def test_first_values(tie):
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_an_untrained_model_guesses_among_all_tokens(tie, norm_first):
-    """The first loss is ln(vocab) plus half the variance of the logits: measured, 0.1 untied and 0.4 to 0.6 tied.
+    """The initial loss is ln(vocab) plus half the logits' variance, measured as 0.1 untied and 0.4 to 0.6 tied.
 
     With torch's own N(0, 1) for embeddings, a tied model would start at 28 instead of 7.4.
     """
@@ -348,7 +348,7 @@ def test_names_of_the_weights():
 
 
 def test_weights_load_into_a_model_with_another_max_length():
-    """The table of positions is not a weight, so a model can read longer sentences than it was trained on."""
+    """The table of positions is not a weight, so a model can read longer sentences than those it was trained on."""
     model = Transformer(small_config(max_length=8))
     longer = Transformer(small_config(max_length=64))
     longer.load_state_dict(model.state_dict())
@@ -372,7 +372,7 @@ def test_the_config_keeps_its_promises():
 @norms
 @pytest.mark.parametrize("tie", [False, True], ids=["untied", "tied"])
 def test_gradients_reach_every_parameter(tie, norm_first, randomize):
-    """A part that is built but not used would train nothing.
+    """A part that is built but not used would not be trained.
 
     The bias of w_k gets no gradient: it adds the same number to all of a query's scores, which does not change the
     softmax.
@@ -445,7 +445,7 @@ def test_training_under_bfloat16_autocast(attend, randomize):
     ids=str,
 )
 def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
-    """Both values are named. torch itself would divide by zero, raise something else, or fail an hour later."""
+    """The message names both values. torch itself would divide by zero, raise something else, or fail an hour later."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 the message is compared as a whole
         Transformer(small_config(**changes))
     assert str(raised.value).startswith(message)
@@ -453,7 +453,7 @@ def test_a_config_that_cannot_work_is_refused_in_one_line(changes, message):
 
 
 def test_a_sequence_of_max_length_is_the_longest():
-    """One token more, on either side, must raise an error that names both numbers."""
+    """One more token, on either side, must raise an error that names both numbers."""
     model = Transformer(small_config(max_length=6)).eval()
     fits, too_long = torch.full((1, 6), 5), torch.full((1, 7), 5)
     assert model(fits, fits).shape == (1, 6, TARGET_VOCAB)

@@ -11,7 +11,7 @@ TARGET = ["<bos>", "▁A", "▁dog", "▁runs", "."]
 
 
 class SpokenAttention:
-    """Replaces a translator. Its attention is known and differs between all stacks, layers, and heads."""
+    """A fake translator whose attention is known and differs between all stacks, layers, and heads."""
 
     layers, heads = 2, 3
     tokenizer = SimpleNamespace(source="de", target="en")
@@ -38,7 +38,7 @@ def translator() -> SpokenAttention:
 
 @pytest.fixture(scope="session")
 def untrained_translator():
-    """A function that builds a real translator, so small that it answers at once."""
+    """Return a function that builds a real translator, which is so small that it answers at once."""
     from transformer_lab.data import BpeTokenizer
     from transformer_lab.decoding import Translator
     from transformer_lab.model import Transformer, TransformerConfig
@@ -56,7 +56,7 @@ def untrained_translator():
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
-    """A figure registered with pyplot uses up memory and is shown twice in a notebook."""
+    """Assert that no figure is registered with pyplot, which would use memory and show it twice in a notebook."""
     yield
     import matplotlib.pyplot as plt
 
@@ -65,13 +65,13 @@ def _nothing_stays_open():
 
 @pytest.fixture
 def cut_off():
-    """A function that returns the texts that extend beyond the edge of a figure."""
+    """Return a function that lists the texts that extend beyond the edge of a figure."""
 
     def texts(figure) -> list[str]:
         from matplotlib.text import Text
 
         figure.draw_without_rendering()
-        not_drawn = set()  # labels of ticks beyond the ends of an axis
+        not_drawn = set()  # tick labels beyond the ends of an axis
         for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
             start, end = sorted(axis.get_view_interval())
             beyond = [tick for tick in axis.get_major_ticks() if not start <= tick.get_loc() <= end]

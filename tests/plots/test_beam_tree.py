@@ -1,4 +1,4 @@
-"""Without these tests, the tree could differ from the search that translates, or a slider could have no effect."""
+"""Without these tests, the tree could differ from the actual beam search, or a slider could have no effect."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ ROWS = {
 
 
 class Speaker:
-    """Replaces a translator. Its model looks up the next token in a table."""
+    """A fake translator whose model looks up the next token in a table."""
 
     def __init__(self):
         self.model = TableModel({9: ROWS})
@@ -47,7 +47,7 @@ def speaker():
 
 
 def boxes(figure) -> dict[str, list]:
-    """The boxes, by color."""
+    """Return the boxes by color."""
     found: dict[str, list] = {}
     for patch in figure.findobj(FancyBboxPatch):
         found.setdefault(color(patch.get_facecolor()), []).append(patch)
@@ -55,7 +55,7 @@ def boxes(figure) -> dict[str, list]:
 
 
 def shapes(figure) -> list[list[str]]:
-    """The scores and the tokens, which are drawn as shapes, row by row and from left to right."""
+    """Return the scores and the tokens, which are drawn as shapes, row by row and from left to right."""
     found = []
     for drawn in figure.findobj(PathCollection):
         if drawn.get_gid():
@@ -70,7 +70,7 @@ def texts(figure) -> list[str]:
 
 
 def scores(figure) -> list[str]:
-    """The numbers in the boxes."""
+    """Return the numbers in the boxes."""
     return shapes(figure)[0]
 
 
@@ -112,7 +112,7 @@ def test_a_step_shows_what_was_tried_and_not_kept(speaker, cut_off):
     names = [NAMES[node.token] for node in tree.nodes]
     figure = draw_tree(tree, names, 0.0, step=2)
     found = boxes(figure)
-    assert len(found[color(NEVER_KEPT)]) == 2  # of four candidates two are in the beam
+    assert len(found[color(NEVER_KEPT)]) == 2  # two of the four candidates are in the beam
     assert color(ANSWER) not in found
     assert len(found[color(ALIVE)]) == 5
     assert "beam of 2, alpha 0, step 2 of 4" in texts(figure)
@@ -122,7 +122,7 @@ def test_a_step_shows_what_was_tried_and_not_kept(speaker, cut_off):
 
 
 def test_alpha_decides_only_at_the_end(speaker):
-    """The penalty chooses from the last beam. It doesn't change the boxes or the scores."""
+    """The penalty only chooses from the last beam. It doesn't change the boxes or the scores."""
     one, other = (draw_beam(speaker, "x", beam_size=3, alpha=alpha) for alpha in (0.0, 2.0))
     assert scores(one) == scores(other) != []
     assert texts(one) != texts(other)
@@ -169,4 +169,4 @@ def test_the_example_sentence_of_notebook_11_is_still_right():
     best, greedy = tree.nodes[tree.best(DEFAULT_ALPHA)], line.nodes[line.beams[-1][0]]
     assert best.score > greedy.score + 1
     assert ["watching" in translator.translate([sentence], beam_size)[0] for beam_size in (3, 1)] == [True, False]
-    assert tree.best(0.0) != tree.best(DEFAULT_ALPHA)  # and the length penalty makes a difference
+    assert tree.best(0.0) != tree.best(DEFAULT_ALPHA)  # the length penalty makes a difference, too

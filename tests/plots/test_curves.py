@@ -1,4 +1,4 @@
-"""Without these tests, a curve could differ from the log, or live figures could pile up in a notebook."""
+"""Without these tests, a curve could differ from the log, or live figures could accumulate in a notebook."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_a_file_without_records_is_named(tmp_path, content):
 
 @pytest.mark.parametrize("count", range(len(RECORDS) + 1))
 def test_a_run_can_be_drawn_at_any_moment(count, cut_off):
-    """The live figure is drawn even before the first epoch has ended and before the first score."""
+    """The live figure is drawn even before the first epoch has ended and the first score is known."""
     curve = LiveCurve()
     for record in RECORDS[:count]:
         curve(record)
@@ -61,7 +61,7 @@ TIMED = [record | {"seconds": 60.0 * record["epoch"]} for record in RECORDS if r
 
 
 def test_runs_side_by_side_share_their_axes(cut_off):
-    """Each run has its own color, line, and marker in shared axes, and is described in the alternative text."""
+    """Each run has its own color, line style, and marker in the shared axes, and the alternative text describes it."""
     yours = [TIMED[0] | {"validation_loss": 4.5, "seconds": 6.0}]
     figure = compare_trainings({"recorded": [*RECORDS[:2], *TIMED], "yours": yours, "not begun": []})
     loss, bleu, minutes = figure.axes
@@ -75,7 +75,7 @@ def test_runs_side_by_side_share_their_axes(cut_off):
 
 
 def test_a_live_curve_goes_on_with_a_continued_run():
-    """A resumed run repeats the steps after its last checkpoint. They must not be drawn twice."""
+    """A resumed run repeats the steps after its last checkpoint, which must not be drawn twice."""
     curve = LiveCurve(before=RECORDS)
     again = RECORDS[3] | {"loss": 5.0}
     curve(again)

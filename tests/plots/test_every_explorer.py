@@ -1,4 +1,4 @@
-"""Requirements that every explorer has to meet: it keeps up with a slider and survives any input."""
+"""Requirements for every explorer, such as keeping up with a slider and surviving any input."""
 
 import asyncio
 import re
@@ -43,7 +43,7 @@ LETTERS = TextTokenizer.train("und Hund\n" * 10)
 def translator(untrained_translator) -> Translator:
     translator = untrained_translator(d_model=16, n_heads=2, n_layers=1, d_ff=16, max_length=200)
     with torch.no_grad():
-        translator.model.output.bias[translator.model.config.eos_id] += 1.0  # so that it stops before the limit
+        translator.model.output.bias[translator.model.config.eos_id] += 1.0  # so that translations end before the limit
     return translator
 
 
@@ -69,12 +69,12 @@ MAKE = {name: make for name, (make, _) in READ_SENTENCES.items()} | {
 
 
 def test_no_explorer_is_left_out():
-    """`explore_training` has no control that redraws anything, so its tests are elsewhere."""
+    """`explore_training` has no control that redraws a figure, so its tests are elsewhere."""
     assert set(MAKE) | {"explore_training"} == {name for name in plots.__all__ if name.startswith("explore_")}
 
 
 def other_values(control) -> list:
-    """Values other than the current one. The last differs from the first."""
+    """Return values other than the current one. The last differs from the first."""
     if isinstance(control.value, bool):
         return [not control.value, control.value, not control.value]
     if hasattr(control, "options"):
@@ -112,7 +112,7 @@ def test_of_a_control_that_is_dragged_only_the_last_position_is_drawn(name, tran
 def test_every_control_has_a_label_and_the_picture_replaces_the_widget_on_a_page_without_widgets(name, translator):
     explorer = MAKE[name](translator)
     assert all(control.description for control in explorer.controls.values())
-    assert all(control.tabbable is not False for control in explorer.controls.values())  # the keyboard reaches it
+    assert all(control.tabbable is not False for control in explorer.controls.values())  # the keyboard can reach it
     bundle = explorer._repr_mimebundle_()
     assert "<img alt=" in bundle["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in bundle
@@ -120,7 +120,7 @@ def test_every_control_has_a_label_and_the_picture_replaces_the_widget_on_a_page
 
 @pytest.mark.parametrize("name", MAKE)
 def test_no_label_is_smaller_than_10_pixels_on_a_narrow_page(name, translator):
-    """On a page that is too narrow, the figure is scrolled."""
+    """On a page that is too narrow, the figure scrolls instead of shrinking."""
     from matplotlib.text import Text
 
     explorer = MAKE[name](translator)
@@ -230,12 +230,12 @@ def test_two_explorers_of_one_model_do_not_move_each_other(translator):
     one.controls["stack"].value = "encoder"
     one.controls["sentence"].value = "Zwei Frauen"
     assert other.picture.value == before
-    other.show()  # and the model is back in its original state
+    other.show()  # the model is back in its original state
     assert other.picture.value == before
 
 
 def test_an_exception_raised_later_is_shown_in_place_of_the_picture():
-    """In a notebook, a timer draws. Its traceback is not shown, and an old figure would look like the new one."""
+    """In a notebook, a timer redraws. Its traceback is not shown, and the old figure could be taken for the new one."""
 
     def draw(width=3):
         if width > 3:

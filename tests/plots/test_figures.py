@@ -70,7 +70,7 @@ def test_a_notebook_shows_the_picture_with_its_alternative_text():
 
 
 def as_shown(figure, page):
-    """The pixels of a figure as a notebook shows it on a gray page."""
+    """Return the pixels of a figure as a notebook shows it on a gray page."""
     from PIL import Image
 
     with Image.open(io.BytesIO(base64.b64decode(as_png(figure)))) as image:
@@ -78,7 +78,7 @@ def as_shown(figure, page):
 
 
 def contrast(gray, other):
-    """The contrast of two grays from 0 to 255, as WCAG 2 defines it."""
+    """Return the contrast of two grays from 0 to 255, as WCAG 2 defines it."""
     low, high = sorted(((value / 255 + 0.055) / 1.055) ** 2.4 for value in (max(gray, 11), max(other, 11)))
     return (high + 0.05) / (low + 0.05)
 

@@ -18,7 +18,7 @@ def translator(untrained_translator) -> Translator:
 
 
 def expected(translator, off):
-    """The translation and BLEU without some heads, computed without the explorer."""
+    """Return the translation and BLEU without some heads, computed without the explorer."""
     names = [(NAMES.get(stack, "decoder.layers.{}.cross_attention").format(layer), head) for stack, layer, head in off]
     with without_heads(translator.model, names):
         translations = translator.translate([source for source, _ in PAIRS], beam_size=1)
@@ -27,7 +27,7 @@ def expected(translator, off):
 
 
 def crossed_out(figure):
-    """The stack, layer (row), and head (column) of each cell with a cross, from the positions of the texts."""
+    """Return the stack, layer (row), and head (column) of each crossed-out cell, based on the positions of texts."""
     (axes,) = figure.axes
     assert axes.yaxis_inverted()
     found, stacks = [], [drawn for drawn in axes.collections if drawn.get_gid()]
@@ -70,7 +70,7 @@ def test_no_text_is_cut_off(translator, cut_off):
 
 
 def switches_of(explorer):
-    """The switches, by their tooltip."""
+    """Return the switches by their tooltips."""
     return {switch.tooltip: switch for name, switch in explorer.controls.items() if name != "sentence"}
 
 

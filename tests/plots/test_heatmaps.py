@@ -1,4 +1,4 @@
-"""Without these tests, a heat map could have swapped axes, the wrong language, or a different head from its title."""
+"""Without these tests, a heat map could have swapped axes, the wrong language, or the title of a different head."""
 
 import numpy as np
 import pytest
@@ -39,13 +39,13 @@ def test_rows_are_queries_from_the_top_and_columns_are_keys():
 
 
 def test_the_scale_is_from_0_to_1_whatever_the_weights_are():
-    """Two maps can be compared only if a color means the same weight in both."""
+    """Two maps can be compared only if each color means the same weight in both."""
     axes = attention_heatmap(torch.full((2, 2), 0.5), ["a", "b"], ["c", "d"], "t")
     assert axes.collections[0].get_clim() == (0.0, 1.0)
 
 
 def test_the_colors_only_get_darker():
-    """Differences in lightness remain visible in gray print and with every kind of color blindness."""
+    """Differences in lightness remain visible in grayscale printing and with every kind of color blindness."""
     red, green, blue, _ = colormaps[COLORS](np.linspace(0, 1, 64)).T
     lightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     assert (np.diff(lightness) < 0).all()

@@ -1,4 +1,4 @@
-"""Without these tests, slow work could delay the figure, or run for a position that the slider has left."""
+"""Without these tests, slow work could delay the figure or run for a value that the slider has already left."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from transformer_lab.plots.interactive_figure import PAUSE, REST, Explorer
 
 
 def measuring(measure, known=()):
-    """An explorer with one slider. Its figure says whether `measure` has been called for the current value."""
+    """Return an explorer with one slider. Its figure says whether `measure` has been called for the current value."""
     slider, known = IntSlider(0, 0, 9, description="value"), set(known)
 
     def rest(value):
@@ -26,7 +26,7 @@ def measuring(measure, known=()):
 
 
 def seen(explorer):
-    """A list that collects the alternative texts from now on."""
+    """Return a list that collects all alternative texts from now on."""
     pictures = []
     explorer.picture.observe(lambda change: pictures.append(change["new"].split('alt="')[1].split('"')[0]), "value")
     return pictures

@@ -1,4 +1,4 @@
-"""The shares in the bar chart have to match a real model."""
+"""The shares in the bar chart must match a real model."""
 
 import pytest
 

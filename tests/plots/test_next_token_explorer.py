@@ -1,4 +1,4 @@
-"""Without these tests, a slider could have no effect, or the bars could differ from what is sampled."""
+"""Without these tests, a slider could have no effect, or the bars could differ from the sampling probabilities."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ NAMES = ["a", "b", "$c", "▁d"]
 
 
 def heights(figure):
-    """The heights of the bars: what is sampled from, and the model's probabilities."""
+    """Return the heights of the bars: the sampling probabilities and the model's own."""
     bars = [bar.get_height() for bar in figure.axes[0].patches]
     return bars[:4], bars[4:]
 

@@ -1,4 +1,4 @@
-"""Without these tests, a page could lack a head, swap the axes of a map, or run code from a sentence."""
+"""Without these tests, a page could omit a head, swap the axes of a map, or run code from a sentence."""
 
 import base64
 import io

@@ -45,7 +45,7 @@ def test_masks_side_by_side_have_a_dot_for_each_true():
 
 @pytest.mark.parametrize(("memory", "lines"), [((), 4 * 3), (("x", "y", "z"), 3 + 2 + 1 + 4 * 3)])
 def test_a_layer_has_a_line_for_each_pair_of_words_that_may_attend(memory, lines):
-    """A word needs no line to itself, because its column is one."""
+    """A word needs no line to itself, because its column already is one."""
     axes = draw_layer(["a", "b", "c", "d"], memory).axes[0]
     assert len([line for line in axes.lines if line.get_color() == DARK]) == lines
 

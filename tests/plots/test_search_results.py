@@ -1,4 +1,4 @@
-"""Without these tests, the figures of a search could show the wrong trials or claim more than is known."""
+"""Without these tests, the figures of a search could show the wrong trials or claim more than the data supports."""
 
 import pandas as pd
 import pytest
@@ -21,7 +21,7 @@ from transformer_lab.plots.search_results import (
 
 @pytest.fixture
 def trials() -> pd.DataFrame:
-    """Twelve trials. BLEU rises with the learning rate and falls with dropout; two trials failed."""
+    """Return twelve trials. BLEU rises with the learning rate and falls with dropout; two trials failed."""
     rows = []
     for number in range(12):
         state = {3: "diverged", 5: "out of memory", 7: "pruned"}.get(number, "complete")
@@ -59,7 +59,7 @@ def test_every_trial_with_a_bleu_is_a_line(trials, cut_off):
 
 
 def test_axes_are_as_long_as_the_range_that_was_searched(trials, cut_off):
-    """Without the plan, the best trial may seem to be at the end of the range that was searched."""
+    """If axes were fitted to the trials, the best one could seem to be at the end of the range that was searched."""
     plan = Plan(base_preset())
     figure = draw_parallel(trials, plan)
     texts = {text.get_text() for text in figure.axes[0].texts}
@@ -123,7 +123,7 @@ def test_finalists_are_next_to_the_score_they_were_chosen_for(trials, finalists,
     figure = draw_finalists(trials, finalists)
     assert "trial 11 was chosen for 43.0 and has a mean of 41.0 over 2 other seeds" in figure.get_label()
     axes = figure.axes[0]
-    figure.canvas.draw()  # the legend uses the markers of the runs, so it must not be among them
+    figure.canvas.draw()  # the legend uses the runs' markers, so it must not overlap them
     assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1
     assert "trial 10 was chosen for 40.0 and has a mean of 41.0 over 1 other seeds" in figure.get_label()
     assert cut_off(figure) == []

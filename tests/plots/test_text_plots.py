@@ -1,4 +1,4 @@
-"""Plots of text and batches have to show what they are given."""
+"""Plots of text and batches must show the data they are given."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Without these tests, a slider could have no effect, or a mark could be in the wrong position."""
+"""Without these tests, a slider could have no effect, or a marker could be in the wrong position."""
 
 import math
 
@@ -15,7 +15,7 @@ from transformer_lab.plots.training_explorers import (
 
 
 def marked(axes):
-    """The position of the orange dot."""
+    """Return the position of the orange dot."""
     (dot,) = [line for line in axes.lines if line.get_marker() == "o"]
     return dot.get_xdata()[0], dot.get_ydata()[0]
 
@@ -30,7 +30,7 @@ def test_the_peak_is_where_the_formula_has_it(d_model, warmup_steps, factor, cut
 
 
 def test_the_schedule_that_is_drawn_is_the_readers():
-    """If you confuse min and max, the figure shows it."""
+    """If your schedule confuses min and max, the figure shows it."""
     figure = draw_warmup(rate=lambda step, d_model, warmup_steps: 1 / step)
     assert marked(figure.axes[0]) == (1, 1.0)
 
@@ -58,7 +58,7 @@ def test_the_loss_that_is_drawn_is_the_readers():
 
 
 def test_drawing_does_not_need_gradients_to_be_on():
-    """You may draw inside `torch.no_grad`, for example after an evaluation."""
+    """You can draw inside `torch.no_grad`, for example after an evaluation."""
     with torch.no_grad():
         assert draw_label_smoothing().axes
 

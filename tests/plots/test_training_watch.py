@@ -63,7 +63,7 @@ def test_pause_holds_the_training_and_stop_ends_it():
 
 
 def test_a_click_while_a_step_is_recorded_is_not_lost():
-    """Training and clicks are in two threads. The button must not say "Go on" while the state is "running"."""
+    """Training and clicks run in two threads. The button must not say "Go on" while the state is "running"."""
     told, clicked = threading.Event(), threading.Event()
     watch = explore_training(lambda on_log: told.wait(20) and on_log(step(1)), seconds=0)
     where = watch._where
@@ -99,7 +99,7 @@ def test_a_training_that_fails_says_why(error, says):
 
 
 def test_its_curves_can_be_kept_and_wait_returns_when_the_run_is_paused():
-    """If `wait` went on during a pause, its cell would block the button that resumes the run."""
+    """If `wait` kept waiting during a pause, its cell would block the button that resumes the run."""
     began = threading.Event()
 
     def run(on_log):

@@ -1,4 +1,4 @@
-"""The other tests replace the translator. This one checks that the heat maps work with a real one."""
+"""The other tests use a fake translator. This one checks that the heat maps work with a real one."""
 
 import numpy as np
 import pytest
@@ -27,6 +27,6 @@ def test_rows_are_queries_in_the_language_of_the_query(untrained_translator, sta
     drawn = np.asarray(axes.collections[0].get_array())
     module = {"encoder": "encoder.layers.0.self_attention", "decoder": "decoder.layers.0.self_attention"}
     np.testing.assert_array_equal(drawn, weights[module.get(stack, "decoder.layers.0.cross_attention")][0, 1])
-    np.testing.assert_allclose(drawn.sum(axis=1), 1.0, atol=1e-5)  # rows, not columns: float32 rounding of a softmax
+    np.testing.assert_allclose(drawn.sum(axis=1), 1.0, atol=1e-5)  # rows, not columns, sum to 1, up to float32 rounding
     if stack == "decoder":
-        assert (np.triu(drawn, k=1) == 0).all()  # no token looks ahead
+        assert (np.triu(drawn, k=1) == 0).all()  # no token sees later ones

@@ -1,7 +1,7 @@
-"""Check the captions grammar against German grammar, written out here independently as in a textbook.
+"""Check the captions grammar against German grammar rules, which are written out here independently, as in a textbook.
 
 Nothing in these tables comes from the generator: genders, plurals, and endings are spelled out, and sentences are
-parsed from their words alone.
+parsed only from their words.
 """
 
 import lzma
@@ -438,7 +438,7 @@ def test_a_seed_always_gives_the_same_captions(sample):
 
 
 def test_a_german_sentence_has_one_translation_whatever_the_seed(corpus, sample):
-    """A model cannot learn a translation that depends on something the German does not say."""
+    """A model cannot learn a translation that depends on something not stated in the German sentence."""
     english = {caption.german: caption.english for caption in corpus}
     again = [caption for seed in range(20, 24) for caption in generate_captions(3000, seed)] + sample
     shared = [caption for caption in again if caption.german in english]
@@ -477,7 +477,7 @@ def test_nouns_agree_with_their_articles_adjectives_and_prepositions(sample):
 
 
 def test_two_way_prepositions_show_place_and_direction(sample):
-    """ "in the park" is dative, "into the park" accusative. "on the table" is accusative too with verbs of putting."""
+    """ "in the park" is dative, and "into the park" is accusative. With verbs of putting, so is "on the table"."""
     putting = "legt legen stellt stellen hängt hängen setzt setzen schreibt schreiben wartet warten einsteigt ein"
     found = Counter()
     for caption in sample:
@@ -640,7 +640,7 @@ def test_possessives_point_to_their_owner(sample):
 
 
 def test_words_are_aligned_with_words_and_punctuation_with_punctuation(sample):
-    """A word missing from the gold alignment would unfairly raise error rates. Only commas may be unaligned."""
+    """A word missing from the gold alignment would raise error rates unfairly. Only commas may be unaligned."""
     for caption in sample:
         german, english = caption.german_tokens, caption.english_tokens
         assert list(caption.alignment) == sorted(set(caption.alignment))

@@ -1,4 +1,4 @@
-"""A corpus and a preset so small that a whole run takes about a second."""
+"""Fixtures: a corpus and a preset that are so small that a whole run takes about a second."""
 
 from dataclasses import replace
 
@@ -13,8 +13,7 @@ ENDINGS = {".": ".", " heute.": " today.", " am frühen Morgen.": " in the early
 
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory):
-    """Return a folder of 432 German-English pairs of different lengths: 336 to train on, and some to validate and test.
-    """
+    """Return a folder of 432 German-English pairs of different lengths, 336 of which are in the training set."""
     pairs = [
         (f"Der {subject} {verb} den {thing}{ending}", f"The {NOUNS[subject]} {VERBS[verb]} the {NOUNS[thing]}{english}")
         for thing in NOUNS
@@ -43,7 +42,7 @@ def tiny_preset(tiny_corpus):
         name="tiny",
         corpus=str(tiny_corpus),
         vocab_size=600,
-        dropout=0.1,  # so that a run needs random numbers, and a resumed run needs the same ones
+        dropout=0.1,  # so that a run uses random numbers, which a resumed run has to reproduce
         d_model=64,
         n_heads=2,
         n_layers=1,

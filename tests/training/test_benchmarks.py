@@ -1,4 +1,4 @@
-"""The benchmark of training must run, at a small size, where there is neither a GPU nor Multi30k."""
+"""The training benchmark must run at a small size on a machine without a GPU or Multi30k."""
 
 import json
 import os

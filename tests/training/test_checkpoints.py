@@ -24,7 +24,7 @@ def tiny_model(seed=0, **changes):
 
 
 def test_average_is_taken_in_float64_and_keeps_dtype_and_inputs():
-    """Summed in half precision, 2048 + 1 + 1 + 2 would be 2050, because half precision has no 2049."""
+    """In half precision, 2048 + 1 + 1 + 2 would be 2050, because 2049 can't be represented."""
     states = [
         {"weight": torch.tensor([value], dtype=torch.float16), "steps": torch.tensor(index)}
         for index, value in enumerate([2048.0, 1.0, 1.0, 2.0])
@@ -49,8 +49,7 @@ def test_averaging_nothing_or_different_models_is_refused():
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_a_training_state_comes_back_bit_for_bit(tmp_path, optimizer):
-    """A moment that is lost, or given to another parameter, would let a resumed run drift from the uninterrupted one.
-    """
+    """If a moment were lost or assigned to another parameter, a resumed run would drift from the uninterrupted one."""
     preset = replace(PRESETS["tour"], optimizer=optimizer)
     tokens = torch.tensor([[4, 5, 6, 2]])
 
@@ -114,9 +113,9 @@ MOMENT, STEP = "optimizer.exp_avg.output.bias", "optimizer.step.output.bias"
     ids=["too small", "a number", "too many steps", "integers", "missing", "of unknown parameters"],
 )
 def test_damaged_moments_are_refused(tmp_path, change, says):
-    """Torch's fused Adam reads as many values as the parameter has, so a wrong shape would silently crash the process.
+    """Torch's fused Adam reads as many values as the parameter has, so a wrong shape would crash the process silently.
 
-    Moments without a parameter are ignored.
+    Moments that belong to no parameter are ignored.
     """
     model, path = tiny_model(), tmp_path / "latest.safetensors"
     optimizer = build_optimizer(model, PRESETS["tour"])

@@ -1,4 +1,4 @@
-"""The fast path must compute what the paper's code computes: a fast but wrong gradient would train a worse model."""
+"""The fast path must compute the same as the paper's code: a fast but wrong gradient would train a worse model."""
 
 import shutil
 from dataclasses import replace
@@ -58,18 +58,18 @@ def plain_gradients(model: nn.Module, batch, smoothing: float):
 def test_gradients_are_those_of_the_plain_step(changes, device_type, pieces, monkeypatch):
     monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", pieces)
     model, batch = small_model(**changes).double(), some_batch()
-    loss, expected = plain_gradients(model, batch, 0.1)  # with attention as written
+    loss, expected = plain_gradients(model, batch, 0.1)  # with the explicit attention formula
     set_attention(model, fused_attention)
     gradients = FastGradients(model, torch.float64, device_type=device_type)
     fast_loss = gradients.backward(batch, smoothing=0.1, part=1.0)
     assert fast_loss.item() == pytest.approx(loss.item(), rel=1e-6)  # the loss is summed in float32
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
-        # The softmax is float32 inside, so only its rounding, 6e-8, may differ.
+        # The softmax uses float32 internally, so only its rounding error, 6e-8, may differ.
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
 
 
 class TwoMinds(nn.Module):
-    """Dropout that is the same in every run, but differs between the two halves of a batch."""
+    """Dropout that is the same on every call but differs between the two halves of a batch."""
 
     def forward(self, x):
         first, second = x.chunk(2)
@@ -80,7 +80,7 @@ class TwoMinds(nn.Module):
 @pytest.mark.parametrize("pieces", [512, 4])
 @pytest.mark.parametrize("changes", [{}, {"tie": False, "norm_first": True}])
 def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes, pieces, monkeypatch):
-    """The fast path has its own formula for them, and puts a token's two passes next to each other."""
+    """The fast path has its own formula for these gradients and puts a token's two passes next to each other."""
     monkeypatch.setattr(OutputLayerLoss, "tokens_at_a_time", pieces)
     model, batch = small_model(**changes).double(), some_batch()
     model.positional_encoding.dropout = TwoMinds()
@@ -98,8 +98,8 @@ def test_gradients_of_two_passes_are_those_of_the_plain_consistency_loss(changes
 
 
 def test_an_update_with_consistency_is_the_same_on_both_paths():
-    """Accumulated batches, each with two passes, must not be counted twice."""
-    preset = replace(PRESETS["tour"], consistency=5.0, eps=1e-3)  # eps: the sign of a tiny gradient decides nothing
+    """Accumulated batches with two passes each must not be counted twice."""
+    preset = replace(PRESETS["tour"], consistency=5.0, eps=1e-3)  # so that the sign of a tiny gradient has no effect
     batches, losses, norms = [some_batch(), some_batch().repeated(3)], [], []
     for fast in (False, True):
         model = small_model()
@@ -107,14 +107,14 @@ def test_an_update_with_consistency_is_the_same_on_both_paths():
         optimizer = build_optimizer(model, preset)
         optimizer.param_groups[0]["lr"] = 0.05
         gradients = FastGradients(model, torch.float32) if fast else None
-        for _ in range(2):  # the second time from weights that the first has changed
+        for _ in range(2):  # the second update starts from the weights changed by the first
             update = update_weights(model, batches, optimizer, preset, torch.float32, WorkerGroup(), gradients)
             parts, norm = update.read()
             losses.append(parts)
             norms.append(norm)
     assert losses[2:] == [pytest.approx(parts, rel=1e-4) for parts in losses[:2]]  # float32
     assert norms[2:] == pytest.approx(norms[:2], rel=1e-4)
-    assert losses[0][1] == pytest.approx(3 * losses[0][0], rel=0.5)  # it has three times the tokens
+    assert losses[0][1] == pytest.approx(3 * losses[0][0], rel=0.5)  # it has three times as many tokens
 
 
 def relative_error(gradients, expected) -> float:
@@ -133,12 +133,12 @@ def test_bfloat16_changes_gradients_little_more_than_autocast_does():
     _, expected = plain_gradients(model, batch, 0.1)
     FastGradients(model, torch.bfloat16).backward(batch, smoothing=0.1, part=1.0)
     error = relative_error([parameter.grad for parameter in model.parameters()], expected)
-    # Autocast only rounds the products; the copy also rounds the residual stream and the weights' gradients.
+    # Autocast rounds only the products; the copy also rounds the residual stream and the weights' gradients.
     assert error < 2 * error_of_autocast(model, batch, expected)
 
 
 def test_the_gradient_of_a_frequent_word_is_not_lost_in_bfloat16():
-    """A sum in bfloat16 stops growing at 256 times a summand, and nearly every sentence has a period."""
+    """A bfloat16 sum stops growing at 256 times its summand, and nearly every sentence has a period."""
     embedding = nn.Embedding(8, 4, padding_idx=0)
     model = small_model()
     model.source_embedding.embedding = embedding
@@ -173,7 +173,7 @@ def test_parts_of_a_batch_add_up_and_the_copy_follows_the_model():
 
 
 def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
-    """Many small operations would leave it waiting. Dropout stays torch's own, which is a single kernel there."""
+    """Many small operations would keep a GPU waiting. Dropout remains torch's own, which is a single kernel there."""
     model = small_model(dropout=0.1)
     set_attention(model, fused_attention)
     kernels = {"cpu": (ByteDropout, unfused_attention), "cuda": (nn.Dropout, fused_attention)}
@@ -187,7 +187,7 @@ def test_a_gpu_gets_a_kernel_for_each_norm_dropout_and_attention():
 
 
 def test_an_attention_of_ones_own_computes_the_gradients():
-    """If you replace attention or ask for the paper's formula, your function must be the one that is used."""
+    """If you replace attention or choose the paper's formula, the gradients must come from your function."""
     called = []
 
     def own(query, key, value, mask=None, dropout=None):
@@ -251,7 +251,7 @@ def test_byte_dropout_keeps_at_least_one_of_256():
 
 
 def pairs_to_learn():
-    """Return sentences of an invented language and their translations: word by word, in reverse order."""
+    """Return sentences in an invented language and their translations, which are word by word and in reverse order."""
     generator = torch.Generator().manual_seed(2)
     lengths = torch.randint(2, 8, (160,), generator=generator).tolist()
     sentences = [torch.randint(4, 22, (length,), generator=generator).tolist() for length in lengths]
@@ -266,7 +266,7 @@ def train_200_steps(
 ) -> tuple[Transformer, list[float]]:
     """Return a model after 200 updates in float32 without dropout, and the loss of each update.
 
-    `fast` names the device whose kernels compute the gradients, on the CPU.
+    `fast` names the device whose kernels compute the gradients; they all run on the CPU.
     """
     # At twice this learning rate, a rounding error of 1e-7 would grow to 1e-3 on any path.
     preset = replace(PRESETS["tour"], peak_rate=0.005, warmup_steps=50, eps=1e-6)
@@ -299,11 +299,11 @@ NO_COMPILER = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang
     ],
 )
 def test_the_quick_paths_have_the_papers_loss_curve_and_translate_alike(attention, fast, compiled, n_layers):
-    """Records must be trained on what the notebooks explain: after 200 steps, only rounding may differ."""
+    """Recorded runs must train the model that the notebooks explain: after 200 steps, only rounding may differ."""
     model, expected = train_200_steps(n_layers=n_layers)
     quick, losses = train_200_steps(attention, fast, compiled, n_layers)
     assert losses == pytest.approx(expected, abs=1e-4)
-    assert expected[-1] < expected[0] / 2  # it has learned, so the translations mean something
+    assert expected[-1] < expected[0] / 2  # the model has learned, so comparing translations is meaningful
     sources, _ = pairs_to_learn()
     source = pad_batch(sources[:24], 0)
     limits = torch.full((24,), 12)

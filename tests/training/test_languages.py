@@ -1,4 +1,4 @@
-"""A run into Chinese uses the same trainer with different tokens and scores."""
+"""Training to translate into Chinese uses the same trainer with different tokens and scores."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def test_a_run_into_chinese(tiny_preset, tmp_path, shared, chinese):
     assert translator.model.config.target_vocab == translator.tokenizer.target_size
     translations = translator.translate([english for english, _ in PAIRS])
     assert not any(" " in text for text in translations)
-    # The BLEU that decides which weights are kept is sacreBLEU's for Chinese, on the validation pairs.
+    # The BLEU that decides which weights to keep is sacreBLEU's Chinese BLEU on the validation pairs.
     from transformer_lab.data import load_corpus
 
     validation = load_corpus(table, "en", "zh").validation

@@ -19,7 +19,7 @@ def test_decoder_reads_all_but_the_last_token_and_answers_all_but_the_first():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_loss_and_its_gradient_are_those_of_torch(smoothing):
-    """An error in the correct token's share, or in the mean over padding, would change every figure in the course."""
+    """An error in the correct token's share, or in averaging over padding, would change every figure in the course."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(3, 5, 11, generator=generator, dtype=torch.float64) * 3
     labels = torch.randint(1, 11, (3, 5), generator=generator)
@@ -51,7 +51,7 @@ def two_passes():
 
 
 def test_consistency_loss_is_the_one_computed_by_hand():
-    """One token, two words, no smoothing: -log P is log 2 and log 4 / 3, and the divergences are those of a coin."""
+    """One token, two words, no smoothing: -log P is log 2 and log 4/3, and the divergences are those of two coins."""
     first = torch.tensor([[[0.0, 0.0]]], dtype=torch.float64)  # P = (1/2, 1/2)
     second = torch.tensor([[[math.log(3), 0.0]]], dtype=torch.float64)  # Q = (3/4, 1/4)
     p_to_q = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
@@ -62,7 +62,7 @@ def test_consistency_loss_is_the_one_computed_by_hand():
 
 
 def test_consistency_is_half_of_the_papers_loss():
-    """If a factor were lost between the paper's sum of two losses and our mean, its α would mean something else here.
+    """If a factor were lost between the paper's sum of two losses and our mean, α would have a different meaning here.
     """
     first, second, labels = two_passes()
     total = 0.0
@@ -82,7 +82,7 @@ def test_two_passes_that_agree_have_the_loss_of_one():
 
 
 def test_the_gradient_of_consistency_is_that_of_differences_and_flows_into_both_passes():
-    """If one pass were detached, the other would be pulled toward it, and it would not move."""
+    """If one pass were detached, only the other one would move."""
     first, second, labels = two_passes()
     first.requires_grad_()
     second.requires_grad_()

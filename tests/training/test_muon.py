@@ -21,7 +21,7 @@ def copies(parameters):
 
 
 def test_steps_are_those_of_torch():
-    """Matrices of the same shape are stacked in one tensor: none may get another's direction, momentum, or factor."""
+    """Matrices of the same shape are stacked in one tensor; none may get another's direction, momentum, or factor."""
     matrices, others = parameters_of((8, 8), (16, 8), (8, 8), (8, 16)), parameters_of((5,), (20, 8))
     same_matrices, same_others = copies(matrices), copies(others)
     betas = (0.8, 0.9)
@@ -43,7 +43,7 @@ def test_steps_are_those_of_torch():
 
 @pytest.mark.parametrize("shape", [(3, 12, 12), (2, 6, 30), (2, 30, 6), (1, 1, 7)])
 def test_orthogonal_matrices_have_the_singular_vectors_of_the_given_ones(shape):
-    """On the wrong side, or without transposing back, a tall matrix would be replaced by a different one."""
+    """With a product on the wrong side, or without transposing back, a tall matrix would get the wrong directions."""
     torch.manual_seed(0)
     left, _, right = torch.linalg.svd(torch.randn(shape, dtype=torch.float64), full_matrices=False)
     sizes = torch.linspace(1.0, 0.05, left.size(-1), dtype=torch.float64)  # a twentieth is a small singular value
@@ -56,12 +56,12 @@ def test_orthogonal_matrices_have_the_singular_vectors_of_the_given_ones(shape):
 
 
 def test_nothing_comes_of_nothing():
-    """A part that no loss reaches has a zero gradient; dividing by its norm would give NaN."""
+    """A part that doesn't affect the loss has a zero gradient, and dividing by its norm would give NaN."""
     assert torch.equal(orthogonalize(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
 
 
 def test_a_matrix_without_a_gradient_stays():
-    """Neither Adam nor the momentum of an earlier step may change it."""
+    """Neither Adam nor momentum from an earlier step may change a matrix without a gradient."""
     [frozen], others = parameters_of((4, 4)), parameters_of((4,))
     optimizer = Muon([frozen], others, lr=0.1)
     for parameter in (frozen, *others):
@@ -79,7 +79,7 @@ def test_a_matrix_without_a_gradient_stays():
     [(20, 20, True), (20, 20, False), (20, 31, False), (16, 16, True), (8, 16, False)],  # d_model is 8, d_ff is 16
 )
 def test_embeddings_and_output_layer_are_left_to_adam(source_vocab, target_vocab, tie):
-    """They are lookup tables of rows, even if other matrices have the same shape."""
+    """Embeddings and the output layer are lookup tables, even if other matrices have the same shape."""
     model = Transformer(TransformerConfig(source_vocab, target_vocab, 8, 2, 1, 16, max_length=30, tie=tie))
     optimizer = build_optimizer(model, replace(PRESETS["tour"], optimizer="muon"))
     names = {parameter: name for name, parameter in model.named_parameters()}

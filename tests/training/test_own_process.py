@@ -1,4 +1,4 @@
-"""A notebook trains in another process: the same run, which can be paused and stopped, and whose errors arrive."""
+"""A notebook trains in another process: the run is the same, can be paused and stopped, and reports its errors."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from transformer_lab.training import read_metrics, train, train_in_own_process
 
 
 def test_the_run_is_the_one_that_train_makes(tiny_preset, tmp_path):
-    """Another seed, another number of threads, or a lost field of the preset would show in the losses."""
+    """A different seed, a different number of threads, or a lost preset field would show in the losses."""
     preset, records = replace(tiny_preset, epochs=1, average=1), []
     result = train_in_own_process(preset, tmp_path / "beside", records.append)
     here = train(preset, tmp_path / "here")
@@ -33,7 +33,7 @@ def test_stopping_keeps_what_is_finished_and_resuming_goes_on(tiny_preset, tmp_p
     again = []
     train_in_own_process(preset, tmp_path / "run", again.append, resume=True)
     first = [record for record in seen if record["epoch"] == 1]
-    assert again[: len(first)] == first  # a watch that is opened later shows the whole curve
+    assert again[: len(first)] == first  # a plot that is opened later shows the whole curve
     steps = [record["step"] for record in again if record["kind"] == "step"]
     assert steps == list(range(1, len(steps) + 1))
     assert again[-1]["kind"] == "end"

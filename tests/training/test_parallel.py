@@ -27,7 +27,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
 
 @pytest.mark.parametrize("name", ["cuda:99", "gpu"])
 def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
-    """The check comes before a folder is created: students can't read a traceback, and half a run would be in the way.
+    """The check comes before a folder is created. Students can't read a traceback, and half a run would be in the way.
     """
     message = f"^this torch cannot compute on {name} here: name another device, such as cpu$"
     with pytest.raises(InputError, match=message):
@@ -50,9 +50,9 @@ def test_several_processes_without_torchrun_are_one_line(monkeypatch):
 
 
 def test_two_processes_train_like_one(tiny_preset, tmp_path):
-    """Averaging gradients instead of weighting them by tokens, or another global batch, would change the loss curve.
+    """Averaging gradients instead of weighting them by tokens, or a different global batch, would change the curve.
 
-    So would BPE dropout that differs between the processes, because they would build different batches.
+    So would BPE dropout that differs between processes, because they would build different batches.
     """
     spelling = {"bpe_dropout": 0.1, "consistency": 5.0}
     preset = replace(tiny_preset, name="tour", dropout=0.0, precision="float32", epochs=2, accumulation=2, **spelling)

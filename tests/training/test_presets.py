@@ -26,14 +26,14 @@ def test_an_unknown_preset_is_answered_with_the_known_ones():
 
 
 def test_every_field_can_be_replaced_by_its_own_text():
-    """A field whose type can't be parsed from text could not be set on the command line at all."""
+    """If a field's type couldn't be parsed from text, the field couldn't be set on the command line."""
     for preset in PRESETS.values():
         texts = {field.name: str(getattr(preset, field.name)).strip("()") for field in fields(preset)}
         assert override(PRESETS["tour"], texts) == preset
 
 
 def test_override_gives_values_of_the_right_type():
-    """`bool("false")` is True, and a number left as text would fail far away, inside the model."""
+    """`bool("false")` is True, and a number left as a string would fail much later, inside the model."""
     texts = {"epochs": " 3", "tie": "False", "train_limit": "200", "betas": "0.8, 0.9", "peak_rate": "1e-4"}
     preset = override(PRESETS["laptop"], texts)
     assert (preset.epochs, preset.tie, preset.train_limit, preset.betas) == (3, False, 200, (0.8, 0.9))
@@ -68,7 +68,7 @@ def test_override_gives_values_of_the_right_type():
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
-    """These come straight from the command line, so each must give one line that says what to write instead."""
+    """These values come straight from the command line, so each must produce one line that says what would be valid."""
     with pytest.raises(InputError, match=message) as error:
         override(PRESETS["laptop"], {field: text})
     assert "\n" not in str(error.value)
@@ -113,7 +113,7 @@ def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
     ],
 )
 def test_a_field_that_changes_nothing_is_refused(name, values, message):
-    """Otherwise a reader would mistake chance for the effect of an option that has none."""
+    """Otherwise a reader could mistake random variation for the effect of an option that has none."""
     with pytest.raises(InputError, match=message):
         reject_unused_option(PRESETS[name], override(PRESETS[name], values))
     other = {"schedule": "linear" if name == "paper" else "paper"}
@@ -121,7 +121,7 @@ def test_a_field_that_changes_nothing_is_refused(name, values, message):
 
 
 def test_the_included_model_carries_its_record():
-    """Notebook 13 shows how the model was trained, even if the package is installed without the folder `results`."""
+    """Notebook 13 shows how the model was trained, even if the package is installed without the `results` folder."""
     from transformer_lab.decoding.translator import PRETRAINED
 
     results = Path(__file__).resolve().parents[2] / "results"

@@ -1,4 +1,4 @@
-"""The script that makes and compares records: its output goes into tables, and other runs are compared with it."""
+"""The script that creates and compares records: its output goes into tables, and other runs are compared with it."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def record_script():
 
 @pytest.fixture(scope="module")
 def two_runs(tiny_preset, tmp_path_factory):
-    """Train two seeds of a preset that the command knows, with almost all of its fields replaced."""
+    """Train two seeds of a preset known to the command, with almost all of its fields replaced."""
     folder = tmp_path_factory.mktemp("two_runs")
     preset = replace(tiny_preset, name="tour", epochs=2)
     for seed in (1, 2):
@@ -67,7 +67,7 @@ def test_a_record_says_what_was_reached_and_with_what(record_script, results, tw
 
 
 def test_the_newest_record_is_replayed_to_the_same_figures(record_script, results, tmp_path, capsys):
-    """One command in a process of its own must reach the same score, or the record lacks something."""
+    """A single command in its own process must reach the same score; otherwise the record is incomplete."""
     command = ["replay", "--results", str(results), "--seeds", "1", "--runs", str(tmp_path), "--name", "again"]
     try:
         record_script.main([*command, "--device", "cpu"])
@@ -76,7 +76,7 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         assert new["preset"] | {"seed": 0} == old["preset"] | {"seed": 0}
         assert new["seeds"][0]["scores"] == old["seeds"][0]["scores"]
         log = (again / "seed_1" / "log.txt").read_text().splitlines()
-        *epochs, result, next_step = log  # and no progress bars
+        *epochs, result, next_step = log  # without progress bars
         assert [line.partition(": loss")[0] for line in epochs] == ["epoch 1", "epoch 2"]
         assert "validation BLEU" in result
         assert "transformer-lab" in next_step
@@ -119,7 +119,7 @@ def test_a_device_that_is_not_there_is_refused_before_training(record_script, tm
 
 
 def test_chinese_is_compared_by_characters(record_script):
-    """For 13a, a Chinese sentence is a single word, right or wrong as a whole."""
+    """With 13a, a Chinese sentence is a single word, which is right or wrong as a whole."""
     references = ["两个男人在街上走。", "一个女人在看书。"] * 10
     old, new = [line.replace("个", "只") for line in references], list(references)
     found = record_script.paired_bootstrap([("old", old), ("new", new)], references, "zh")
@@ -135,7 +135,7 @@ def test_a_record_is_no_better_than_itself(record_script, results, two_runs, tin
     assert "no new record: that takes 5 seeds and p < 0.05" in answer
     assert answer.splitlines()[2].endswith("the translations are the same")
 
-    better = tmp_path / "better"  # every seed is perfect
+    better = tmp_path / "better"  # a record in which every seed is perfect
     references = (tiny_corpus / "test.en").read_text(encoding="utf-8")
     record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
     record["seeds"] = [
@@ -167,13 +167,13 @@ def test_welch_is_the_one_computed_by_hand(record_script):
     assert freedom == pytest.approx(2.941, abs=1e-3)
     assert record_script.better_by_chance(new, old) == pytest.approx(expected)
     assert record_script.better_by_chance(old, new) == pytest.approx(1 - expected)
-    # Against a single figure, it is the ordinary test of a mean: t = 1 / √(1 / 3), 2 degrees of freedom.
+    # Against a single figure, it is the one-sample t-test: t = 1 / √(1 / 3), 2 degrees of freedom.
     assert record_script.better_by_chance(new, [2.0]) == pytest.approx(record_script.upper_tail(math.sqrt(3), 2))
     assert record_script.better_by_chance([3.0], old) is None
 
 
 def test_options_bring_back_a_recorded_preset(record_script):
-    """A preset may have changed since, and may have fields that the record lacks."""
+    """A preset may have changed since it was recorded and may have fields that the record lacks."""
     recorded = record_script.as_recorded(replace(PRESETS["gpu"], dropout=0.3, train_limit=7, tie=False))
     del recorded["consistency"]
     options = record_script.training_options(recorded)

@@ -1,4 +1,4 @@
-"""Training runs of about a second: they learn, survive interruptions, and say what is wrong."""
+"""Training runs that take about a second: they learn, survive interruptions, and report what is wrong."""
 
 import hashlib
 import json
@@ -41,12 +41,12 @@ def steps_of(folder):
 
 
 def digest(path):
-    """Return a hash for comparing files; on the bytes themselves, pytest's diff would take hours."""
+    """Return a hash for comparing files. Comparing the bytes directly would make pytest's diff take hours."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def assert_same_run(folder, finished_run):
-    """Check that the weights are the same bit for bit, and that the record has no gaps or repetitions."""
+    """Assert that the weights are identical bit for bit and that the record has no gaps or repetitions."""
     assert digest(folder / "weights.safetensors") == digest(finished_run / "weights.safetensors")
     assert steps_of(folder) == steps_of(finished_run)
 
@@ -92,7 +92,7 @@ def test_fields_that_differ_from_the_named_preset_are_recorded(tiny_preset):
 
 
 def test_the_tokenizer_has_seen_the_training_pairs_alone(finished_run):
-    """A vocabulary built on validation or test sentences would inflate the scores. Only those contain the letter ß."""
+    """Including validation or test sentences would inflate the scores. Only those sentences contain the letter ß."""
     assert "ß" not in (finished_run / "tokenizer.json").read_text(encoding="utf-8")
 
 
@@ -123,7 +123,7 @@ trainer.train(preset, sys.argv[2], on_log=on_log)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no kill -9")
 @pytest.mark.parametrize("where", ["in the middle of epoch 2", "between the two files of epoch 2"])
 def test_a_killed_run_that_is_resumed_equals_the_uninterrupted(where, tiny_preset, finished_run, tmp_path):
-    """Moments, step, batch order, random numbers: anything that isn't restored would show in the weights."""
+    """If moments, the step, the batch order, or random numbers were not restored, the weights would differ."""
     folder = tmp_path / "killed"
     command = [sys.executable, "-c", CHILD, json.dumps(asdict(tiny_preset)), str(folder), where]
     child = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -144,7 +144,7 @@ def interrupt_at(step):
 
 
 def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_preset, finished_run, tmp_path):
-    """After Ctrl-C in the first epoch, the folder must not be refused, or treated as having a checkpoint."""
+    """After Ctrl-C in the first epoch, the folder must be neither refused nor treated as if it had a checkpoint."""
     with pytest.raises(KeyboardInterrupt):
         train(tiny_preset, tmp_path / "run", on_log=interrupt_at(2))
     with open(tmp_path / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
@@ -155,7 +155,7 @@ def test_an_interrupt_before_the_first_checkpoint_loses_no_more_than_that(tiny_p
 
 
 def test_a_finished_run_can_be_resumed_to_no_effect(tiny_preset, finished_run, tmp_path):
-    """A cluster may restart a finished job, which must neither fail nor train further."""
+    """A cluster may restart a finished job, which must neither fail nor continue training."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     (folder / "weights.safetensors").unlink()
     train(tiny_preset, folder, resume=True)
@@ -197,7 +197,7 @@ def test_a_damaged_record_is_one_line(tiny_preset, finished_run, tmp_path, text,
 
 @pytest.mark.parametrize("facts", [{}, [], {"epoch": "1"}, None])
 def test_a_checkpoint_that_does_not_say_how_far_the_run_came(tiny_preset, finished_run, tmp_path, facts):
-    """Epochs would be counted from zero again, on trained weights."""
+    """Otherwise epochs would be counted from zero again, starting from trained weights."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
     save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, known | facts if facts else facts)
@@ -215,7 +215,7 @@ def test_metrics_end_at_the_first_damaged_line(finished_run, tmp_path, line):
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "metrics.jsonl"])
 def test_files_of_something_else_are_not_replaced(tiny_preset, tmp_path, name):
-    """`--output .` could be a folder with other work in it."""
+    """`--output .` could point to a folder with other work in it."""
     (tmp_path / name).write_text("mine")
     with pytest.raises(InputError, match=f"already holds a {name} of something else: give a new folder with --output"):
         train(tiny_preset, tmp_path)
@@ -239,7 +239,7 @@ def test_a_model_too_large_for_the_memory_is_one_line(tiny_preset, tmp_path):
 
 
 def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_run, tiny_corpus, tmp_path):
-    """They decide which weights are kept, so epochs would be compared on different sentences."""
+    """Validation pairs decide which weights are kept, so epochs would be compared on different sentences."""
     shutil.copytree(tiny_corpus, tmp_path / "corpus")
     lines = (tiny_corpus / "val.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "corpus" / "val.en").write_text("".join(f"{line}\n" for line in reversed(lines)), encoding="utf-8")
@@ -256,7 +256,7 @@ def test_a_run_does_not_go_on_with_other_validation_pairs(tiny_preset, finished_
 
 
 def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
-    """The preset `paper` on 29,000 pairs is such a run: its learning rate never reaches the peak."""
+    """The `paper` preset on 29,000 pairs is such a run: its learning rate never reaches the peak."""
     schedule = {"schedule": "paper", "warmup_steps": 4000, "epochs": 1}
     train(replace(tiny_preset, **schedule), tmp_path / "run")
     updates = steps_of(tmp_path / "run")[-1][0]
@@ -267,7 +267,7 @@ def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
 
 
 def test_resuming_with_another_configuration_names_what_differs(tiny_preset, finished_run):
-    """Otherwise a run that is half one configuration and half another would be recorded as a single one."""
+    """Otherwise a run that used two configurations would be recorded as having used one."""
     other = replace(tiny_preset, epochs=7, dropout=0.3)
     with pytest.raises(InputError, match=r"dropout was 0\.1, now 0\.3; epochs was 3, now 7"):
         train(other, finished_run, resume=True)
@@ -276,7 +276,7 @@ def test_resuming_with_another_configuration_names_what_differs(tiny_preset, fin
 
 
 def test_a_wrong_folder_is_refused_before_the_corpus_is_loaded(tiny_preset, finished_run, tmp_path):
-    """The corpus may need a download, so a mistyped folder must be reported first, not minutes later."""
+    """Loading the corpus may require a download, so a mistyped folder must be reported first, not minutes later."""
     nowhere = replace(tiny_preset, corpus=str(tmp_path / "no corpus"))
     before = digest(finished_run / "weights.safetensors")
     with pytest.raises(InputError, match=r"already holds a training run .*--resume.*--output"):
@@ -290,7 +290,7 @@ def test_a_wrong_folder_is_refused_before_the_corpus_is_loaded(tiny_preset, fini
 
 
 class WithSavedTable(Transformer):
-    """A common way to write it: the table of positions is a buffer in the state dict."""
+    """A common way to write the model: the table of positions is a buffer in the state dict."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -319,7 +319,7 @@ class Diverging(Transformer):
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkpoint(
     tiny_preset, finished_run, tmp_path
 ):
-    """The step and the pairs lead to the cause; saving NaNs would make the run worthless."""
+    """The message gives the step and the pairs, which help find the cause; saving NaNs would make the run worthless."""
     folder = tmp_path / "run"
     with pytest.raises(
         InputError, match=r"the loss is nan at step 30 \(epoch 2\), in the batch of the training pairs \d+, "
@@ -336,7 +336,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_last_good_checkp
 
 
 def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_run, tmp_path):
-    """The run must stop with one line, and continue from there once there is space again."""
+    """The run must stop with a one-line message and be able to continue once there is space again."""
     resource = pytest.importorskip("resource", reason="this system cannot limit the size of files")
     folder = tmp_path / "run"
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -353,13 +353,13 @@ def test_a_disk_that_fills_up_leaves_the_last_checkpoint(tiny_preset, finished_r
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
     assert "\n" not in str(error.value)
     files = {path.name for path in (folder / "checkpoints").iterdir()}
-    assert files == {"latest.safetensors", "epoch_001.safetensors"}  # nothing half-written is left
+    assert files == {"latest.safetensors", "epoch_001.safetensors"}  # no partial file is left
     train(tiny_preset, folder, resume=True)
     assert_same_run(folder, finished_run)
 
 
 def test_a_refused_run_leaves_nothing_and_long_pairs_are_left_out(tiny_preset, tmp_path, capsys):
-    """The model would refuse long pairs in the middle of an epoch. A corrected command names the same folder again."""
+    """The model would fail on long pairs in the middle of an epoch. A corrected command can use the same folder."""
     for change, says in (
         ({"max_length": 2}, "none of the 336 training pairs has 2 tokens or fewer on both sides: raise max_length"),
         ({"max_tokens": 5}, "tokens, but a batch only 5: raise max_tokens"),
@@ -381,7 +381,7 @@ def respelling_preset(tiny_preset):
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_consistency_and_bpe_dropout_survive_an_interruption_bit_for_bit(fast, respelling_preset, tmp_path):
-    """BPE dropout from the library's own generator, or one that counts calls, would not be the same after resuming."""
+    """BPE dropout that used the library's own generator, or counted calls, would not be the same after resuming."""
     preset = replace(respelling_preset, fast=fast)
     train(preset, tmp_path / "whole")
     steps = steps_of(tmp_path / "whole")
@@ -390,11 +390,11 @@ def test_consistency_and_bpe_dropout_survive_an_interruption_bit_for_bit(fast, r
         train(preset, tmp_path / "cut", on_log=interrupt_at(validated["step"] + 1))  # the first step of epoch 2
     train(preset, tmp_path / "cut", resume=True)
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
-    assert steps[-1][1] < steps[0][1] - 0.5  # and the loss falls
+    assert steps[-1][1] < steps[0][1] - 0.5  # the loss falls, too
 
 
 def run_without_training(preset, folder):
-    """Return a run before its first epoch."""
+    """Return a run that is set up but has not started its first epoch."""
     corpus = load_corpus(preset.corpus)
     (folder / "checkpoints").mkdir(parents=True)
     return TrainingRun(preset, corpus, folder, False, Transformer, None, torch.device("cpu"), WorkerGroup())
@@ -402,7 +402,8 @@ def run_without_training(preset, folder):
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_steps_that_are_read_late_are_recorded_as_if_at_once(accumulation, tiny_preset, tmp_path):
-    """On a GPU, a step is read while the next one runs. None may be lost, repeated, or counted in another epoch."""
+    """On a GPU, a step's result is read while the next step runs. No step may be lost, repeated, or counted in another
+    epoch."""
     preset = replace(tiny_preset, epochs=2, accumulation=accumulation)
     epochs = {}
     for unread in (0, 1, 3):
@@ -427,7 +428,7 @@ def test_a_loss_that_is_not_finite_is_named_by_its_own_step_when_it_is_read_late
     before = [parameter.detach().clone() for parameter in run.model.parameters()]
     with pytest.raises(InputError, match=r"the loss is nan at step 1 \(epoch 1\), .*no epoch was finished yet"):
         run.train_epoch(1)
-    assert run.progress.step == 2  # the one that was being computed
+    assert run.progress.step == 2  # the step that was being computed
     torch.testing.assert_close(before, list(run.model.parameters()), rtol=0, atol=0, equal_nan=True)
     assert not steps_of(run.output)
 
@@ -457,7 +458,7 @@ def test_only_training_pairs_are_tokenized_anew_in_each_epoch(respelling_preset,
 
 
 def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_preset, tmp_path):
-    """In characters, most sentences are longer than the model allows: they must stay in the run with the old tokens."""
+    """Split into characters, most sentences exceed the model's limit. They must be kept with their old tokens."""
     run = run_without_training(replace(respelling_preset, bpe_dropout=1.0, max_length=30), tmp_path / "run")
     spelled = list(zip(*run.encode_epoch(1), strict=True))
     usual = list(zip(run.train_pairs.sources, run.train_pairs.targets, strict=True))
@@ -468,7 +469,7 @@ def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_p
 
 
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
-    """It was trained with the field's default; only another value makes it a different configuration."""
+    """Such a run was trained with the field's default; only a different value changes the configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     del record["configuration"]["preset"]["consistency"]

@@ -13,7 +13,7 @@ from transformer_lab.training.schedule import linear_rate, warmup_rate
     ],
 )
 def test_warmup_rate_is_the_papers_formula(step, rate):
-    """A wrong exponent, or a step count that starts at another number, would show at one of these points."""
+    """A wrong exponent, or a step count that starts at the wrong number, would show at one of these points."""
     assert warmup_rate(step, d_model=512, warmup_steps=4000) == pytest.approx(rate, rel=1e-6)  # the digits of 512^-0.5
 
 
@@ -23,7 +23,7 @@ def test_step_zero_has_the_rate_of_step_one():
 
 
 def test_linear_rate_rises_to_the_peak_and_falls_to_zero_at_the_last_step():
-    """A decay that misses zero, or a peak at the wrong step, wastes a fixed budget."""
+    """A decay that misses zero, or a peak at the wrong step, wastes part of a fixed budget."""
     rates = [linear_rate(step, peak_rate=0.5, warmup_steps=10, total_steps=110) for step in range(1, 111)]
     assert rates[0] == pytest.approx(0.05)
     assert rates[9] == 0.5 == max(rates)

@@ -11,7 +11,7 @@ from transformer_lab.training.distributed import WorkerGroup
 from transformer_lab.training.steps import build_optimizer, computing_precision, evaluate, train_step, update_weights
 
 ALONE = WorkerGroup()
-PRESET = replace(PRESETS["tour"], dropout=0.0, clip_norm=0.5, eps=1e-3)  # eps: a tiny gradient's sign decides nothing
+PRESET = replace(PRESETS["tour"], dropout=0.0, clip_norm=0.5, eps=1e-3)  # eps: a tiny gradient's sign has no effect
 
 
 def tiny_model(dropout=0.0):
@@ -64,14 +64,14 @@ def test_train_step_works_in_training_mode_and_clips_the_gradient():
 
 
 def test_evaluate_counts_every_token_the_same():
-    """Averaging the batches' means would give the words of a small batch more weight."""
+    """Averaging the batch means would give more weight to the words in a small batch."""
     model = tiny_model(dropout=0.3)
     sources, targets = sentences(10)
     whole = evaluate(model, [one_batch(sources, targets)])
     parts = evaluate(model, [one_batch(sources[:9], targets[:9]), one_batch(sources[9:], targets[9:])])
     assert parts == pytest.approx(whole, rel=1e-5)  # float32 sums in a different order
     assert whole[1] == pytest.approx(math.exp(whole[0]))
-    assert model.training  # as before; and dropout was off, or the two would differ
+    assert model.training  # restored; dropout was off, or the two would differ
     with pytest.raises(ValueError, match="no token"):
         evaluate(model, [])
     with torch.no_grad():
@@ -80,13 +80,13 @@ def test_evaluate_counts_every_token_the_same():
 
 
 def test_update_is_the_same_as_train_step():
-    """The exercise's function and the one that trains at full scale must not drift apart."""
+    """The exercise's function and the one used for full-scale training must not drift apart."""
     batch = one_batch(*sentences(6))
     readable, full = tiny_model(), tiny_model()
     loss = train_step(readable, batch, with_optimizer(readable), PRESET.label_smoothing, PRESET.clip_norm)
     losses, norm = update_weights(full, [batch], with_optimizer(full), PRESET, torch.float32, ALONE).read()
     assert losses == [pytest.approx(loss, rel=1e-6)]
-    assert norm > PRESET.clip_norm  # otherwise clipping was not compared
+    assert norm > PRESET.clip_norm  # otherwise clipping would not be tested
     assert_same_weights(readable, full, 1e-7)
 
 
@@ -106,7 +106,7 @@ def test_accumulated_batches_give_the_update_of_one_big_batch():
 
 
 def test_processes_share_a_batch_without_loss_or_repetition():
-    """A sentence that is seen twice, or not at all, would make two processes' loss differ from one process's."""
+    """If a sentence were used twice or not at all, the loss of two processes would differ from that of one."""
     batch = one_batch(*sentences(5))
     shares = [WorkerGroup(rank, 3).share_of(batch) for rank in range(3)]
     assert sorted(index for share in shares for index in share.indices) == batch.indices
@@ -117,7 +117,7 @@ def test_processes_share_a_batch_without_loss_or_repetition():
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
-    """One step with a NaN turns every weight into NaN, and there would be nothing left worth saving."""
+    """One step with a NaN turns every weight into NaN, and nothing worth saving would be left."""
     model, preset = tiny_model(), replace(PRESET, optimizer=optimizer, weight_decay=0.1)
     sources, targets = sentences(6)
     bad, good = one_batch([[3, 2]], [[1, 3, 2]]), one_batch(sources, targets)
@@ -135,7 +135,7 @@ def test_weights_are_left_alone_if_the_loss_is_not_finite(poison, optimizer):
 
 
 def test_bfloat16_products_give_nearly_the_same_loss():
-    """If autocast never reached the model, the loss would be identical; in the softmax, it would be much worse."""
+    """Without autocast, the loss would be identical; with bfloat16 in the softmax, too, it would be far worse."""
     batch = one_batch(*sentences(6))
     losses = [
         update_weights(model, [batch], with_optimizer(model), PRESET, precision, ALONE).read()[0][0]

@@ -1,6 +1,7 @@
-"""Submissions that end, stop, or never end what runs them, or fill it up.
+"""Submissions that kill, stop, hang, or overload the process that runs them.
 
-The tables are as in `lies.py`. What a cell has defined before it fails is a right answer, and earns its points.
+The tables have the same format as in `lies.py`. If a cell fails after it has defined a correct answer, the answer
+still earns its points.
 """
 
 KILLED = {"causal_mask": ("killed", 0.0)}
@@ -125,7 +126,7 @@ class Deep:
 causal_mask = Deep()
 """
         },
-        {"causal_mask": [("killed", 0.0), ("failed", 0.0)]},  # from Python 3.12 on, C's own stack has a limit
+        {"causal_mask": [("killed", 0.0), ("failed", 0.0)]},  # since Python 3.12, the C stack has its own limit
     ),
     "threads": (
         {

@@ -1,4 +1,4 @@
-"""Files that are no notebooks, and notebooks that were damaged or forged: `name: function of the right notebook`."""
+"""Files that are not notebooks, and notebooks that are damaged or forged: `name: function that takes the solution`."""
 
 import copy
 import io
@@ -41,7 +41,7 @@ def _of(notebook: Notebook, exercise: str) -> dict[str, Any]:
 
 
 def twice(notebook: Notebook) -> bytes:
-    """The last of two cells with one id counts, and it is wrong."""
+    """Return a notebook in which two cells have the same ID. The last one counts, and it is wrong."""
     cell = copy.deepcopy(_of(notebook, "causal_mask"))
     cell["source"] = "def causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length).bool()"
     notebook["cells"].append(cell)
@@ -56,7 +56,7 @@ def all_the_same_id(notebook: Notebook) -> bytes:
 
 
 def forged(notebook: Notebook) -> bytes:
-    """Wrong answers with outputs, scores and tags that say otherwise."""
+    """Return wrong answers whose outputs, scores, and tags claim that they are correct."""
     for cell in notebook["cells"]:
         cell["metadata"] |= {"tags": ["nbval-skip"], "nbgrader": {"grade": True, "points": 100, "solution": False}}
         if cell["cell_type"] != "code":
@@ -74,7 +74,7 @@ def forged(notebook: Notebook) -> bytes:
 
 
 def strange(notebook: Notebook) -> bytes:
-    """Right answers among cells that are none, and metadata that is none."""
+    """Return correct answers among invalid cells, with invalid metadata."""
     junk: list[Any] = [None, 3, "cell", [], {}, {"cell_type": 5, "source": {}}, {"cell_type": "code", "source": [1]}]
     notebook["cells"] += [*junk, {"cell_type": "code", "id": ["x"], "source": "\ud800", "metadata": [], "outputs": 7}]
     notebook |= {"metadata": None, "nbformat": "four", "nbformat_minor": float("nan"), "\ud800": 1}
@@ -82,7 +82,7 @@ def strange(notebook: Notebook) -> bytes:
 
 
 def old(notebook: Notebook) -> bytes:
-    """Version 3: worksheets, and no ids."""
+    """Return the notebook in format version 3, which has worksheets and no cell IDs."""
     cells = [
         {"cell_type": cell["cell_type"], "input" if cell["cell_type"] == "code" else "source": cell["source"]}
         for cell in notebook["cells"]
@@ -91,7 +91,7 @@ def old(notebook: Notebook) -> bytes:
 
 
 def crowded(notebook: Notebook) -> bytes:
-    """Thousands of cells of their own, which nothing uses."""
+    """Return the notebook with thousands of additional cells that no answer uses."""
     notebook["cells"] += [
         {"cell_type": "code", "id": f"c{n}", "metadata": {}, "outputs": [], "source": f"x{n} = {n}"}
         for n in range(3000)

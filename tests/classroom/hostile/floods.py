@@ -1,6 +1,6 @@
-"""Submissions that write, send, or close more than they should; and names that hide ours.
+"""Submissions that write, send, or close more than they should, or whose names hide the grader's.
 
-The tables are as in `lies.py`.
+The tables have the same format as in `lies.py`.
 """
 
 ALL = {}
@@ -117,7 +117,7 @@ for _ in range(6):
 time.sleep(0.5)
 """
         },
-        # each is charged with what may wait in it; a slow machine has gone on before there are thousands
+        # each connection is charged for its full buffer; on a slow machine, the cell ends before there are thousands
         {"causal_mask": [("out of memory", 0.0), ("passed", 1.0)]},
     ),
     "a message without an end": (
@@ -131,7 +131,7 @@ while True:
     one.sendall(part)
 """
         },
-        # a slow machine interrupts the cell before the memory is full, and its answer is right
+        # on a slow machine, the cell is interrupted before memory is full, and its answer is correct
         {"causal_mask": [("out of memory", 0.0), ("passed", 1.0)]},
     ),
     "a message of many parts": (
@@ -165,7 +165,7 @@ def answer():
 threading.Thread(target=answer, daemon=True).start()
 """
         },
-        None,  # whom a request reaches is chance, but it is no point that was not earned: see the test
+        None,  # which side gets a request is random, but there must be no unearned points: see the test
     ),
     "names that hide ours": (
         {

@@ -1,6 +1,6 @@
-"""What honest students hand in, in their own words, right and wrong: `name: (notebook, cells, marks)`.
+"""Submissions of honest students in their own style, right and wrong: `name: (notebook, cells, marks)`.
 
-An exercise that is not named has not been attempted.
+Exercises that are not listed were not attempted.
 """
 
 MASKS = {
@@ -80,7 +80,7 @@ SUBMISSIONS = {
     "unscaled": (
         "01_attention",
         ATTENTION | {"numpy_attention": UNSCALED},
-        RIGHT_ATTENTION | {"numpy_attention": ("failed", 1.0)},  # half: one key, one feature, or one key that gets all
+        RIGHT_ATTENTION | {"numpy_attention": ("failed", 1.0)},  # scaling doesn't matter in half of the checks
     ),
     "nothing": ("03_masks", {}, dict.fromkeys(RIGHT_MASKS, NOT_ATTEMPTED)),
 }

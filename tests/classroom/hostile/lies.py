@@ -1,7 +1,7 @@
-"""Submissions that want points for wrong answers: by another checker, other comparisons, other results.
+"""Submissions that try to get points for wrong answers by replacing the checker, comparisons, or results.
 
-Each is `name: (cells, marks)`. In a cell, `#RIGHT` is the course's answer and `#WRONG` one that is worth nothing. What
-is not named is answered right and passes.
+Each is `name: (cells, marks)`. In a cell, `#RIGHT` is the course's answer and `#WRONG` one that earns nothing.
+Exercises that are not listed are answered correctly and pass.
 """
 
 NOTHING = ("failed", 0.0)
@@ -186,7 +186,7 @@ class Yes(ast.NodeTransformer):
 get_ipython().ast_transformers.append(Yes())
 """
         },
-        # their own answer below has a comparison in it, which their own trick makes True
+        # a later answer of theirs contains a comparison, which their own trick turns into True
         LOST | {"target_mask": ("passed", 1.0)},
     ),
     "custom tracebacks": (
@@ -241,7 +241,7 @@ kernel_side.answer_request = lambda content, names: {
 }
 """
         },
-        # it answers for all exercises: none of them comes back
+        # it replies for all exercises, so none of them gets a valid result
         {"padding_mask": NOTHING, "causal_mask": NOTHING, "target_mask": NOTHING},
     ),
     "what writes the reply is replaced": (

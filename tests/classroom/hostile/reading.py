@@ -1,6 +1,6 @@
-"""Submissions that look for the answer where they run: on the disk, in memory, in the harness, in libraries.
+"""Submissions that search their environment for the answer: the disk, memory, the harness, and libraries.
 
-The tables are as in `lies.py`.
+The tables have the same format as in `lies.py`.
 """
 
 NOTHING = ("failed", 0.0)

@@ -1,4 +1,4 @@
-"""Right answers to notebook 01 in other styles."""
+"""Correct answers to notebook 01 in different styles."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Right answers to notebook 02 in other styles."""
+"""Correct answers to notebook 02 in different styles."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Right answers to notebook 03 in other styles."""
+"""Correct answers to notebook 03 in different styles."""
 
 import numpy as np
 import torch

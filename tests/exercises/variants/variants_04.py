@@ -1,4 +1,4 @@
-"""Right answers to notebook 04 in other styles."""
+"""Correct answers to notebook 04 in different styles."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import nn
 
 
 class EmbeddingByOneHot(nn.Module):
-    """Another initialization, a lookup by matrix product, and padding that is masked in each call."""
+    """Different initialization, lookup by matrix multiplication, and padding that is masked in each call."""
 
     def __init__(self, vocab_size, d_model, pad_id):
         super().__init__()
@@ -84,7 +84,7 @@ def encoding_by_complex_numbers(length, d_model):
     if d_model % 2:
         raise ValueError(d_model)
     angles = torch.outer(torch.arange(length).double(), 10000 ** -torch.linspace(0, 1, d_model // 2 + 1)[:-1].double())
-    turned = torch.polar(torch.ones_like(angles), math.pi / 2 - angles)  # cosine and sine of the complement
+    turned = torch.polar(torch.ones_like(angles), math.pi / 2 - angles)  # cosine and sine of the complementary angle
     return torch.view_as_real(turned).reshape(length, d_model).to(torch.get_default_dtype())
 
 
@@ -110,7 +110,7 @@ class PositionsPersistent(nn.Module):
 
 
 class PositionsOnTheFly(nn.Module):
-    """No table at all."""
+    """Compute the positions in every call, without a table."""
 
     def __init__(self, d_model, dropout=0.0, max_length=512):
         super().__init__()
@@ -125,7 +125,7 @@ class PositionsOnTheFly(nn.Module):
 
 
 class PositionsByEmbedding(nn.Module):
-    """A frozen table of torch's, looked up by position."""
+    """A fixed table, looked up by position with torch's embedding function."""
 
     def __init__(self, d_model, dropout=0.0, max_length=512):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Right answers to notebook 05 in other styles."""
+"""Correct answers to notebook 05 in different styles."""
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ class NormByKernel(nn.Module):
 
 
 class NormBySums(nn.Module):
-    """Variance as the mean of the squares less the square of the mean."""
+    """Compute the variance as the mean of the squares minus the square of the mean."""
 
     def __init__(self, n, e=1e-5):
         super().__init__()
@@ -73,7 +73,7 @@ class FeedForwardByEinsum(nn.Module):
 
 
 class FeedForwardDroppingBeforeRelu(nn.Module):
-    """ReLU commutes with a factor that is zero or positive."""
+    """ReLU commutes with nonnegative factors."""
 
     def __init__(self, width, hidden, rate=0.0):
         super().__init__()
@@ -99,7 +99,7 @@ class FeedForwardFlattened(nn.Module):
 
 
 class FeedForwardByConvolution(nn.Module):
-    """Section 3.3: two convolutions with kernel size 1."""
+    """Use two convolutions with kernel size 1, as section 3.3 describes."""
 
     def __init__(self, d_model, d_ff, dropout=0.0):
         super().__init__()

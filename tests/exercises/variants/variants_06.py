@@ -1,4 +1,4 @@
-"""Right answers to notebook 06 in other styles."""
+"""Correct answers to notebook 06 in different styles."""
 
 import copy
 
@@ -10,7 +10,7 @@ from transformer_lab.model import FeedForward, LayerNorm, MultiHeadAttention, Re
 
 
 class LayerInSteps(nn.Module):
-    """The residual connections hold only their norms: the adding is written out."""
+    """Only the norms of the residual connections are used; the addition is written out."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
@@ -52,7 +52,7 @@ class LayerWithNamedFunction(nn.Module):
 
 
 class LayerByKernels(nn.Module):
-    """Everything but the parameters is torch's own; the mask is added."""
+    """All operations are torch's own functions; the mask is additive."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
@@ -83,7 +83,7 @@ class LayerByKernels(nn.Module):
 
 
 class StackOfCopies(nn.Module):
-    """Equal starting values are allowed."""
+    """Identical initial weights are allowed."""
 
     def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()

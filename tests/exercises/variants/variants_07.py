@@ -1,4 +1,4 @@
-"""Right answers to notebook 07 in other styles."""
+"""Correct answers to notebook 07 in different styles."""
 
 import copy
 
@@ -10,7 +10,7 @@ from transformer_lab.model import FeedForward, LayerNorm, MultiHeadAttention, Re
 
 
 class LayerInSteps(nn.Module):
-    """The residual connections hold only their norms: the adding is written out."""
+    """Only the norms of the residual connections are used; the addition is written out."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
@@ -55,7 +55,7 @@ class LayerWithNamedFunctions(nn.Module):
 
 
 class LayerByKernels(nn.Module):
-    """Everything but the parameters is torch's own; the masks are added."""
+    """All operations are torch's own functions; the masks are additive."""
 
     def __init__(self, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()
@@ -90,7 +90,7 @@ class LayerByKernels(nn.Module):
 
 
 class StackOfCopies(nn.Module):
-    """Equal starting values are allowed."""
+    """Identical initial weights are allowed."""
 
     def __init__(self, n_layers, d_model, n_heads, d_ff, dropout=0.0, norm_first=False):
         super().__init__()

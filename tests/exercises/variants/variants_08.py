@@ -1,4 +1,4 @@
-"""Right answers to notebook 08 in other styles."""
+"""Correct answers to notebook 08 in different styles."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ from transformer_lab.model import (
 
 @torch.no_grad()
 def filled_by_hand(model):
-    """Plain normal numbers of Xavier's deviation, and no call of `nn.init`."""
+    """Sample normal numbers with Xavier's standard deviation, without calling `nn.init`."""
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     shared = {id(table.weight) for table in tables}
     for module in model.modules():
@@ -92,7 +92,7 @@ def tied_to_a_new_parameter(model):
 
 
 def tied_by_module(model):
-    """One embedding object for both sides is one weight too."""
+    """Sharing one embedding object between both sides also shares the weight."""
     source, target = model.source_embedding.embedding, model.target_embedding.embedding
     if source.weight.size() != target.weight.size():
         raise ValueError("sizes differ")
@@ -133,7 +133,7 @@ class TransformerInSteps(nn.Module):
 
 
 class TransformerWithCausalMaskOnly(TransformerInSteps):
-    """With padding on the right, no real word sees padding under a causal mask."""
+    """Because padding is on the right, a causal mask alone keeps real words from seeing it."""
 
     def decode(self, target, memory, source_mask):
         x = self.positional_encoding(self.target_embedding(target))
@@ -142,7 +142,7 @@ class TransformerWithCausalMaskOnly(TransformerInSteps):
 
 
 class TransformerWithOwnTable(nn.Module):
-    """Written for one table where the weights are tied."""
+    """Use a single embedding table if the weights are tied."""
 
     def __init__(self, config):
         super().__init__()
@@ -183,9 +183,9 @@ def linear(inputs, outputs):
 
 
 def counted_by_layers(config):
-    """Walks through the layers, one by one."""
+    """Add up the parameters layer by layer."""
     d, total = config.d_model, 0
-    for attentions in (1, 2):  # encoder, decoder
+    for attentions in (1, 2):  # encoder and decoder layers
         for _ in range(config.n_layers):
             total += attentions * 4 * linear(d, d) + linear(d, config.d_ff) + linear(config.d_ff, d)
             total += (attentions + 1) * 2 * d

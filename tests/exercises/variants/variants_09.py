@@ -1,4 +1,4 @@
-"""Right answers to notebook 09 in other styles."""
+"""Correct answers to notebook 09 in different styles."""
 
 import re
 from collections import Counter, OrderedDict
@@ -65,7 +65,7 @@ def learn_by_recounting(word_counts, n_merges):
 
 
 def learn_by_regular_expression(word_counts, n_merges):
-    """The listing of the paper, with lookarounds that keep symbols whole."""
+    """Follow the paper's listing, with lookarounds that keep symbols whole."""
     vocabulary = OrderedDict((" ".join([*word, "</w>"]), count) for word, count in word_counts.items())
     merges = []
     while len(merges) < n_merges:
@@ -103,7 +103,7 @@ def apply_by_recursion(word, merges):
 
 
 def apply_by_rank(word, merges):
-    """As libraries do it: the pair of the lowest rank that is there, again and again."""
+    """Repeatedly merge the lowest-ranked pair that is present, as libraries do."""
     ranks = {tuple(pair): rank for rank, pair in enumerate(merges)}
     symbols = [*word, "</w>"]
     while True:
@@ -157,7 +157,7 @@ def batches_from_the_longest(lengths, max_tokens):
 
 
 def batches_in_order(lengths, max_tokens):
-    """Right by the rules, although it wastes: sentences are taken as they come."""
+    """Take sentences in their given order, which follows the rules but wastes space."""
     batches, current, longest = [], [], 0
     for index, length in enumerate(lengths):
         if length > max_tokens:

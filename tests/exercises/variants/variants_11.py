@@ -1,4 +1,4 @@
-"""Right answers to notebook 11 in other styles."""
+"""Correct answers to notebook 11 in different styles."""
 
 import heapq
 import math
@@ -11,7 +11,7 @@ from torch import nn
 
 @torch.no_grad()
 def greedy_one_by_one(model, source, max_length):
-    """Each sentence by itself, with lists."""
+    """Decode each sentence by itself, with lists."""
     was_training = model.training
     model.eval()
     translations = []
@@ -27,7 +27,7 @@ def greedy_one_by_one(model, source, max_length):
 
 
 def greedy_with_pads_after_eos(model, source, max_length):
-    """A finished row is filled up with eos; the softmax changes no maximum."""
+    """Fill up finished rows with eos; the softmax doesn't change which token has the maximum."""
     config, before = model.config, model.training
     model.eval()
     with torch.inference_mode():
@@ -102,7 +102,7 @@ class Hypothesis:
 
 @torch.no_grad()
 def beam_of_objects(model, source, beam_size, alpha, max_length):
-    """Every child of every hypothesis, one hypothesis at a time, the best by a heap."""
+    """Extend one hypothesis at a time with every token, and select the best with a heap."""
     mode, config = model.training, model.config
     model.eval()
     answers = []
@@ -128,7 +128,7 @@ def beam_of_objects(model, source, beam_size, alpha, max_length):
 
 
 def beam_of_tensors(model, source, beam_size, alpha, max_length):
-    """All in tensors: a finished row has one child, another eos that costs nothing and is not counted."""
+    """Use only tensors: a finished row has one child, an extra eos that costs nothing and is not counted."""
     config, before = model.config, model.training
     model.eval()
     answers = []
@@ -206,7 +206,7 @@ class CacheByConcatenation:
 
 
 class CacheInOneTensor:
-    """Keys and values side by side, not split into heads; an additive mask."""
+    """Store keys and values in one tensor, not split into heads, and use an additive mask."""
 
     def __init__(self, attention, heads):
         self.attention, self.heads, self.memory = attention, heads, torch.empty(0)
@@ -228,7 +228,7 @@ class CacheInOneTensor:
 
 
 class CacheWithRoom(nn.Module):
-    """A module, with room for a fixed number of tokens, head by head."""
+    """A module that has room for a fixed number of tokens and computes one head at a time."""
 
     ROOM = 16
 

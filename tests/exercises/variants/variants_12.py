@@ -1,4 +1,4 @@
-"""Right answers to notebook 12 in other styles."""
+"""Correct answers to notebook 12 in different styles."""
 
 import collections
 import fractions
@@ -10,7 +10,7 @@ import torch
 
 
 def precision_by_removal(hypotheses, references, n):
-    """Each n-gram of the reference can be used up once."""
+    """Remove each n-gram of the reference once it has been matched."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, {len(references)} references")
     right = there_are = 0
@@ -45,7 +45,7 @@ def precision_as_fraction(hypotheses, references, n):
 
 
 def precision_of_uneven_sides(hypotheses, references, n):
-    """Unequal numbers of sentences are no error here: that gets a remark and costs nothing."""
+    """Accept unequal numbers of sentences without an error, which gets a remark but costs nothing."""
     pairs = [
         [[tuple(side[i : i + n]) for i in range(len(side) - n + 1)] for side in pair]
         for pair in zip(hypotheses, references)  # noqa: B905
@@ -82,7 +82,7 @@ def counted(tokens, n):
 
 
 def bleu_at_once(hypotheses, references):
-    """In one walk over the corpus."""
+    """Compute everything in one pass over the corpus."""
     right, there_are, c, r = [0] * 4, [0] * 4, 0, 0
     for one, other in zip(hypotheses, references, strict=True):
         c, r = c + len(one), r + len(other)

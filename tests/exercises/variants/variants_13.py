@@ -1,4 +1,4 @@
-"""Right answers to notebook 13 in other styles."""
+"""Correct answers to notebook 13 in different styles."""
 
 from collections import OrderedDict
 
@@ -22,7 +22,7 @@ def by_stack(state_dicts):
 
 
 def by_running_mean(checkpoints):
-    """The mean so far moves a little towards each next one."""
+    """Move the running mean a little toward each checkpoint."""
     mean = {name: tensor.double().clone() for name, tensor in checkpoints[0].items()}
     for count, state in enumerate(checkpoints[1:], start=2):
         assert state.keys() == mean.keys()
@@ -33,8 +33,8 @@ def by_running_mean(checkpoints):
 
 
 def by_copy_and_in_place(state_dicts):
-    """In place, but in tensors of its own."""
-    first, *others = state_dicts  # a ValueError where there is none
+    """Average in place, but in copies of the tensors."""
+    first, *others = state_dicts  # raises a ValueError if there are none
     for other in others:
         if list(other) != list(first):
             raise KeyError("names")
@@ -62,7 +62,7 @@ def by_numpy(state_dicts):
 
 
 def by_weighted_sum(state_dicts):
-    """Each weighs 1/n."""
+    """Give each checkpoint the weight 1/n."""
     if not state_dicts:
         raise ValueError("none")
     keys = state_dicts[-1].keys()

@@ -1,11 +1,11 @@
-"""Right answers to notebook 14 in other styles."""
+"""Correct answers to notebook 14 in different styles."""
 
 import numpy as np
 import torch
 
 
 def rollout_by_halves(weights):
-    """As the article writes it: half attention, half residual connection."""
+    """Mix half attention and half residual connection, as the article puts it."""
     length = weights.shape[-1]
     layers = 0.5 * weights.mean(1) + 0.5 * torch.eye(length, dtype=weights.dtype, device=weights.device)
     result = layers[0]
@@ -71,7 +71,7 @@ def rate_by_numpy(weights, gold):
 
 
 def rate_by_sure_and_possible(weights, gold):
-    """Och and Ney's own formula, with every link both sure and possible."""
+    """Use Och and Ney's own formula, with every link both sure and possible."""
     if weights.shape != gold.shape:
         raise ValueError("shapes")
     found = torch.zeros_like(gold)

@@ -1,4 +1,4 @@
-"""Right answers to notebook 20 in other styles."""
+"""Correct answers to notebook 20 in different styles."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from transformer_lab.model import TokenEmbedding
 
 
 class AdditiveWithFill(nn.Module):
-    """Hidden scores become -1e9, as in most tutorials; queries are repeated instead of broadcast."""
+    """Set hidden scores to -1e9, as most tutorials do, and repeat queries instead of broadcasting them."""
 
     def __init__(self, d_query, d_memory, d_attention):
         super().__init__()
@@ -32,7 +32,7 @@ class AdditiveWithFill(nn.Module):
 
 
 class AdditiveByQuery(nn.Module):
-    """One query after the other; the exponentials are written out."""
+    """Handle one query at a time, with the exponentials written out."""
 
     def __init__(self, *sizes):
         super().__init__()
@@ -77,7 +77,7 @@ class AdditiveByEinsum(nn.Module):
 
 
 class EncoderSorted(nn.Module):
-    """Sorts by hand, and back."""
+    """Sort the sentences by length by hand and restore their order."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
@@ -98,7 +98,7 @@ class EncoderSorted(nn.Module):
 
 
 class EncoderPackedTimeFirst(nn.Module):
-    """Packs with time first, which a packed batch does not show, and leaves an odd width to torch."""
+    """Pack with time first, which makes no difference once packed, and leave an odd width to torch."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
@@ -116,7 +116,7 @@ class EncoderPackedTimeFirst(nn.Module):
 
 
 class EncoderOneByOne(nn.Module):
-    """Each sentence alone, cut to its length: slow, and without packing."""
+    """Encode each sentence alone, truncated to its length, which is slow but needs no packing."""
 
     def __init__(self, vocab_size, d_model, n_layers=1, dropout=0.0, pad_id=0):
         super().__init__()
@@ -137,7 +137,7 @@ class EncoderOneByOne(nn.Module):
 
 
 class DecoderWithoutKeys(AttentionDecoder):
-    """Leaves the keys to the attention, and unsqueezes in another way."""
+    """Let the attention compute the keys, and unsqueeze differently."""
 
     def step(self, token, state, memory, mask=None, keys=None):
         embedded = self.dropout(self.embedding(token))
@@ -172,7 +172,7 @@ class DecoderByRecursion(AttentionDecoder):
 
 
 class DecoderByMatrices(AttentionDecoder):
-    """The weights of `w_o` and of the cell, taken apart; all embeddings are looked up at once."""
+    """Split the weights of `w_o` and of the cell, and look up all embeddings at once."""
 
     def cell_by_hand(self, x, state):
         gates_x = F.linear(x, self.cell.weight_ih, self.cell.bias_ih).chunk(3, -1)
@@ -200,7 +200,7 @@ class DecoderByMatrices(AttentionDecoder):
 
 
 def decode_by_lists(model, source, max_length):
-    """Each sentence alone, with the loop's end written out."""
+    """Decode each sentence alone, with the loop condition written out."""
     was_training, config, translations = model.training, model.config, []
     model.eval()
     with torch.no_grad():
@@ -217,7 +217,7 @@ def decode_by_lists(model, source, max_length):
 
 
 def decode_until_each_has_ended(model, source, max_length):
-    """What follows eos is kept at first, and cut off at the end."""
+    """Keep the tokens after eos at first, and cut them off at the end."""
     was_training = model.training
     model.eval()
     with torch.no_grad():
@@ -238,7 +238,7 @@ def decode_until_each_has_ended(model, source, max_length):
 
 @torch.no_grad()
 def decode_with_padding(model, source, max_length):
-    """A sentence that has ended is fed padding, and gives padding."""
+    """Feed padding to a sentence that has ended, and record padding as its output."""
     config, was_training = model.config, model.training
     model.eval()
     memory, mask = model.encode(source)

@@ -1,4 +1,4 @@
-"""Right answers to notebook 21 in other styles."""
+"""Correct answers to notebook 21 in different styles."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch import nn
 def pairs_by_unfold(tokens, length):
     if tokens.numel() < length + 1:
         raise ValueError("too short")
-    windows = tokens.unfold(0, length + 1, length)  # each begins with the last label of the one before
+    windows = tokens.unfold(0, length + 1, length)  # each begins with the last label of the previous one
     return windows[:, :-1], windows[:, 1:]
 
 
@@ -123,7 +123,7 @@ def refuse(prompt, temperature):
 
 @torch.no_grad()
 def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """Draws by a uniform number and the sums of the probabilities, and keeps a list."""
+    """Sample with a uniform number and cumulative probabilities, and keep a list."""
     refuse(prompt, temperature)
     mode = model.training
     model.train(False)
@@ -143,7 +143,7 @@ def sample_by_inverse(model, prompt, count, temperature=1.0, top_k=None, top_p=N
 
 
 def sample_by_gumbel(model, prompt, count, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """The greatest of logits with Gumbel noise is a draw of the softmax."""
+    """Add Gumbel noise to the logits and take the argmax, which is a sample from the softmax."""
     refuse(prompt, temperature)
     was, written = model.training, prompt.clone()
     model.eval()

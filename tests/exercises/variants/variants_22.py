@@ -1,4 +1,4 @@
-"""Right answers to notebook 22 in other styles."""
+"""Correct answers to notebook 22 in different styles."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def search_with_a_pruner_of_its_own(sample, train, trials, startup=5, warmup=1):
 
 
 def search_by_best_score(sample, train, trials, startup=5, warmup=1):
-    """As in Optuna, the best score so far is compared. Startup counts all trials, none of which has been pruned yet."""
+    """Compare the best score so far, as Optuna does. Startup counts all trials, because none has been pruned yet."""
     results = []
     for number in range(trials):
         hyperparameters = sample()
@@ -72,7 +72,7 @@ def search_by_best_score(sample, train, trials, startup=5, warmup=1):
 
 
 def best_by_all_draws(values, n):
-    """What the formula means: the best of every way to draw n runs. Too slow for many, so the formula beyond."""
+    """Average the best of every way to sample n runs, or use the formula where there are too many ways."""
     if not len(values) or n <= 0:
         raise ValueError("nothing to choose from")
     if len(values) ** n > 5000:
@@ -88,7 +88,7 @@ def best_by_numpy(values, n):
 
 
 def best_by_steps(values, n):
-    """The best is the smallest, plus each step to the next value times the probability to get beyond it."""
+    """Start with the smallest value and add each step to the next, times the probability of exceeding the lower one."""
     ordered = sorted(values)
     if not ordered or n < 1:
         raise ValueError("no runs")
@@ -99,7 +99,7 @@ def best_by_steps(values, n):
 
 
 def best_by_shares_of_each_value(runs, n):
-    """By the distribution function of each value, with equal ones together."""
+    """Use the distribution function at each distinct value."""
     count = len(runs)
     if count == 0 or n < 1:
         raise ValueError("no runs")
@@ -134,7 +134,7 @@ def interval_in_plain_python(x, y, confidence=0.95):
     n = len(x)
     if n < 4 or n != len(y):
         raise ValueError("lengths")
-    r = correlation(ranks(list(x)), ranks(list(y)))  # StatisticsError, a ValueError, where nothing changes
+    r = correlation(ranks(list(x)), ranks(list(y)))  # raises StatisticsError, a ValueError, if all values are equal
     if 1 - abs(r) < 1e-9:
         return (float(round(r)),) * 3
     z = 0.5 * math.log((1 + r) / (1 - r))

@@ -1,4 +1,4 @@
-"""Right answers to notebook 23 in other styles."""
+"""Correct answers to notebook 23 in different styles."""
 
 import itertools
 import random
@@ -12,7 +12,7 @@ from transformer_lab.evaluation import bleu, brevity_penalty, ngram_precision
 
 
 def distributed(groups, held_out, generator):
-    """Three lists of pairs. The validation set is filled first here: nothing says that it must be the second."""
+    """Return three lists of pairs. Here the validation set is filled first, because the order is not prescribed."""
     generator.shuffle(groups)
     validation, test, train = [], [], []
     for group in groups:
@@ -42,7 +42,7 @@ def split_with_union_find(pairs, held_out, seed):
 
 
 def split_by_merging_sets(pairs, held_out, seed):
-    """Each new pair swallows all groups that it's related to."""
+    """Merge each new pair with all groups that it's related to."""
     groups = []
     for source, target in pairs:
         keys = {"s" + letters_and_digits(source), "t" + letters_and_digits(target)}
@@ -58,7 +58,7 @@ def split_by_merging_sets(pairs, held_out, seed):
 
 
 def split_by_sorting(pairs, held_out, seed):
-    """Sort by the source and give neighbors the smaller label, then by the target, until no label changes."""
+    """Sort by source and give equal neighbors the smallest label, then by target, until no label changes."""
     keys = [tuple(map(letters_and_digits, pair)) for pair in pairs]
     labels, before = list(range(len(pairs))), None
     while labels != before:
@@ -76,7 +76,7 @@ def split_by_sorting(pairs, held_out, seed):
 
 
 def split_breadth_first(pairs, held_out, seed):
-    """A queue, and comparisons of every pair with every other; NumPy's generator draws the groups."""
+    """Use a queue, compare every pair with every other, and shuffle the groups with NumPy's generator."""
     import numpy as np
 
     bare = [(letters_and_digits(source), letters_and_digits(target)) for source, target in pairs]
@@ -102,7 +102,7 @@ def split_breadth_first(pairs, held_out, seed):
 
 
 def split_by_groups(text):
-    """Runs of Chinese and of other signs in turn; spaces go around the signs of the former, and all through 13a."""
+    """Group runs of Chinese and other characters, put spaces around each Chinese one, and apply 13a to everything."""
     pieces = []
     for chinese, group in itertools.groupby(text, is_chinese_character):
         signs = list(group)
@@ -116,7 +116,7 @@ def split_by_pattern(text):
 
 
 def split_sign_by_sign(text):
-    """A space where a Chinese character begins or ends, whatever stands on the other side."""
+    """Put a space before and after each Chinese character, whatever its neighbors are."""
     spaced = ""
     for before, sign in itertools.pairwise(" " + text):
         spaced += " " + sign if is_chinese_character(before) or is_chinese_character(sign) else sign
@@ -131,7 +131,7 @@ def bleu_of_mapped(hypotheses, references):
 
 
 def bleu_of_joined_tokens(hypotheses, references):
-    """Back to strings with a space between the tokens, and cut there."""
+    """Join the tokens into strings with spaces between them, then split there."""
     sides = [[" ".join(split_chinese(text)).split() for text in side] for side in (hypotheses, references)]
     return bleu(*sides)
 
