@@ -209,7 +209,7 @@ def build_notebooks(
 
 
 def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
-    """Return a line for each file in `notebooks/` and `solutions/` that doesn't match its source. Nothing is executed."""
+    """Return a line for each file in `notebooks/` and `solutions/` that doesn't match its source. Execute nothing."""
     lines = []
     expected = set()
     for path in _texts(root, ()):

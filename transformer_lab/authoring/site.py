@@ -1,4 +1,4 @@
-"""Build the website from the executed solutions, the catalog of mistakes, and Markdown pages, without running notebooks.
+"""Build the website from executed solutions, the catalog of mistakes, and Markdown pages, without running notebooks.
 
 `prepare_site` writes a source folder that mirrors the repository, so that links between its files keep working:
 

@@ -165,7 +165,7 @@ class _Search:
         return Diagnosis(tuple(slugs), tuple(says), "either" if len(says) > 1 else "one")
 
     def _unexplained(self, wrong: Wrong) -> int:
-        """Count the checks that agree only roughly, and the student's changes to inputs or settings that aren't explained."""
+        """Count the checks that agree only roughly, and unexplained changes to inputs or settings."""
         count = 0
         for check in [*self.failed, *self.right]:
             count += len(set(self.observations[check.name].changes) - set(self.reference.of(wrong, check).changes))
@@ -190,7 +190,7 @@ class _Search:
         return None
 
     def _pairs_of_known(self) -> list[_Pair]:
-        """Return all pairs, likely ones first: those that reproduce the most results, then those with the fewest edits."""
+        """Return all pairs, likely ones first, sorted by how many results they reproduce, then by fewest edits."""
         self.budget = EFFORT
         clues = self._clues([candidate for candidate in self.known if candidate.wrong.edits])
         loud = {candidate for candidate in clues if not self._is_quiet(candidate.wrong)}
@@ -210,7 +210,7 @@ class _Search:
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _pairs_of(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return pairs of generic variants. Each must show by itself, because otherwise any two would explain some results."""
+        """Return pairs of generic variants. Each must show by itself; otherwise, any two would explain some results."""
         self.budget = EFFORT
         likely = [candidate for candidate in generic if self._can_afford() and self._shows(candidate.wrong)]
         pairs = filter(_can_be_joined, itertools.combinations(likely, 2))

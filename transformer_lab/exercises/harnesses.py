@@ -112,7 +112,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    """Return the gradients of a fixed weighted sum of `output` by `gradient of NAME`, or None where no gradient flows."""
+    """Return the gradients of a fixed weighted sum of `output` by `gradient of NAME`; None if no gradient flows."""
     names = [f"gradient of {name}" for name in inputs]
     if not (isinstance(output, Tensor) and output.requires_grad):
         return dict.fromkeys(names)
@@ -144,7 +144,7 @@ def extremes(
 
 
 def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
-    """Return the parts of a `Transformer` that `tie_embeddings` uses: the configuration, two embeddings, and the output."""
+    """Return the parts of a `Transformer` that `tie_embeddings` uses: configuration, two embeddings, and output."""
     from transformer_lab.model import TransformerConfig
 
     model = nn.Module()

@@ -205,7 +205,7 @@ _TABLE = "border-collapse:collapse"
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top;border-bottom:1px solid rgba(127,127,127,.3)"
 _NUMBER = "padding:1px 8px;text-align:right;font-family:monospace"
 _BOX = "border:1px solid currentColor;padding:2px 10px;text-align:center"
-_COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}  # always shown next to a sign and a word
+_COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}  # shown next to a sign and a word
 
 
 def _block_as_html(block: Block) -> str:

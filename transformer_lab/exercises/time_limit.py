@@ -126,7 +126,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
                 worker.join()
             if errors:
                 raise errors[0]
-            return Ran(list(results), printed(), stuck_at)  # a copy, because a thread that could not be stopped may add to it
+            return Ran(list(results), printed(), stuck_at)  # a copy, because an unstoppable thread may add to it
 
 
 def _where(thread: threading.Thread) -> list[tuple[str, int]]:

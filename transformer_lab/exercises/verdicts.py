@@ -25,7 +25,7 @@ class Verdict:
     says: str = ""
     differences: list[Difference] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    costs_points: bool = False  # a property that doesn't hold, or that couldn't be checked although the checks it needs passed
+    costs_points: bool = False  # a property that fails, or can't be checked although the checks it needs passed
 
     def __post_init__(self) -> None:
         self.costs_points = isinstance(self.check, Property) and self.state != "passed"
@@ -127,7 +127,7 @@ def same_result(reference: Reference, check: Check, observed: Observation, other
 
 
 def same_value(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
-    """Return whether two objects returned the same value or crashed in the same way, ignoring what else they changed."""
+    """Return whether two objects returned the same value or crashed in the same way, ignoring other changes."""
     if observed.crash is not None or other.crash is not None:
         return None not in (observed.crash, other.crash) and same_crash(observed.crash, other.crash)
     if isinstance(check, Probe):
