@@ -212,7 +212,6 @@ def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Ten
 
 
 def to_double(numbers: Tensor | np.ndarray) -> Tensor:
-    """Return the same numbers as a float64 tensor."""
     if isinstance(numbers, np.ndarray):
         numbers = torch.from_numpy(np.ascontiguousarray(numbers))
     return (numbers.real if numbers.is_complex() else numbers).double()

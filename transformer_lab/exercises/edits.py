@@ -53,12 +53,12 @@ class Edit:
 
 @functools.cache
 def bare_source(answer: Callable) -> str:
-    """Return the source of a function or class without docstrings, comments and empty lines."""
+    """Return the source of a function or class without docstrings, comments, and blank lines."""
     return without_comments(textwrap.dedent(inspect.getsource(answer)))
 
 
 def without_comments(source: str) -> str:
-    """Return Python source without docstrings, comments and empty lines.
+    """Return Python source without docstrings, comments, and blank lines.
 
     Raises:
         SyntaxError: `source` isn't valid Python.
@@ -222,7 +222,7 @@ iterations = _Iterations()
 
 
 class _LoopCounter(ast.NodeTransformer):
-    """Adds a call of `_iteration()` to every loop."""
+    """Adds a call to `_iteration()` to every loop."""
 
     def visit_For(self, node: ast.For | ast.While) -> ast.AST:
         self.generic_visit(node)

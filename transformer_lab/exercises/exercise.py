@@ -74,7 +74,7 @@ class Exercise:
     returns: tuple[str, ...] = ("output",)  # names of the results, for the report
     axes: dict[str, str] = field(default_factory=dict)  # names, by input or result: {"query": "batch query d_k"}
     builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use; checks substitute the package's
-    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is a method of that name
+    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is any object's method
     call: Callable[..., Any] | None = None  # the harness for checks without their own
 
     def __post_init__(self) -> None:

@@ -174,7 +174,7 @@ def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
-    """Return a mask for two queries and three keys that lets one of the queries attend to nothing."""
+    """Return a mask for two queries and three keys that hides every key from one of the queries."""
     mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
     mask[..., sampler.integer(0, 1), :] = False
     return mask
@@ -217,7 +217,7 @@ allowed_weights_sum_to_one = unless(lambda inputs, received: (received[1].sum(-1
 
 
 def nan_of_nothing_allowed(received):
-    """Say where NaN appears if a query may attend to nothing, or return None if it doesn't."""
+    """Say where NaN appears if every key is hidden from a query, or return None if it doesn't."""
     grads = [value for name, value in received.items() if name.startswith("gradient") and value is not None]
     if any(value.isnan().any() for name, value in received.items() if not name.startswith("gradient")):
         return "if a query may attend to nothing, NaN comes out, and NaN spreads to everything it touches"
@@ -233,7 +233,7 @@ UNIFORM_WEIGHTS = Remark(
 
 
 def remark_on_uniform_weights(mask, received, expected):
-    """Return the remark if the only wrong rows are those of queries that may attend to nothing, and None otherwise."""
+    """Return the remark if only fully masked rows are wrong, and None otherwise."""
     is_right = (received - expected).abs().amax(-1) < 1e-6  # (batch, query)
     allowed = mask.any(-1).view(is_right.shape)
     return UNIFORM_WEIGHTS if is_right[allowed].all() and not is_right[~allowed].any() else None
@@ -382,7 +382,7 @@ def layers_get_their_own_inputs(inputs, received):
 
 
 def no_nan_where_nothing_is_allowed(answer):
-    """Return a rule for a module with attention: no NaN, and a remark if only the fully hidden rows are wrong."""
+    """Return a rule for a module with attention: no NaN, and a remark if only fully masked rows are wrong."""
 
     def rule(inputs, received):
         if problem := nan_of_nothing_allowed(received):

@@ -114,7 +114,7 @@ def long_sentence(sampler: InputSampler) -> dict:
 
 
 def device_reaches_torch(subject, length):
-    """Return whether any torch function is called with the device "meta", but create its tensors on the CPU."""
+    """Return whether the device "meta" is passed to any torch function, which is given the CPU instead."""
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):
@@ -189,7 +189,7 @@ CAUSAL_MASK = Exercise(
 
 
 def made_on_the_cpu(subject, tokens, pad_id):
-    """Pretend that the tokens are on another device, and return whether a tensor is created and left elsewhere."""
+    """Pretend that the tokens are on another device, and return whether a tensor is created and stays on the CPU."""
     from torch.overrides import TorchFunctionMode
 
     makers = {torch.ones, torch.zeros, torch.full, torch.empty, torch.eye, torch.arange, torch.tensor}

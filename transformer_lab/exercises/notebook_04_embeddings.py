@@ -196,7 +196,7 @@ def position_inputs(sampler: InputSampler, batch: int, length: int, d_model: int
 def longest_sentence_inputs(
     sampler: InputSampler, shortest: int, longest: int, batch: int, d_model: int, more: int = 0
 ) -> dict:
-    """Return sentences of `max_length` tokens, or of `more` tokens than that."""
+    """Return sentences with `max_length` plus `more` tokens."""
     max_length = sampler.integer(shortest, longest)
     return position_inputs(sampler, batch, max_length + more, d_model, max_length=max_length)
 
@@ -264,7 +264,7 @@ def trained_parameters(subject, arguments):
 
 
 def table_after_a_move(subject, arguments, x):
-    """Find tensors that neither move with the module nor in `forward`, which runs on the CPU because "meta" is slow."""
+    """Find tensors that move neither with the module nor in `forward`, which runs on the CPU because "meta" is slow."""
     moves = []
 
     class Watched(torch.Tensor):

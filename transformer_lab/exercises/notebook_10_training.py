@@ -224,7 +224,7 @@ WARMUP_RATE = Exercise(
         rate_probe("early in the warm-up", lambda draw: (draw(2, 9), 4 * draw(4, 16), draw(30, 60))),
         rate_probe("shortly before the warm-up ends", lambda draw: around_the_peak(draw, -1, 1, 4)),
         rate_probe("after the warm-up", lambda draw: around_the_peak(draw, 1, 10, 90)),
-        # so late that the other term of a wrong `min` would be the smaller one
+        # so late that the terms of a wrong `min` would have switched order
         rate_probe("long after a short warm-up", lambda draw: (draw(30, 90), 4 * draw(4, 16), draw(2, 3))),
         rate_probe("at the peak", lambda draw: (peak := 100 * draw(5, 60), 32 * draw(8, 32), peak)),
         rate_probe("step 0 counts as step 1", lambda draw: (0, 4 * draw(4, 16), draw(10, 60))),

@@ -21,7 +21,7 @@ LETTERS = "abcde"
 
 
 def special_ids(sampler: InputSampler, other_ids: bool) -> tuple[dict[str, int], list[int]]:
-    """Return the ids of pad, bos, and eos. With `other_ids`, return a list of the usual ones, for use as words."""
+    """Return the ids of pad, bos, and eos, and with `other_ids`, a list of their usual ids for use as words."""
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     if not other_ids:
         return ids, []

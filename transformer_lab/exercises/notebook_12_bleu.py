@@ -219,7 +219,6 @@ BREVITY_PENALTY = Exercise(
 
 
 def wrong_end_inputs(sampler: InputSampler) -> dict:
-    """Return a single hypothesis whose last words are wrong."""
     count = sampler.integer(1, 5)
     right, wrong, missing = some_words(sampler, sampler.integer(7, 18), count, count)
     return pair_of(right + wrong, right + missing)

@@ -156,7 +156,6 @@ def preserved_global_state() -> Iterator[None]:
 
 
 def copy_data(data: Any) -> Any:
-    """Return a deep copy of plain data."""
     if isinstance(data, Tensor):
         return data.clone()
     if isinstance(data, np.ndarray):

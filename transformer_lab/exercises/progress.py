@@ -148,6 +148,6 @@ def progress() -> Progress:
         number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in exercises]
         for number, exercises in notebooks().items()
     }
-    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter Server sets it to the kernel's notebook
+    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # set by Jupyter Server to the kernel's notebook
     match = re.match(r"(\d\d)_", path.name)
     return Progress(parts, match[1] if match else "")

@@ -28,7 +28,6 @@ def notebooks() -> dict[str, list[Exercise]]:
 
 
 def notebook_of(name: str) -> str:
-    """Return the number of the notebook that contains an exercise."""
     return next(number for number, listed in notebooks().items() if exercises()[name] in listed)
 
 

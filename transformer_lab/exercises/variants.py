@@ -22,7 +22,7 @@ _ALONG_AN_AXIS = {
     "cat", "concatenate", "stack", "chunk", "split", "unbind", "narrow", "gather", "scatter", "index_select",
 }  # fmt: skip
 _SYMMETRIC = {"min", "max", "transpose", "swapaxes", "swapdims", "gcd", "hypot", "maximum", "minimum"}
-_CONVERSIONS = {"tolist", "item", "list", "tuple", "cpu", "double", "float", "contiguous", "bool", "int"}  # of the type
+_CONVERSIONS = {"tolist", "item", "list", "tuple", "cpu", "double", "float", "contiguous", "bool", "int"}  # types only
 _FORMALITIES = ("strict", "device", "persistent", "inplace")  # arguments that don't change any result
 _MODULES = {"torch", "nn", "F", "np", "math", "functional", "random", "linalg"}
 _OTHER_COMPARISONS = {

@@ -1,4 +1,4 @@
-"""Judge observations by a check, and compare observations with each other."""
+"""Judge one observation by one check, and compare two observations."""
 
 import functools
 import warnings
