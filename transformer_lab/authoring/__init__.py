@@ -1,4 +1,4 @@
-"""Build each text in `course/` into two notebooks, in `notebooks/` and `solutions/`."""
+"""Build two notebooks from each file in `course/`: one in `notebooks/` and one in `solutions/`."""
 
 from transformer_lab.authoring.notebooks import build_notebooks, outdated_notebooks, read_text
 from transformer_lab.authoring.stubs import marked_answer, stub, stub_source

@@ -1,4 +1,4 @@
-"""The catalog of mistakes as a web page: each entry with its explanation and a diff."""
+"""Turn the catalog of mistakes into a web page that shows an explanation and a diff for each entry."""
 
 import difflib
 import html
@@ -12,7 +12,6 @@ from transformer_lab.exercises.report import prose
 
 
 def number_of_mistakes() -> int:
-    """Return the number of entries in the catalog."""
     return sum(len(mistakes_of(exercise)) for exercise in exercises().values())
 
 
@@ -20,8 +19,8 @@ def field_guide(notebooks: Mapping[str, list[Any]], titles: Mapping[str, str]) -
     """Return all entries by notebook and exercise, as Markdown with collapsible HTML.
 
     Args:
-        notebooks: The exercises of each notebook, by the stem of its file name.
-        titles: The title of each notebook, by the same stems.
+        notebooks: Each notebook's exercises, by the stem of its file name.
+        titles: Each notebook's title, by the same stem.
     """
     return "\n\n".join(part for name in notebooks for part in _notebook_parts(name, notebooks[name], titles[name]))
 
@@ -36,7 +35,7 @@ def _notebook_parts(name: str, exercises: list[Any], title: str) -> Iterator[str
 
 
 def _entry(exercise: Any, mistake: Mistake) -> str:
-    """Return a collapsed mistake. It has no empty line, which would end the HTML block."""
+    """Return a collapsed entry. It contains no blank lines, because a blank line would end the HTML block."""
     name = mistake.slug.replace("_", " ").capitalize()
     gist = mistake.says.split(". ")[0].removesuffix(".")
     return (
@@ -48,7 +47,7 @@ def _entry(exercise: Any, mistake: Mistake) -> str:
 
 
 def _diff(right: str, wrong: str) -> str:
-    """Return the lines that differ as `<del>` and `<ins>`, with two lines of context around them."""
+    """Return the differing lines as `<del>` and `<ins>`, with two lines of context."""
     marked = []
     for line in list(difflib.unified_diff(right.splitlines(), wrong.splitlines(), n=2, lineterm=""))[2:]:
         if line.startswith("@@"):

@@ -1,6 +1,6 @@
 """Build `notebooks/NN_name.ipynb` for students and the executed `solutions/NN_name.ipynb` from `course/NN_name.md`.
 
-A text is MyST Markdown, read by jupytext. It leaves two kinds of code cell empty, which are filled here:
+The source is MyST Markdown, which jupytext reads. It leaves two kinds of code cells empty, to be filled here:
 
     ```{code-cell} ipython3        the student's stub in `notebooks/`,
     :exercise: softmax             the source of the package's own `softmax` in `solutions/`
@@ -11,8 +11,8 @@ A text is MyST Markdown, read by jupytext. It leaves two kinds of code cell empt
     ```
 
 A heading starts a new cell. The text right before an exercise goes into a colored box, along with the exercise's
-minutes, its points, and where to find help. A text without exercises, such as the tour, becomes the same executed
-notebook in both folders, so that it opens with its outputs.
+minutes, its points, and where to find help. A notebook without exercises, such as the tour, is saved as the same
+executed notebook in both folders, so its outputs are there when you open it.
 """
 
 import difflib
@@ -50,14 +50,14 @@ METADATA = {
 
 
 def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, NotebookNode]:
-    """Return the `(notebook, solution)` of a text, both without outputs.
+    """Return the `(notebook, solution)` built from one source file, both without outputs.
 
     Args:
-        path: A file of `course/`.
+        path: A file in `course/`.
         exercises: The registry, from names to objects with `answer`, `blank`, `points`, and `minutes`.
 
     Raises:
-        InputError: An exercise isn't registered, or no check follows it; a cell that is filled here isn't empty; or two
+        InputError: An exercise isn't registered or has no check after it, a cell to be filled here isn't empty, or two
             cells would get the same ID.
     """
     import jupytext
@@ -65,7 +65,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
     text = jupytext.read(path, fmt="md:myst")
     notebook, solution = (nbformat.v4.new_notebook(metadata=deepcopy(METADATA)) for _ in range(2))
     headings = _Headings(path)
-    unchecked: list[str] = []  # exercises whose check has not come yet
+    unchecked: list[str] = []  # exercises without a check so far
     for cell in _split_at_headings(text.cells):
         name = cell.metadata.pop("exercise", None)
         checked = cell.metadata.pop("check", None)
@@ -114,7 +114,7 @@ def _split_at_headings(cells: Iterable[NotebookNode]) -> Iterable[NotebookNode]:
 
 
 class _Headings:
-    """IDs for the cells of a text, made from their sections so that a change in one section affects no other."""
+    """Cell IDs derived from section headings, so that a change in one section doesn't affect the others."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -128,7 +128,7 @@ class _Headings:
             level = len(heading[1])
             title = unicodedata.normalize("NFKD", heading[2]).encode("ascii", "ignore").decode().lower()
             slug = re.sub(r"[^a-z0-9]+", "-", title).strip("-")[:28].strip("-") or "section"
-            # Leave out the title of the notebook, which is above every section.
+            # Leave out the notebook's title, because it is above every section.
             self.sections = [section for section in self.sections if 1 < section[0] < level] + [(level, slug)]
             self.count = 0
         self.count += 1
@@ -166,7 +166,7 @@ def _call_out(built: NotebookNode, name: str, exercise: Any) -> None:
 
 
 def _add(built: NotebookNode, cell: NotebookNode, cell_id: str, source: str, **nbgrader: Any) -> None:
-    """Append a copy of `cell` with another source, and with the given metadata for nbgrader (schema 3), if any."""
+    """Append a copy of `cell` with a different source and, if given, metadata for nbgrader (schema 3)."""
     new = nbformat.v4.new_code_cell if cell.cell_type == "code" else nbformat.v4.new_markdown_cell
     metadata = deepcopy(dict(cell.metadata))
     if nbgrader:
@@ -178,19 +178,19 @@ def _add(built: NotebookNode, cell: NotebookNode, cell_id: str, source: str, **n
 def build_notebooks(
     root: Path, exercises: Mapping[str, Any], names: Iterable[str] = (), everything: bool = False
 ) -> list[Path]:
-    """Build the notebooks and solutions of `root/course`, and execute the solutions whose cells have changed.
+    """Build notebooks and solutions from `root/course`, and execute the solutions whose cells have changed.
 
     Args:
-        root: The folder of `course/`, `notebooks/`, and `solutions/`.
+        root: The folder that contains `course/`, `notebooks/`, and `solutions/`.
         exercises: The registry, as in `read_text`.
-        names: Which texts to build, for example `["01_attention"]`; all of them if empty.
-        everything: Execute all solutions, for example because the package or the trained model has changed.
+        names: The files to build, such as `["01_attention"]`; all of them if empty.
+        everything: Execute all solutions, for example after a change to the package or the trained model.
 
     Returns:
         The files that were written.
 
     Raises:
-        InputError: As in `read_text`, or a cell of a solution failed, and the solution on disk is unchanged.
+        InputError: As in `read_text`, or a solution's cell failed. The solution on disk is then unchanged.
     """
     written = []
     for path in _texts(root, names):
@@ -209,7 +209,7 @@ def build_notebooks(
 
 
 def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
-    """Return a line for each file in `notebooks/` and `solutions/` that does not match its text. Execute nothing."""
+    """Return a line for each file in `notebooks/` and `solutions/` that doesn't match its source. Execute nothing."""
     lines = []
     expected = set()
     for path in _texts(root, ()):
@@ -242,7 +242,7 @@ def _built_paths(root: Path, text: Path) -> tuple[Path, Path]:
 
 
 def _to_open(notebook: NotebookNode, solution: NotebookNode, solution_path: Path) -> NotebookNode:
-    """Return the notebook to open, which has the outputs of its solution if there is nothing to fill in."""
+    """Return the notebook for students, which is the executed solution if there is nothing to fill in."""
     if notebook != solution or not solution_path.exists():
         return notebook
     return nbformat.read(solution_path, as_version=nbformat.NO_CONVERT)
@@ -253,7 +253,7 @@ def _same_file(path: Path, notebook: NotebookNode) -> bool:
 
 
 def _same_cells(path: Path, solution: NotebookNode) -> bool:
-    """Return whether the notebook on disk has the cells of `solution`, all of them executed."""
+    """Return whether the notebook on disk has the same cells as `solution`, all of them executed."""
     if not path.exists():
         return False
     built = nbformat.read(path, as_version=nbformat.NO_CONVERT)
@@ -272,9 +272,9 @@ def _without_outputs(notebook: NotebookNode) -> NotebookNode:
 
 
 def _execute(solution: NotebookNode, path: Path) -> None:
-    """Execute `solution` in place, in the folder of `path`, with the package's own parts.
+    """Execute `solution` in place, in the folder that contains `path`, using the package's own parts.
 
-    The preset replaces the training run of notebook 13, which takes minutes, by one of seconds.
+    The preset replaces notebook 13's training run, which takes minutes, with one that takes seconds.
 
     Raises:
         InputError: A cell or a check failed, or took too long.
@@ -291,7 +291,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     client = NotebookClient(
         solution,
         timeout=CELL_TIMEOUT,
-        iopub_timeout=CELL_TIMEOUT,  # with the default of 4, a busy machine loses outputs without an error
+        iopub_timeout=CELL_TIMEOUT,  # with the default of 4, a busy machine silently loses outputs
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
@@ -302,7 +302,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     except CellExecutionError as error:  # its message is the whole traceback
         reason = " ".join(f"{error.ename}: {error.evalue}".split())
         raise InputError(f"solutions/{path.name} stopped: {reason}") from error
-    except AssertionError as error:  # after Ctrl-C, nbclient ends its kernel and then misses it
+    except AssertionError as error:  # after Ctrl-C, nbclient shuts down its kernel and then asserts that there is one
         raise InputError(f"solutions/{path.name} was interrupted; the one on disk is unchanged") from error
     except (CellTimeoutError, DeadKernelError) as error:
         raise InputError(f"solutions/{path.name} stopped: {' '.join(str(error).split())}") from error
@@ -312,7 +312,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
 
 
 def _join_streams(solution: NotebookNode) -> None:
-    """Join consecutive outputs of the same stream. A busy machine would split them differently each time."""
+    """Join consecutive outputs of the same stream, because a busy machine splits them differently each time."""
     for cell in solution.cells:
         joined: list[NotebookNode] = []
         for output in cell.get("outputs", []):
@@ -326,7 +326,7 @@ def _join_streams(solution: NotebookNode) -> None:
 
 
 def _keep_pictures_of_widgets(solution: NotebookNode) -> None:
-    """Replace widgets, which need a kernel, by their pictures, which every page can show."""
+    """Replace widgets, which need a kernel, with their pictures, which any page can show."""
     solution.metadata.pop("widgets", None)
     for cell in solution.cells:
         for output in cell.get("outputs", []):

@@ -1,4 +1,4 @@
-"""Build the website from the executed solutions, the catalog of mistakes, and the Markdown pages. Run no notebook.
+"""Build the website from executed solutions, the catalog of mistakes, and Markdown pages, without running notebooks.
 
 `prepare_site` writes a source folder that mirrors the repository, so that links between its files keep working:
 
@@ -38,11 +38,11 @@ HERO_SENTENCES = (
     "Zwei Hunde laufen durch den Schnee.",
     "Eine Frau liest ein Buch im Park.",
 )
-HERO_LAYER = 2  # out of 0 to 3; averaged over heads, its cross-attention is the easiest to follow
+HERO_LAYER = 2  # of 0 to 3; averaged over heads, its cross-attention is the easiest to follow
 
 
 def build_site(root: Path, out: Path) -> Path:
-    """Prepare the sources in `out`, build them, and return the folder of the finished site.
+    """Write the source folder to `out`, build the site, and return its folder.
 
     Raises:
         InputError: Jupyter Book isn't installed, or reported a warning or an error.
@@ -61,10 +61,10 @@ def build_site(root: Path, out: Path) -> Path:
 
 
 def prepare_site(root: Path, out: Path) -> None:
-    """Write the source folder of the website.
+    """Write the website's source folder.
 
     Args:
-        root: The folder of `site/`, `notebooks/`, and `solutions/`.
+        root: The folder that contains `site/`, `notebooks/`, and `solutions/`.
         out: Where to write. Files left by an earlier run are removed, except those in `_build/`.
     """
     sources = Sources(root, out)
@@ -125,7 +125,7 @@ def _title(notebook: NotebookNode) -> str:
 
 
 def _contents(titles: Mapping[str, str], exercises: Mapping[str, list[Any]]) -> str:
-    """Return an HTML list of notebooks, with the exercises of each."""
+    """Return an HTML list of the notebooks and their exercises."""
     rows = []
     for name, title in titles.items():
         written = ", ".join(f"<code>{html.escape(exercise.name)}</code>" for exercise in exercises[name])
@@ -138,7 +138,7 @@ def _contents(titles: Mapping[str, str], exercises: Mapping[str, list[Any]]) -> 
 
 
 def _report_about(mistake: str, solutions: Mapping[str, NotebookNode]) -> str:
-    """Return the report of a check on a function whose name ends in `mistake`."""
+    """Return the check report for a function whose name ends in `mistake`."""
     return next(
         without_headings(output.data["text/html"])
         for solution in solutions.values()
@@ -150,7 +150,7 @@ def _report_about(mistake: str, solutions: Mapping[str, NotebookNode]) -> str:
 
 
 def cross_attention() -> list[dict[str, Any]]:
-    """Return the tokens and attention weights of `HERO_SENTENCES`, translated by the included model."""
+    """Return the tokens and attention weights for the included model's translations of `HERO_SENTENCES`."""
     translator = load_pretrained()
     translations = []
     for sentence in HERO_SENTENCES:
@@ -179,7 +179,7 @@ def _addresses() -> dict[str, str]:
 
 
 def _table_of_contents(titles: Mapping[str, str], records: Iterable[str]) -> str:
-    """Return Jupyter Book's `_toc.yml` as JSON, which is YAML too."""
+    """Return Jupyter Book's `_toc.yml` as JSON, which is also valid YAML."""
 
     def part(caption: str, chapters: list[dict[str, Any]]) -> dict[str, Any]:
         return {"caption": caption, "chapters": chapters}

@@ -1,4 +1,4 @@
-"""Turn notebooks and Markdown files into pages of the website."""
+"""Turn notebooks and Markdown files into web pages."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ _IMAGE = re.compile(r'<img\b(?P<before>[^>]*)\bsrc="data:image/png;base64,(?P<da
 
 
 class Sources:
-    """The source folder of the website. Files that stay the same are not touched, so only changed pages are built."""
+    """The website's source folder. Unchanged files aren't rewritten, so only changed pages are rebuilt."""
 
     def __init__(self, root: Path, out: Path) -> None:
         self.root, self.out = root, out
@@ -51,7 +51,7 @@ class Sources:
         return f"_static/{name}"
 
     def remove_the_rest(self) -> None:
-        """Remove files that only an earlier run has written."""
+        """Remove files left by earlier runs."""
         for path in sorted(self.out.rglob("*"), reverse=True):
             if path.is_file() and "_build" not in path.relative_to(self.out).parts and path not in self.written:
                 path.unlink()
@@ -62,10 +62,10 @@ class Sources:
 def notebook_page(
     name: str, solution: NotebookNode, notebook: NotebookNode, exercises: Iterable[Any], sources: Sources
 ) -> NotebookNode:
-    """Return a solution as a page to read, with each exercise as a stub with collapsed hints and a collapsed answer.
+    """Return a solution as a web page that shows each exercise as a stub with collapsed hints and a collapsed answer.
 
     Args:
-        name: For example `01_attention`.
+        name: The notebook's name, such as `01_attention`.
         solution: The executed solution.
         notebook: The notebook that students open.
         exercises: The exercises of this notebook.
@@ -87,10 +87,10 @@ def notebook_page(
         else:
             imports = cell.source.startswith(("import ", "from "))
             is_setup = imports and not any(above.cell_type == "code" for above in page.cells)
-            source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # as a comment, the same as the tag
+            source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # means the same as the tag
             new = nbformat.v4.new_code_cell(source, id=cell.id, execution_count=cell.execution_count)
             new.metadata.tags = ["hide-input"] if is_setup or _is_folded(cell) else []
-            if not is_setup:  # its output lists the reader's own parts
+            if not is_setup:  # its output lists the parts that the reader has built
                 new.outputs = [_output(output, cell.source, sources) for output in cell.outputs]
             page.cells.append(new)
     return page
@@ -110,7 +110,7 @@ def _with_buttons(source: str, name: str) -> str:
 
 
 def _is_folded(cell: NotebookNode) -> bool:
-    """Return whether the reader can skip a cell's code, because its author has hidden it or it draws a picture."""
+    """Return whether to collapse a cell's code, because its author has hidden it or it draws a picture."""
     tagged = "hide-input" in cell.metadata.get("tags", []) or cell.metadata.get("jupyter", {}).get("source_hidden")
     return bool(tagged or PLOTTING.search(cell.source))
 
@@ -140,7 +140,7 @@ def _prose(text: str) -> str:
 
 
 def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode:
-    """Return an output with its pictures in files and its headings as paragraphs, ready for explorers to go live."""
+    """Return an output with its pictures in files, its headings as paragraphs, and its explorers marked for site.js."""
     data = output.get("data", {})
     if "image/png" in data and "text/html" not in data:
         about = {**output.metadata, **output.metadata.get("image/png", {})}
@@ -159,12 +159,12 @@ def _output(output: NotebookNode, source: str, sources: Sources) -> NotebookNode
 
 
 def without_headings(report: str) -> str:
-    """Turn headings into paragraphs, so that those of a report don't show up among those of the page."""
+    """Turn a report's headings into paragraphs, so that they don't show up among the page's headings."""
     return re.sub(r"<h([1-6])\b([^>]*)>(.*?)</h\1>", r'<p class="lab-heading-\1"\2>\3</p>', report, flags=re.DOTALL)
 
 
 def _in_a_file(match: re.Match, sources: Sources) -> str:
-    """Move a picture to a file. Its `<img>` states the size, so that the page doesn't jump when the picture loads."""
+    """Move a picture to a file, and set its size in the `<img>`, so that the page doesn't jump when it loads."""
     from PIL import Image
 
     data, attributes = base64.b64decode(match["data"]), match["before"] + match["after"]
@@ -182,13 +182,13 @@ def _in_a_file(match: re.Match, sources: Sources) -> str:
 
 
 def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> str:
-    """Return Markdown in which every link leads to a page of the site or to the repository, or has become plain text.
+    """Return Markdown whose links lead to pages on the site or to the repository. All other links become plain text.
 
     Args:
-        text: The text in the repository. Code stays as it is.
-        page: Its path there, which relative links start from.
+        text: A page in the repository. Its code is left unchanged.
+        page: Its path in the repository, which relative links start from.
         pages: The paths of the pages on the site.
-        sources: Where to write the pictures and records that it links to.
+        sources: Where to write the pictures and records that the page links to.
     """
 
     def link(match: re.Match) -> str:
@@ -208,5 +208,5 @@ def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> 
         return match["text"]
 
     pieces = iter(_CODE.findall(text))
-    masked = _CODE.sub("\0", text)  # not split, because the text of a link may contain code
+    masked = _CODE.sub("\0", text)  # not split, because link text may contain code
     return re.sub("\0", lambda _: next(pieces), _LINK.sub(link, masked))

@@ -1,4 +1,4 @@
-"""Stubs for students to fill in, and marked answers, both made from the source of the package."""
+"""Generate stubs for students to fill in, and marked answers, from the package's source."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import io
 import textwrap
 from collections.abc import Callable, Sequence
 
-# The lines that nbgrader writes into an assignment.
+# The lines that nbgrader writes to an assignment.
 EMPTY_BODY = ("# YOUR CODE HERE", "raise NotImplementedError()")
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -16,23 +16,24 @@ def stub(answer: Callable, blank: Sequence[str] = ()) -> str:
 
     Args:
         answer: A function or a class of the package.
-        blank: For a class, the methods whose bodies the student writes. The others stay.
+        blank: For a class, the methods whose bodies the student writes. Other methods are kept.
 
     Raises:
-        ValueError: `answer` is a class and `blank` is empty, or a function and it isn't, or the class lacks a method.
+        ValueError: `answer` is a class and `blank` is empty or names a missing method, or `answer` is a function and
+            `blank` isn't empty.
     """
     return stub_source(_source(answer), answer.__name__, blank)
 
 
 def stub_source(source: str, name: str, blank: Sequence[str] = ()) -> str:
-    """Return `source`, a module or part of one, with the bodies of `name` emptied as in `stub`."""
+    """Return `source`, a module or part of one, with the body (or bodies) of `name` emptied as in `stub`."""
     for start, end, indent in reversed(_bodies(source, name, blank)):
         source = source[:start] + "\n".join(indent + line for line in EMPTY_BODY) + source[end:]
     return source
 
 
 def marked_answer(answer: Callable, blank: Sequence[str] = ()) -> str:
-    """Return the source of `answer`, with nbgrader's marks around each body that `stub` would empty."""
+    """Return the source of `answer`, with nbgrader's markers around each body that `stub` would empty."""
     source = _source(answer)
     for start, end, indent in reversed(_bodies(source, answer.__name__, blank)):
         source = f"{source[:start]}{indent}{BEGIN}\n{source[start:end]}\n{indent}{END}{source[end:]}"
@@ -74,7 +75,7 @@ def _body(function: ast.FunctionDef, lines: list[str], offsets: list[int]) -> tu
         head_end = start.end_lineno
     else:
         head_end = min(node.lineno for node in (start, *getattr(start, "decorator_list", ()))) - 1
-        while lines[head_end - 1].strip()[:1] in ("", "#"):  # an opening comment belongs to the answer
+        while lines[head_end - 1].strip()[:1] in ("", "#"):  # a leading comment is part of the answer
             head_end -= 1
     if function.body[-1].end_lineno <= head_end or lines[start.lineno - 1][: start.col_offset].strip():
         raise ValueError(f"`{function.name}` has nothing to write: its body must start on a line of its own")
@@ -82,6 +83,6 @@ def _body(function: ast.FunctionDef, lines: list[str], offsets: list[int]) -> tu
     first, last = head_end, function.body[-1].end_lineno  # lines [first, last), counted from 0
     while not lines[first].strip():
         first += 1
-    while last < len(lines) and lines[last].startswith(indent + "#"):  # a closing comment belongs to the answer
+    while last < len(lines) and lines[last].startswith(indent + "#"):  # a trailing comment is part of the answer
         last += 1
     return offsets[first], offsets[last] - lines[last - 1].endswith("\n"), indent

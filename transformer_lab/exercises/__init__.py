@@ -1,4 +1,4 @@
-"""The exercises: what they are, how they are checked, and one file per notebook that lists them. See README.md."""
+"""The exercises: their definitions (one file per notebook), checks, and reports. See README.md."""
 
 from transformer_lab.exercises.checking import CheckFailed, CheckUsageError, check
 from transformer_lab.exercises.examination import run_check

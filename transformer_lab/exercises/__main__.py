@@ -1,4 +1,4 @@
-"""`python -m transformer_lab.exercises [NAME ...]`: show and time the reports on the answers and on all mistakes."""
+"""`python -m transformer_lab.exercises [NAME ...]`: print and time the reports on all answers and known mistakes."""
 
 import sys
 import time

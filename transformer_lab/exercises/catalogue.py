@@ -1,4 +1,4 @@
-"""The hints and the catalogue of mistakes: `mistakes/NN_*.md`, one file per notebook.
+"""Read the hints and the catalog of mistakes from `mistakes/NN_*.md`, one file per notebook.
 
     ## MultiHeadAttention
 
@@ -9,19 +9,20 @@
 
     Queries and keys go through the same projection `w_q`, so …
 
-A `##` heading names the exercise, and the numbered paragraphs below it are its hints. A `###` heading names the mistake
-with the slug that gradebooks show. Below it come the edits that turn the answer into the mistake, and then the text
-that the student reads.
+A `##` heading names the exercise, and the numbered paragraphs below it are its hints. A `###` heading is a mistake's
+slug, which gradebooks show. It is followed by the edits that turn the answer into the mistake, and then by the text for
+the student.
 
-- `` `fragment` → `replacement` `` replaces a piece of the answer's source, without its docstrings and comments. White
-  space between tokens doesn't matter. The fragment has to occur exactly once, or as often as `` ×3 `` at the end says.
+- `` `fragment` → `replacement` `` replaces a piece of the answer's source, without its docstrings and comments.
+  Whitespace between tokens doesn't matter. The fragment must occur exactly once, or as many times as a suffix such as
+  `` ×3 `` says.
 - `` `fragment` → nothing `` deletes it. Several such lines are applied together.
 - A line that begins with `or` starts another way to make the same mistake.
 - A ```` ```diff ```` block changes several lines: `-` lines are replaced by `+` lines.
-- A ```` ```python ```` block is a whole function or class, for what no edit can express. In it, `answer` is the right
-  one.
+- A ```` ```python ```` block is a whole function or class, for mistakes that edits can't express. It can refer to the
+  correct version as `answer`.
 - `only if the code has` `` `pattern` `` and `not if the code has` `` `pattern` `` search the student's source for a
-  regular expression. If the source is unknown, an entry with such a rule is never named.
+  regular expression. If the source is unknown, an entry with such a rule is never reported.
 """
 
 import functools
@@ -40,21 +41,21 @@ _RULE = re.compile(r"(?P<kind>only|not) if the code has `(?P<pattern>[^`]+)`")
 
 
 class CatalogueError(ValueError):
-    """An entry of the catalogue is wrong. The message names the file, the line, and the entry."""
+    """Raised if a catalog entry is invalid. The message names the file, the line, and the entry."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """One known mistake: the wrong versions of the answer that make it, and what to tell the student."""
+    """A known mistake: the wrong versions of the answer that contain it, and what to tell the student."""
 
     slug: str
     says: str
     ways: tuple[Wrong, ...]  # different edits that make the same mistake
-    only_if: tuple[str, ...] = ()  # regular expressions, all of which the student's source has to match
-    not_if: tuple[str, ...] = ()  # and none of which it may match
+    only_if: tuple[str, ...] = ()  # regular expressions that the student's source must all match
+    not_if: tuple[str, ...] = ()  # regular expressions of which it must not match any
 
     def is_possible(self, source: str | None) -> bool:
-        """Return whether the student's source, without comments, allows for this mistake."""
+        """Return whether the rules allow this mistake, given the student's source without comments."""
         if source is None:
             return not self.only_if and not self.not_if
         required = all(re.search(pattern, source) for pattern in self.only_if)
@@ -76,13 +77,12 @@ class Entry:
     text: list[str] = field(default_factory=list)
 
     def error(self, says: str, line: int | None = None) -> CatalogueError:
-        """Return the error to raise about this entry."""
         return CatalogueError(f"{self.file}, line {line or self.line}, `{self.exercise}` / `{self.slug}`: {says}")
 
 
 @functools.cache
 def mistakes_of(exercise: Exercise) -> list[Mistake]:
-    """Return the known mistakes of an exercise, in the order of the catalogue.
+    """Return the known mistakes of an exercise, in catalog order.
 
     Raises:
         CatalogueError: An entry is malformed or doesn't fit the answer.
@@ -92,7 +92,7 @@ def mistakes_of(exercise: Exercise) -> list[Mistake]:
 
 @functools.cache
 def hints_of(exercise: Exercise) -> list[str]:
-    """Return the hints for an exercise, from a nudge to nearly the line."""
+    """Return the hints for an exercise, from a nudge to nearly the full answer."""
     heading = re.compile(rf"^## {exercise.name}$(.*?)^##", re.MULTILINE | re.DOTALL)
     [section] = [match[1] for path in FOLDER.glob("*.md") if (match := heading.search(path.read_text("utf-8")))]
     return [" ".join(hint.split()) for hint in re.split(r"^\d\. ", section, flags=re.MULTILINE)[1:]]
@@ -163,7 +163,7 @@ def _add(entry: Entry, number: int, line: str, lines: Iterator[tuple[int, str]])
 
 
 def _sides(entry: Entry, number: int, block: list[str]) -> tuple[str, str]:
-    """Return the text that a diff block removes and the text that it puts there."""
+    """Return the text that a diff block removes and the text that replaces it."""
     if any(line[:1] not in ("", " ", "+", "-") for line in block):
         raise entry.error("each line of a diff starts with `-`, `+` or a space", number)
     old = [line[1:] for line in block if line[:1] != "+" and line.strip()]
@@ -180,7 +180,7 @@ def _mistake(exercise: Exercise, entry: Entry) -> Mistake:
     """Apply an entry to the answer.
 
     Raises:
-        CatalogueError: It doesn't fit the answer, or it is incomplete.
+        CatalogueError: The entry doesn't fit the answer or is incomplete.
     """
     ways = [_edited(exercise, entry, way) for way in entry.ways if way]
     for number, source in entry.whole:

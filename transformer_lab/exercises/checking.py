@@ -1,4 +1,4 @@
-"""`check`: compare what a student wrote with the answer."""
+"""`check`: compare a student's code with the answer."""
 
 import inspect
 import os
@@ -32,7 +32,7 @@ class CheckFailed(Exception):  # noqa: N818 (notebooks and graders use this name
 
 
 class CheckUsageError(InputError):
-    """Raised if `check` is given something that it can't check."""
+    """Raised if `check` can't check what it was given."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"check: {self}"]
@@ -42,10 +42,10 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
     """Check what you wrote: `check(softmax)`, or `check(f, as_="softmax")` if your object has another name.
 
     With `as_`, nothing is saved for later notebooks, and TRANSFORMER_LAB_STRICT is ignored, so that a notebook can show
-    what the check says about a wrong version. `check("softmax", f)` saves a version that passes.
+    the report on a wrong version. `check("softmax", f)` saves a version that passes.
 
     Returns:
-        A report, which a notebook shows. A part that passes is saved for the later notebooks (`transformer_lab.mine`).
+        The report, which a notebook displays. A part that passes is saved for later notebooks (`transformer_lab.mine`).
 
     Raises:
         InputError: The arguments can't be checked. The message says what to pass instead.
@@ -68,7 +68,7 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
 
 def _is_strict() -> bool:
     setting = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
-    # nbgrader, which sets the second variable, gives the points of a cell unless the cell raises an exception.
+    # nbgrader, which sets the second variable, awards a cell's points unless the cell raises an exception.
     return setting not in ("", "0", "false", "no", "off") or "NBGRADER_EXECUTION" in os.environ
 
 
@@ -81,7 +81,7 @@ def _next_step(exercise: Exercise, saved: Path | None) -> str:
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
-    """Return a remark if the object is, or calls, an answer that the student didn't write."""
+    """Return a remark if the object is the package's own answer or calls a library's."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     sources = []
@@ -138,7 +138,7 @@ def _resolve_name_and_object(name: Any, subject: Any) -> tuple[str, Any, list[st
 
 
 def _resolve_object(subject: Any) -> tuple[str, Any, list[str]]:
-    """Resolve the argument of `check(softmax)`: the object's own name is the exercise's."""
+    """Resolve the argument of `check(softmax)`, taking the exercise's name from the object."""
     _refuse_values(subject)
     if not hasattr(subject, "__name__") and type(subject).__name__ in exercises():
         name = type(subject).__name__

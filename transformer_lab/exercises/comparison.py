@@ -1,4 +1,4 @@
-"""Where received data differ from expected data, and how to say so."""
+"""Find and describe the differences between expected and received data."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_lab.exercises.observation import NotData
 
-MOST_IN_A_LINE = 24  # numbers of a tensor
+MOST_IN_A_LINE = 24  # elements of a tensor
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Difference:
 def compare(
     expected: Any, received: Any, names: tuple[str, ...] = ("output",), tolerance: float = 1e-5
 ) -> tuple[list[Difference], list[str]]:
-    """Return all differences, and remarks on what is right but unusual, such as a list instead of a tuple.
+    """Return all differences, and remarks on results that are right but unusual, such as a list instead of a tuple.
 
     Args:
         expected: Data as `as_data` returns it.
-        received: The student's, in the same form.
+        received: The student's data, in the same form.
         names: The names of the results: one, or one for each element of a tuple.
-        tolerance: Absolute and relative.
+        tolerance: The absolute and relative tolerance.
     """
     comparison = _Comparison(tolerance)
     if isinstance(expected, tuple) and len(expected) == len(names) > 1:
@@ -45,7 +45,7 @@ def compare(
 
 
 class _Comparison:
-    """Collects the differences and remarks while expected and received data are compared part by part."""
+    """Compares expected and received data part by part, and collects differences and remarks."""
 
     def __init__(self, tolerance: float) -> None:
         self.tolerance = tolerance
@@ -174,7 +174,7 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
 
 
 def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray, tolerance: float) -> tuple[str, str]:
-    """Return the kind of the difference and how to say it; two empty strings if there is none."""
+    """Return the kind of difference and its wording, or two empty strings if there is no difference."""
     is_exact = _kind_of_dtype(expected) in ("bool", "whole numbers")
     expected, received = to_double(expected), to_double(received)
     if torch.equal(expected, received):
@@ -190,7 +190,7 @@ def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray,
     errors = (expected - received).abs()[wrong]
     if errors.isfinite().all():
         return "value", f"differs by up to {number(float(errors.max()))}"
-    # The entries with an infinity too many, too few, or of the wrong sign show what a wrong mask does.
+    # Extra or missing infinities and infinities of the wrong sign show the effect of a wrong mask.
     entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
@@ -206,13 +206,12 @@ def _entries(wrong: Tensor) -> str:
 
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
-    """Return where two float64 tensors of one shape differ. NaN equals NaN, and infinity equals itself."""
+    """Return where two float64 tensors of the same shape differ. NaN equals NaN, and infinity equals itself."""
     close = expected.isfinite() & ((expected - received).abs() <= tolerance * (1 + expected.abs()))
     return ~(close | (expected == received) | (expected.isnan() & received.isnan()))
 
 
 def to_double(numbers: Tensor | np.ndarray) -> Tensor:
-    """Return the same numbers as a float64 tensor."""
     if isinstance(numbers, np.ndarray):
         numbers = torch.from_numpy(np.ascontiguousarray(numbers))
     return (numbers.real if numbers.is_complex() else numbers).double()
@@ -228,7 +227,7 @@ def _kind_of_dtype(numbers: Tensor | np.ndarray) -> str:
 
 
 def described(value: Any) -> str:
-    """Return what kind of thing a value is, in words."""
+    """Describe the kind of a value in words."""
     if isinstance(value, NotData):
         return value.description
     if value is None:
@@ -246,7 +245,7 @@ def described(value: Any) -> str:
 
 
 def short(value: Any, most: int = 200) -> str:
-    """Return a value in one line of at most `most` characters."""
+    """Format a value as one line of at most `most` characters."""
     if isinstance(value, float):
         text = number(value)
     elif isinstance(value, list | tuple):
@@ -264,10 +263,10 @@ def short(value: Any, most: int = 200) -> str:
 
 
 def short_and_apart(expected: Any, received: Any) -> tuple[str, str]:
-    """Return both in one line each. Two numbers that would look alike get as many more digits as tell them apart."""
+    """Format each value as one line, with as many digits as it takes to tell two different numbers apart."""
     texts = short(expected), short(received)
     if texts[0] == texts[1] and all(isinstance(value, Number) for value in (expected, received)):
-        for digits in range(5, 10):  # further digits aren't the same on every machine
+        for digits in range(5, 10):  # more digits would differ between machines
             longer = f"{expected:.{digits}g}", f"{received:.{digits}g}"
             if longer[0] != longer[1]:
                 return longer
@@ -275,7 +274,7 @@ def short_and_apart(expected: Any, received: Any) -> tuple[str, str]:
 
 
 def number(value: float) -> str:
-    """Return a number for the report: the same text on every machine, although the last bits differ."""
+    """Format a number so that it looks the same on every machine, even if its last bits differ."""
     if not math.isfinite(value):
         return str(float(value))
     value = float(f"{value:.9e}")  # drop the last bits first, so that 0.03125 is rounded the same way everywhere

@@ -1,8 +1,8 @@
-"""From a student's results to the mistake that explains them: the edit of the answer that gives the same results.
+"""Find the mistake that explains a student's results: the edit to the answer that gives the same results.
 
-Programs that repair students' code search in the same way (Wang, Singh, and Su, "Search, Align, and Repair", PLDI
-2018). A mistake is named only if it agrees with the student's results in every check, so that no one is told of a
-mistake they didn't make.
+Tools that repair students' code search in the same way (Wang, Singh, and Su, "Search, Align, and Repair", PLDI 2018).
+A mistake is reported only if it agrees with the student's results in every check, so that students aren't told about
+mistakes they didn't make.
 """
 
 import functools
@@ -23,16 +23,16 @@ from transformer_lab.exercises.observation import Observation
 from transformer_lab.exercises.variants import SAYS, Variant, variants_of
 from transformer_lab.exercises.verdicts import Reference, observation, same_crash, same_result, same_value
 
-MOST_CHECKS = 4  # failed checks, the cheapest ones, that decide which pairs are worth trying
+MOST_CHECKS = 4  # the number of checks, cheapest first, that decide which pairs are worth trying
 EFFORT = 1_000_000  # see `effort`: about half a second on one core for each kind of candidate
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The causes that explain the results in every check, or none."""
+    """The causes that explain the results in every check, if any were found."""
 
     slugs: tuple[str, ...] = ()
-    says: tuple[str, ...] = ()  # one sentence or two for each slug, the most important one first
+    says: tuple[str, ...] = ()  # one or two sentences for each slug, the most important first
     kind: str = "none"  # "one", "either" (all have the same results), "two", "variant" or "none"
 
 
@@ -48,11 +48,11 @@ _Pair = tuple[_Candidate, _Candidate]
 
 
 def diagnose(reference: Reference, observations: dict[str, Observation], source: str | None = None) -> Diagnosis:
-    """Find the wrong version of the answer that does what the student's object did.
+    """Find the wrong version of the answer that behaves like the student's object.
 
     Args:
         reference: The exercise and the seed.
-        observations: The student's, by name of check.
+        observations: The observations of the student's object, by check name.
         source: The student's code without comments, which may rule a mistake out; None if it isn't known.
     """
     return _Search(reference, observations, source).diagnosis()
@@ -60,14 +60,14 @@ def diagnose(reference: Reference, observations: dict[str, Observation], source:
 
 @functools.cache
 def sentences(exercise: Exercise) -> dict[str, str]:
-    """Return what the student is told, by the slug of a mistake or of a generic variant."""
+    """Return the text for the student, by the slug of the mistake or generic variant."""
     generic = {slug: says.format(name=exercise.name, where="") for slug, says in SAYS.items()}
     return generic | {mistake.slug: mistake.says for mistake in mistakes_of(exercise)}
 
 
 @functools.lru_cache(maxsize=256)
 def effort(exercise: Exercise, seed: int) -> dict[str, int]:
-    """Return what each check costs, in function calls: the same on every machine, unlike seconds."""
+    """Return each check's cost in function calls, which, unlike seconds, is the same on every machine."""
     cost = {}
     for check in exercise.checks:
         calls = 0
@@ -92,7 +92,7 @@ class _Search:
         exercise = reference.exercise
         checks = [check for check in exercise.checks if check.name in observations]
         for check in checks:
-            reference.of_answer(check)  # first, so that `effort` doesn't count what is imported or built only once
+            reference.of_answer(check)  # first, so that `effort` doesn't count one-time imports and setup
         self.cost = effort(exercise, reference.seed)
         checks.sort(key=lambda check: self.cost[check.name])
         self.failed = [check for check in checks if not self._is_right(check)]
@@ -122,9 +122,9 @@ class _Search:
         return same_result(self.reference, check, self.observations[check.name], self.reference.of_answer(check))
 
     def _agreement(self, wrong: Wrong, check: Check) -> str:
-        """Return how a wrong version agrees with the student's object in one check: "exactly", "roughly" or "".
+        """Return how well a wrong version agrees with the student's object in one check: "exactly", "roughly" or "".
 
-        Crashes of the same type agree roughly, because their messages contain the student's own names.
+        Crashes of the same type agree at least roughly, because messages can contain the student's own names.
         """
         ours, theirs = self.reference.of(wrong, check), self.observations[check.name]
         if not set(ours.changes) <= set(theirs.changes):
@@ -139,8 +139,8 @@ class _Search:
     def _explains(self, wrong: Wrong, is_known: bool = False) -> bool:
         """Return whether a wrong version agrees everywhere, and exactly in at least one failed check.
 
-        Unless it is a known mistake, that has to be an informative result: the same exception, or nothing but zeros,
-        can have many causes.
+        Unless it is a known mistake, that check must have an informative result: the same exception or a result of all
+        zeros can have many causes.
         """
         is_exact = False
         for check in self.failed:
@@ -165,7 +165,7 @@ class _Search:
         return Diagnosis(tuple(slugs), tuple(says), "either" if len(says) > 1 else "one")
 
     def _unexplained(self, wrong: Wrong) -> int:
-        """Count what a wrong version explains only roughly, and the altered inputs or settings that it leaves alone."""
+        """Count the checks that agree only roughly, and unexplained changes to inputs or settings."""
         count = 0
         for check in [*self.failed, *self.right]:
             count += len(set(self.observations[check.name].changes) - set(self.reference.of(wrong, check).changes))
@@ -177,7 +177,7 @@ class _Search:
         return self.budget > 0
 
     def _two(self, pairs: Iterable[_Pair]) -> Diagnosis | None:
-        """Return the first pair of wrong versions that agree everywhere if they are applied together."""
+        """Return a diagnosis with the first pair of wrong versions that agree everywhere when applied together."""
         for first, second in pairs:
             both = joined(first.wrong, second.wrong)
             if both is None:
@@ -190,7 +190,7 @@ class _Search:
         return None
 
     def _pairs_of_known(self) -> list[_Pair]:
-        """Return all pairs: first those that show most of what the student's object shows, the simplest first."""
+        """Return all pairs, likely ones first, sorted by how many results they reproduce, then by fewest edits."""
         self.budget = EFFORT
         clues = self._clues([candidate for candidate in self.known if candidate.wrong.edits])
         loud = {candidate for candidate in clues if not self._is_quiet(candidate.wrong)}
@@ -198,10 +198,10 @@ class _Search:
         pairs = list(filter(_can_be_joined, itertools.combinations(candidates, 2)))
         likely = [pair for pair in pairs if loud.isdisjoint(pair) and self._fit_together(pair, MOST_CHECKS)]
         likely.sort(key=lambda pair: (-sum(map(clues.get, pair)), sum(len(each.wrong.edits) for each in pair)))
-        return list(dict.fromkeys([*likely, *pairs]))  # then the unlikely ones
+        return list(dict.fromkeys([*likely, *pairs]))  # likely pairs first, then the rest
 
     def _known_with(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return the pairs of a generic variant and a known mistake that is probably part of what happened."""
+        """Return the pairs of a generic variant and a known mistake that is probably part of the cause."""
         self.budget = EFFORT
         quiet = [candidate for candidate in self.known if candidate.wrong.edits and self._is_quiet(candidate.wrong)]
         clues = self._clues(quiet)
@@ -210,14 +210,14 @@ class _Search:
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _pairs_of(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return the pairs of generic variants. Each has to show by itself, or any two would explain some results."""
+        """Return pairs of generic variants. Each must show by itself; otherwise, any two would explain some results."""
         self.budget = EFFORT
         likely = [candidate for candidate in generic if self._can_afford() and self._shows(candidate.wrong)]
         pairs = filter(_can_be_joined, itertools.combinations(likely, 2))
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _is_quiet(self, wrong: Wrong) -> bool:
-        """Return whether a wrong version gives the right results in the cheapest checks that the student passes."""
+        """Return whether a wrong version is right in the cheapest checks that the student passes."""
         return not any(self.reference.is_symptom(wrong, check) for check in self.right[:MOST_CHECKS])
 
     def _clues(self, candidates: list[_Candidate]) -> dict[_Candidate, int]:
@@ -225,15 +225,15 @@ class _Search:
         return {candidate: sum(self._is_clue(candidate.wrong, check) for check in checks) for candidate in candidates}
 
     def _is_clue(self, wrong: Wrong, check: Check) -> bool:
-        """Return whether a wrong version alone shows what the student's object shows in a check."""
+        """Return whether a wrong version alone reproduces the student's wrong result in a check."""
         return self.reference.is_symptom(wrong, check) and self._agreement(wrong, check) == "exactly"
 
     def _shows(self, wrong: Wrong) -> bool:
-        """Return whether a wrong version alone gives one of the student's wrong results."""
+        """Return whether a wrong version alone reproduces one of the student's informative wrong results."""
         return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
-        """Return whether, in each failed check where only one of the two shows, the student's result is its result."""
+        """Return whether at least one of the two shows in each failed check, and agrees if it is the only one."""
         for check in self.failed[:most_checks]:
             visible = [candidate.wrong for candidate in pair if self.reference.is_symptom(candidate.wrong, check)]
             if not visible or (len(visible) == 1 and not self._agreement(visible[0], check)):
@@ -241,7 +241,7 @@ class _Search:
         return True
 
     def _importance(self, candidate: _Candidate) -> tuple[bool, int]:
-        """Sort key: a known mistake before a generic one, then the one that shows in more checks."""
+        """Sort key: known mistakes before generic ones, then those that show in more checks first."""
         symptoms = sum(self.reference.is_symptom(candidate.wrong, check) for check in self.failed)
         return isinstance(candidate.cause, Variant), -symptoms
 
@@ -251,7 +251,7 @@ def _can_be_joined(pair: _Pair) -> bool:
 
 
 def _is_informative(observed: Observation) -> bool:
-    """Return whether a call returned something, and not the same number everywhere."""
+    """Return whether a call returned a result other than one number repeated everywhere."""
     values = observed.value if isinstance(observed.value, tuple) else (observed.value,)
     arrays = [torch.as_tensor(value) for value in values if isinstance(value, Tensor | np.ndarray)]
     large = [array for array in arrays if array.numel() > 1]

@@ -1,7 +1,7 @@
-"""Wrong versions of an answer, made by editing its source.
+"""Create wrong versions of an answer by editing its source.
 
 An edit replaces a piece of the answer's *bare source*, which is the whole definition without docstrings and comments.
-Edits that don't overlap can be applied together, so that two mistakes at once need no code of their own.
+Edits that don't overlap can be applied together, so combinations of two mistakes don't need code of their own.
 """
 
 import ast
@@ -26,14 +26,14 @@ from torch import nn
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.time_limit import OutOfTime
 
-MOST_ITERATIONS = 2_000  # of all loops in one call; the answers need at most about 300
+MOST_ITERATIONS = 2_000  # of all loops in a call; the answers need at most about 300
 NOT_FOUND = "this fragment does not occur"
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 _file_numbers = itertools.count(1)
 
 
 class EditError(ValueError):
-    """An edit that doesn't fit the source. The message says why."""
+    """Raised if an edit doesn't fit the source. The message says why."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,12 +53,12 @@ class Edit:
 
 @functools.cache
 def bare_source(answer: Callable) -> str:
-    """Return the source of a function or class without docstrings, comments and empty lines."""
+    """Return the source of a function or class without docstrings, comments, and blank lines."""
     return without_comments(textwrap.dedent(inspect.getsource(answer)))
 
 
 def without_comments(source: str) -> str:
-    """Return Python source without docstrings, comments and empty lines.
+    """Return Python source without docstrings, comments, and blank lines.
 
     Raises:
         SyntaxError: `source` isn't valid Python.
@@ -87,10 +87,10 @@ def bare_or_none(source: str) -> str | None:
 
 
 def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
-    """Return the `(start, end)` of each occurrence of `fragment`, whatever the white space between its tokens.
+    """Return the `(start, end)` of each occurrence of `fragment`, regardless of the whitespace between its tokens.
 
     Raises:
-        EditError: It doesn't occur exactly `times` times.
+        EditError: The fragment doesn't occur exactly `times` times.
     """
     lexemes = _LEXEME.findall(fragment)
     if not lexemes:
@@ -108,7 +108,7 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
 
 
 def replacements(source: str, fragment: str, new: str, times: int = 1) -> list[Edit]:
-    """Return the edits that replace `fragment`. Lines of `new` after the first are indented like the line it is in."""
+    """Return the edits that replace `fragment` with `new`, whose later lines are indented to match."""
     edits = []
     for start, end in find(source, fragment, times):
         line = source[source.rfind("\n", 0, start) + 1 :]
@@ -118,14 +118,14 @@ def replacements(source: str, fragment: str, new: str, times: int = 1) -> list[E
 
 
 def edited(source: str, edits: Iterable[Edit]) -> str:
-    """Return `source` with all `edits` applied, without the lines that became empty."""
+    """Return `source` with all `edits` applied and blank lines removed."""
     for edit in sorted(edits, reverse=True):
         source = source[: edit.start] + edit.new + source[edit.end :]
     return "\n".join(line for line in source.split("\n") if line.strip()) + "\n"
 
 
 class Wrong:
-    """A wrong version of an exercise's answer: edits of its source, or a source of its own."""
+    """A wrong version of an exercise's answer, given as edits to its source or as complete source."""
 
     def __init__(self, exercise: Exercise, edits: Iterable[Edit] = (), source: str = "", label: str = "") -> None:
         self.exercise = exercise
@@ -135,11 +135,11 @@ class Wrong:
 
     @functools.cached_property
     def subject(self) -> Any:
-        """The function or class.
+        """The function or class that the source defines.
 
         Raises:
             SyntaxError: The edited source isn't valid Python.
-            Exception: Running the definition raises it.
+            Exception: Raised by running the definition.
         """
         file = f"<{self.exercise.name} {self.label} {next(_file_numbers)}>"
         tree = _LoopCounter().visit(ast.parse(self.source))
@@ -158,11 +158,11 @@ class Wrong:
         return names[self.exercise.name]
 
 
-@functools.cache  # students make the same mistakes, and what the result does is remembered with it
+@functools.cache  # students make the same mistakes, and each version's results are cached
 def joined(first: Wrong, second: Wrong) -> Wrong | None:
-    """Return the version with the edits of both, or None if they can't be applied together.
+    """Return a version with the edits of both, or None if they can't be applied together.
 
-    Edits that overlap can still be applied one after the other if the second fits the text that the first puts in.
+    Overlapping edits can still be applied one after the other if the second fits the text inserted by the first.
     """
     label = f"{first.label} and {second.label}"
     if not first.edits or not second.edits:
@@ -176,9 +176,9 @@ def joined(first: Wrong, second: Wrong) -> Wrong | None:
 
 
 def _followed_by(first: Wrong, second: Wrong) -> str:
-    """Return the source with the edits of `second` applied after those of `first`, or "" if a fragment is gone.
+    """Return the source with the edits of `first` and then of `second`, or "" if a fragment is gone.
 
-    A fragment that the answer has twice could be found in the wrong place, so it counts as missing.
+    A fragment that occurs twice in the answer counts as missing, because it could be found in the wrong place.
     """
     answer, source = bare_source(first.exercise.answer), first.source
     for edit in second.edits:
@@ -194,7 +194,7 @@ def _followed_by(first: Wrong, second: Wrong) -> str:
 
 @functools.cache
 def _names(answer: Callable) -> dict[str, Any]:
-    """Return the global names of a wrong version: those of the answer's module, the other answers, and `answer`."""
+    """Return the global names for a wrong version: those in the answer's module, the other answers, and `answer`."""
     from transformer_lab.exercises.registry import exercises
 
     common = {"torch": torch, "nn": nn, "F": nn.functional, "np": np, "math": math}
@@ -203,13 +203,13 @@ def _names(answer: Callable) -> dict[str, Any]:
 
 
 class _Iterations:
-    """Counts the iterations of all loops, so that an endless one ends after the same number on every machine."""
+    """Counts loop iterations, so that an endless loop stops after the same number on every machine."""
 
     def __init__(self) -> None:
         self.counted = 0
 
     def start(self) -> None:
-        """Start again at 0: a harness may call a function many times."""
+        """Reset the count, because a harness may call a function many times."""
         self.counted = 0
 
     def count(self) -> None:
@@ -222,7 +222,7 @@ iterations = _Iterations()
 
 
 class _LoopCounter(ast.NodeTransformer):
-    """Makes every loop call `_iteration()`."""
+    """Adds a call to `_iteration()` to every loop."""
 
     def visit_For(self, node: ast.For | ast.While) -> ast.AST:
         self.generic_visit(node)

@@ -14,7 +14,7 @@ from transformer_lab.exercises.report import Report
 
 
 def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
-    """Return the report on an object, without saving or raising anything. Print what its code prints, shortened."""
+    """Return the report on an object without saving or raising anything, and print its code's output, truncated."""
     report, printed = examine(exercise, subject, seed)
     if printed:
         print(f"Your code printed, while it was checked:\n{printed}", end="" if printed.endswith("\n") else "\n")
@@ -22,7 +22,7 @@ def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
 
 
 def examine(exercise: Exercise, subject: Any, seed: int = 0) -> tuple[Report, str]:
-    """Return the report on an object, and what its code printed."""
+    """Return the report on an object and its code's output."""
     if is_unwritten(subject, exercise.blank):
         says = "Write the body and remove the line `raise NotImplementedError()`. "
         says += f'`hint("{exercise.name}")` gives a hint.'
@@ -37,7 +37,7 @@ def source_of(subject: Any) -> str | None:
     with suppress(OSError, TypeError):
         return bare_or_none(inspect.getsource(unwrapped(subject)))
     pieces = []
-    for code in codes(subject):  # the methods of a class that isn't in any module
+    for code in codes(subject):  # the methods of a class that doesn't belong to a module
         with suppress(OSError):
             pieces.append(bare_or_none(inspect.getsource(code)) or "")
     return "".join(pieces) or None
@@ -45,9 +45,9 @@ def source_of(subject: Any) -> str | None:
 
 @contextmanager
 def _earlier_parts_of_the_package(exercise: Exercise, subject: Any) -> Iterator[None]:
-    """Let the student's code see the package's earlier parts under their names, so that a mistake costs only once.
+    """Replace the student's earlier parts with the package's during a check, so that a mistake costs points only once.
 
-    Only what was defined in the same place as the student's object is replaced. An imported name stays as it is.
+    Only parts defined in the same module as the student's object are replaced. Imported names are left alone.
     """
     names = namespace(subject)
     own = {name: names[name] for name in exercise.builds_on if getattr(names.get(name), "__name__", None) == name}

@@ -1,4 +1,4 @@
-"""The data types `Exercise`, `Probe`, `Property`, and `Remark`."""
+"""Data types: `Exercise`, `Probe`, `Property`, and `Remark`."""
 
 import hashlib
 import inspect
@@ -11,41 +11,41 @@ from transformer_lab.exercises.harnesses import call_function, call_module, defa
 from transformer_lab.exercises.observation import isolated_global_state
 from transformer_lab.exercises.sampling import InputSampler
 
-PUBLIC_SEED = 0  # of the inputs that a notebook's own check uses
+PUBLIC_SEED = 0  # for the inputs of checks in a notebook
 
 
 class Remark(str):
-    """What a rule or comparison returns if the result is right but deserves a comment."""
+    """A comment that a rule or comparison returns on a result that is right."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs for which the student's object has to give the same results as the answer. Only probes earn points.
+    """Inputs for which the student's object must give the same results as the answer. Only probes earn points.
 
-    Each covers one thing. The right results have to depend on the inputs, so that no constant function passes.
+    Each covers one thing. The right results must depend on the inputs, so that no constant function passes.
     """
 
-    name: str  # what it covers, as the report says it: "a causal mask hides the future"
+    name: str  # what it covers, as shown in the report: "a causal mask hides the future"
     inputs: Callable[[InputSampler], dict[str, Any]]  # tensors, arrays, numbers, strings, lists, dictionaries
-    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None: that of the exercise
+    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None for the exercise's
     weight: float = 1
-    needs: tuple[str, ...] = ()  # names of earlier checks: if one of them fails, this one is "not checked"
+    needs: tuple[str, ...] = ()  # names of earlier checks; if one of them fails, this one is "not checked"
     tolerance: float = 1e-5  # absolute and relative; float32 rounding inside float64 code stays below it
-    # (inputs, expected, received) -> what is wrong, or None, or a Remark; for results that may be right in several ways
+    # (inputs, expected, received) -> what is wrong, or None, or a Remark; for checks with more than one right result
     compare_results: Callable[[dict, Any, Any], str | None] | None = None
 
 
 @dataclass(frozen=True)
 class Property:
-    """Something that has to hold however the code is written. It costs points if it doesn't, and never earns any."""
+    """Something that must hold however the code is written. Breaking it costs points; keeping it never earns any."""
 
     name: str  # what holds, as a sentence: "every row of weights sums to 1"
     inputs: Callable[[InputSampler], dict[str, Any]]
     rule: Callable[[dict, Any], str | None]  # (inputs, received) -> what is wrong, or None, or a Remark
     call: Callable[..., Any] | None = None
-    penalty: float = 1  # compared with the weights of probes
+    penalty: float = 1  # on the same scale as the weights of probes
     needs: tuple[str, ...] = ()
 
 
@@ -53,7 +53,7 @@ Check = Probe | Property
 
 
 def same_defaults(inputs: dict, received: dict) -> str | None:
-    """Return which default differs from the notebook's signature."""
+    """Return a message if a default differs from the notebook's signature."""
     for name, default in received.items():
         expected = inputs["expected"][name]
         if default != expected:
@@ -63,7 +63,7 @@ def same_defaults(inputs: dict, received: dict) -> str | None:
 
 @dataclass(frozen=True, eq=False)  # every exercise is a single object, so its identity is its hash
 class Exercise:
-    """One function or class of the package, as something to write. README.md is the guide."""
+    """A function or class of the package as an exercise. See README.md."""
 
     answer: Callable  # the package's own object; its name is the exercise's name
     points: float
@@ -72,10 +72,10 @@ class Exercise:
     properties: list[Property]
     blank: tuple[str, ...] = ()  # for a class: the methods that the student writes
     returns: tuple[str, ...] = ("output",)  # names of the results, for the report
-    axes: dict[str, str] = field(default_factory=dict)  # of inputs and results: {"query": "batch query d_k"}
-    builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use: a check puts the package's there
-    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is a method of any object
-    call: Callable[..., Any] | None = None  # the harness of checks that have none of their own
+    axes: dict[str, str] = field(default_factory=dict)  # names, by input or result: {"query": "batch query d_k"}
+    builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use; checks substitute the package's
+    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is any object's method
+    call: Callable[..., Any] | None = None  # the harness for checks without their own
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.answer).parameters.values()
@@ -98,10 +98,10 @@ class Exercise:
         return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
     def input_seed(self, check: Check, seed: int) -> int:
-        """Return the seed of the inputs of one check, which doesn't change when other checks are added.
+        """Return the seed for one check's inputs, which stays the same when other checks are added.
 
-        A grader's seed is secret, so it is the key of a hash. From the inputs of one check, or from this number, it
-        isn't possible to compute the inputs of another check. The inputs of a notebook's own check are public.
+        A grader's seed is secret and is used as the key of a hash. Neither one check's inputs nor the number returned
+        here reveal another check's inputs. The inputs of checks in a notebook are public.
         """
         check_name = f"{seed}/{self.name}/{check.name}".encode()
         if seed == PUBLIC_SEED:
@@ -110,10 +110,10 @@ class Exercise:
         return int.from_bytes(hashlib.blake2b(check_name, digest_size=8, key=key).digest(), "big")
 
     def global_seed(self, check: Check) -> int:
-        """Return the seed of the global generators while a check runs. The code that is checked can read it."""
+        """Return the seed for the global generators during a check. The code being checked can read it."""
         return self.input_seed(check, PUBLIC_SEED)
 
     def inputs(self, check: Check, seed: int = PUBLIC_SEED) -> dict[str, Any]:
-        """Return new inputs of `check`. A notebook uses `PUBLIC_SEED`, and a grader uses its own seed."""
+        """Return new inputs for `check`. A notebook uses `PUBLIC_SEED`, and a grader uses its own seed."""
         with isolated_global_state(seed):
             return check.inputs(InputSampler(self.input_seed(check, seed)))

@@ -1,4 +1,4 @@
-"""Words and pictures for what went wrong in one check."""
+"""Explain what went wrong in one check, in words, tables, and boxes."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from transformer_lab.exercises.time_limit import SECONDS
 
 MOST_ROWS, MOST_COLUMNS = 4, 8  # of a table
 
-# What the most common exceptions mean here: a pattern for "Type: message", and a sentence.
+# The meaning of the most common exceptions here: a pattern for "Type: message", and a sentence.
 _MEANINGS = {
     r"missing \d+ required|takes .* positional arguments? but|unexpected keyword": "It is called as `{signature}`.",
     r"before Module\.__init__\(\) call": "The first line of `__init__` has to be `super().__init__()`.",
@@ -56,14 +56,14 @@ def change_in_words(change: str) -> str:
 
 
 def signature(exercise: Exercise) -> str:
-    """Return how the exercise's object is called: `softmax(scores)`."""
+    """Return the exercise's name and parameters, such as `softmax(scores)`."""
     own = inspect.signature(exercise.answer)
     plain = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own.parameters.values()]
     return f"{exercise.name}{inspect.Signature(plain)}"
 
 
 def crash_in_words(crash: Crash) -> str:
-    """Return how the call ended, in one line."""
+    """Describe how the call ended, in one line."""
     if crash.kind == "time":
         return f"it did not come back within {SECONDS:g} seconds: is there a loop that never ends, or too much to try?"
     if crash.kind == "memory":
@@ -78,7 +78,7 @@ def crash_in_words(crash: Crash) -> str:
 
 
 def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
-    """Return the line where the call ended, the exception, and what such an exception means."""
+    """Return the line where the call ended, the exception, and its usual meaning."""
     blocks: list[Block] = [Code(f"line {crash.line}:  {crash.code}")] if crash.code else []
     if crash.kind != "exception":
         return blocks
@@ -88,7 +88,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
         return blocks
     text = f"{crash.type}: {crash.message}"
     blocks.append(Code(text if crash.message else crash.type))
-    # If another function was called with the wrong arguments, this function's signature doesn't help.
+    # If a different function was called with the wrong arguments, this function's signature doesn't help.
     is_own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
     for pattern, meaning in _MEANINGS.items():
         match = re.search(pattern, text)
@@ -98,14 +98,14 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
 
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
-    """Return the call, if it follows from the inputs' names, and the inputs of a check, small ones in full."""
-    # A dictionary of weights is too long to read. An argument that is called `weights` is a tensor.
+    """Return the call, if it can be inferred from the inputs' names, and a check's inputs, small ones in full."""
+    # Leave out a dictionary of weights, which is too long to read. An argument named `weights` is a tensor.
     shown = {name: value for name, value in inputs.items() if name != "weights" or not isinstance(value, dict)}
     is_class = isinstance(exercise.answer, type)
     arguments = shown.pop("arguments") if is_class and isinstance(shown.get("arguments"), dict) else None
     called = getattr(exercise.answer, "forward", None) if is_class else exercise.answer
     parameters = inspect.signature(called).parameters if called else {}
-    fits = all(name in parameters for name in shown)  # otherwise a harness makes the arguments from the inputs
+    fits = all(name in parameters for name in shown)  # otherwise, a harness builds the arguments from the inputs
     call = f"{exercise.name}({', '.join(shown)})" if fits and not is_class else ""
     if arguments is not None:
         call = f"{exercise.name}({', '.join(f'{name}={short(value)}' for name, value in arguments.items())})"
@@ -134,7 +134,7 @@ def _table_of_input(exercise: Exercise, name: str, value: Tensor | np.ndarray) -
 
 
 def difference_blocks(exercise: Exercise, difference: Difference, tolerance: float) -> list[Block]:
-    """Return one difference: shapes as boxes, numbers as at most four rows of each side."""
+    """Return one difference: shapes as boxes, or at most four rows of numbers from each side."""
     expected, received = difference.expected, difference.received
     if difference.kind == "shape":
         names = axis_names(exercise, difference.where, expected) or [""] * expected.ndim
@@ -158,7 +158,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
 
 
 def axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
-    """Return the names of the axes of an input or a result, if the exercise has them and they fit."""
+    """Return the axis names of an input or a result, or None if the exercise doesn't have any that fit."""
     if not isinstance(value, Tensor | np.ndarray):
         return None
     names = exercise.axes.get(name.removeprefix("gradient of "), "").split()
@@ -193,7 +193,7 @@ def _recognized(shape: tuple[int, ...], axes: list[tuple[str, int]]) -> list[tup
 
 
 def _rows(value: Tensor | np.ndarray) -> Rows:
-    """Return a tensor as rows of a table: the last axis runs across, and the others are in the labels."""
+    """Return a tensor as table rows: the last axis runs across, and the labels show the other indices."""
     numbers = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
     if numbers.ndim == 0:
         return [("", [_cell(numbers)])]

@@ -1,7 +1,7 @@
-"""Harnesses: functions `(subject, **inputs) -> data` that use the student's object for a check.
+"""Harnesses: functions `(subject, **inputs) -> data` that call the student's object for a check.
 
-A harness may run in another process than the one that judges. So it is self-contained: it knows only its arguments, the
-names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
+A harness may run in a different process from the one that judges, so it must be self-contained: it can use only its
+arguments, the names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
 """
 
 import __future__
@@ -27,7 +27,7 @@ class ParameterError(Exception):
 
 
 def call_function(subject: Callable, **inputs: Any) -> Any:
-    """Call a function with the inputs, in their order."""
+    """Call a function with the inputs as positional arguments."""
     return subject(*inputs.values())
 
 
@@ -47,14 +47,13 @@ def call_new_module(subject: type[nn.Module], arguments: dict, **inputs: Any) ->
 
 
 def gradients_of_module(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
-    """Return the gradients of every parameter, and of each input that isn't made of tokens."""
+    """Return the gradients of every parameter and every floating-point input."""
     module = build(subject, arguments, weights)
     numbers = {name: value.requires_grad_() for name, value in inputs.items() if value.is_floating_point()}
     return gradients(module(*inputs.values()), numbers | dict(module.named_parameters()))
 
 
 def gradients_of_weights(subject: type[nn.Module], arguments: dict, weights: dict, **inputs: Any) -> dict:
-    """Return the gradients of every parameter."""
     module = build(subject, arguments, weights)
     return gradients(module(*inputs.values()), dict(module.named_parameters()))
 
@@ -75,14 +74,14 @@ def exception_of_construction(subject: type[nn.Module], arguments: dict) -> str:
 
 
 def build(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
-    """Construct an object of the student's class from `arguments`, in their order, and load `weights` by name."""
+    """Construct an object of the student's class from positional `arguments`, and load `weights` by name."""
     module = subject(*arguments.values())
     load_weights(module, weights)
     return module
 
 
 def build_with_zeros(subject: type[nn.Module], arguments: dict, weights: dict[str, Tensor]) -> nn.Module:
-    """Do the same as `build`, and set all other parameters to 0, so that an extra bias doesn't change the results."""
+    """Do the same as `build`, but set all other parameters to 0, so that an extra bias doesn't change the results."""
     module = build(subject, arguments, weights)
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -92,10 +91,10 @@ def build_with_zeros(subject: type[nn.Module], arguments: dict, weights: dict[st
 
 
 def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy `weights` into the parameters of the same names.
+    """Copy `weights` into the parameters with the same names.
 
     Raises:
-        ParameterError: A parameter is missing or has another shape.
+        ParameterError: A parameter is missing or has a different shape.
     """
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, weight in weights.items():
@@ -113,7 +112,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    """Return the gradients of a fixed weighted sum of `output`, by `gradient of NAME`; None if no gradient flows."""
+    """Return the gradients of a fixed weighted sum of `output` by `gradient of NAME`; None if no gradient flows."""
     names = [f"gradient of {name}" for name in inputs]
     if not (isinstance(output, Tensor) and output.requires_grad):
         return dict.fromkeys(names)
@@ -124,10 +123,10 @@ def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | N
 def extremes(
     module: nn.Module, *inputs: Tensor, samples: int, evaluated: int, others: Sequence[Callable] = ()
 ) -> dict[str, Tensor]:
-    """Return the largest and smallest results of `samples` calls in training and `evaluated` calls in evaluation.
+    """Return the largest and smallest results of `samples` calls in training mode and `evaluated` in evaluation mode.
 
     All calls are rows of one batch; the arguments in `others` aren't repeated. If there are only a few possible
-    outcomes, many samples include all of them, so that the extremes don't depend on chance.
+    outcomes, a large number of samples covers them all, so the extremes don't depend on chance.
     """
 
     def results(count: int) -> Tensor:
@@ -145,7 +144,7 @@ def extremes(
 
 
 def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
-    """Return only what `tie_embeddings` uses of a `Transformer`: its configuration, two embeddings, and the output."""
+    """Return the parts of a `Transformer` that `tie_embeddings` uses: configuration, two embeddings, and output."""
     from transformer_lab.model import TransformerConfig
 
     model = nn.Module()
@@ -160,7 +159,7 @@ def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.M
 def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
     """Return a model to train, in which a token's logits depend on the previous token and on the mean of the source.
 
-    Its attribute `calls` lists for each call whether the model was in training mode, and whether gradients were on.
+    Its attribute `calls` records for each call whether the model was in training mode and whether gradients were on.
     """
     model = nn.Module()
     model.config = types.SimpleNamespace(pad_id=pad_id)
@@ -177,14 +176,13 @@ def two_tables(weights: dict[str, Tensor], pad_id: int) -> nn.Module:
 
 
 def batches_of(sources: list[Tensor], targets: list[Tensor], pad_id: int) -> list:
-    """Return the `Batch`es of these sources and targets."""
     from transformer_lab.data import Batch
 
     return [Batch(*pair, pad_id, list(range(len(pair[0])))) for pair in zip(sources, targets, strict=True)]
 
 
 def model_with_known_translations(model: dict) -> Any:
-    """Return the `TableModel` or the `ScriptedModel` with these arguments."""
+    """Return a `TableModel` or a `ScriptedModel` with these arguments."""
     from transformer_lab.decoding.table_model import TableModel
     from transformer_lab.electives.scripted_model import ScriptedModel
 
@@ -201,7 +199,7 @@ def likely_tokens(vocab: int, likeliest: list[int], their_logits: list[float]) -
 
 
 def class_of_its_own(subject: Any) -> Any:
-    """Return a copy of a class, so that what it stores isn't carried over from one check to the next."""
+    """Return a copy of a class, so that what it stores doesn't carry over from one check to the next."""
     if not isinstance(subject, type):
         return subject
     own = {name: copy.deepcopy(part) for name, part in vars(subject).items() if hasattr(part, "append")}
@@ -218,7 +216,7 @@ def raised(function: Callable, *arguments: Any) -> str:
 
 
 def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
-    """Return whether `model` is in training mode after `call(model)`, by the mode it was in before the call."""
+    """Return whether `model` is in training mode after `call(model)`, by its mode before the call."""
     afterwards = {}
     for mode in ("training", "evaluation"):
         call(model.train(mode == "training"))
@@ -227,7 +225,7 @@ def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
 
 
 def defaults_of(subject: Callable, expected: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the parameters that `expected` names, or "missing" if a parameter has none."""
+    """Return the defaults of the parameters named in `expected`, or "missing" if a parameter has none."""
     import inspect
 
     parameters = inspect.signature(subject).parameters
@@ -247,7 +245,7 @@ HARNESS_NAMES = {"math": math, "nn": nn, "np": np, "torch": torch} | {
     )
 }  # fmt: skip
 
-# Classes of the package that harnesses may use. Each is imported only for a harness whose source names it.
+# Package classes that harnesses may use. Each is imported only for a harness whose source mentions it.
 CLASSES = {
     "CountingLanguageModel": "transformer_lab.electives.table_language_model",
     "LanguageModel": "transformer_lab.electives.language_model",
@@ -261,19 +259,19 @@ CLASSES = {
 
 @functools.cache  # the file may have changed by the next call
 def harness_source(harness: Callable) -> str:
-    """Return the source of a harness, for a process that has the engine but not the harness's own file."""
+    """Return a harness's source, for a process that has the engine but not the file that defines the harness."""
     return textwrap.dedent(inspect.getsource(harness))
 
 
 def harness_from_source(source: str) -> Callable:
-    """Return the harness that `harness_source` was called with, from its source alone."""
+    """Rebuild a harness from the source that `harness_source` returned."""
     names = HARNESS_NAMES | {
         name: getattr(importlib.import_module(module), name)
         for name, module in CLASSES.items()
         if re.search(rf"\b{name}\b", source)
     }
     known = set(names)
-    flags = __future__.annotations.compiler_flag  # annotations may contain names that a harness does not know
+    flags = __future__.annotations.compiler_flag  # annotations may contain names that aren't available here
     exec(compile(source, "<harness>", "exec", flags, dont_inherit=True), names)
     (harness,) = (value for name, value in names.items() if name not in known and inspect.isfunction(value))
     return harness

@@ -8,12 +8,12 @@ from transformer_lab.exercises.catalogue import hints_of
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.registry import find_exercise
 
-_given: dict[str, int] = {}  # hints of each exercise that have been given since the kernel started
+_given: dict[str, int] = {}  # the number of hints given for each exercise since the kernel started
 
 
 @dataclass(frozen=True, repr=False)
 class Hint:
-    """A hint that a notebook can show."""
+    """A hint that a notebook can display."""
 
     title: str
     text: str
@@ -32,7 +32,7 @@ class Hint:
 
 @dataclass(frozen=True, repr=False)
 class Solution:
-    """The package's own answer, which a notebook can show."""
+    """The package's own answer, which a notebook can display."""
 
     name: str
     source: str
@@ -51,7 +51,7 @@ class Solution:
 
 
 def hint(exercise: Any) -> Hint:
-    """Return the next hint for an exercise, which you name or pass as the object. Each call tells a little more.
+    """Return the next hint for an exercise, given by name or as the object. Each call tells you a little more.
 
     Raises:
         InputError: There is no such exercise.
@@ -68,7 +68,7 @@ def hint(exercise: Any) -> Hint:
 
 
 def solution(exercise: Any) -> Solution:
-    """Return the package's own answer to an exercise, which you name or pass as the object.
+    """Return the package's own answer to an exercise, given by name or as the object.
 
     Raises:
         InputError: There is no such exercise.

@@ -1,4 +1,4 @@
-"""Turn what was observed into a report. No code of a student runs here, so a grader judges in its own process."""
+"""Turn observations into a report. No student code runs here, so a grader can judge in its own process."""
 
 import functools
 from typing import Any
@@ -37,13 +37,13 @@ LEAVES_THE_REST_ALONE = "it leaves its inputs and torch's settings alone"
 
 
 def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, Observation], str]:
-    """Run every check of the exercise on `subject`, within the limits of a check.
+    """Run all of the exercise's checks on `subject`, with limits on time, memory, and output.
 
     Returns:
-        Observations by name of check, up to the one that ran out of time, if any, and what the code printed.
+        Observations by check name, up to and including one that ran out of time, and what the code printed.
     """
     reference = reference_of(exercise, seed)
-    # The answer goes first, because it imports what torch loads late. If the student's thread were stopped during an
+    # Run the answer first, because it triggers torch's lazy imports. If the student's thread were stopped during an
     # import, the next import of that module would wait forever.
     for check in exercise.checks:
         reference.of_answer(check)
@@ -66,12 +66,12 @@ def judge(
     """Return the report on a student's object.
 
     Args:
-        exercise: Its checks, and the answer that the known mistakes are edits of.
-        observations: By name of check, made with the inputs that `exercise.inputs(check, seed)` returns. A check
+        exercise: The exercise, with its checks and answer.
+        observations: By check name, made with the inputs that `exercise.inputs(check, seed)` returns. A check
             without an observation is "not checked".
-        seed: The seed of the observations.
+        seed: The seed used for the observations.
         source: The student's code without comments, which may rule a mistake out; None if it isn't known.
-        explained: Whether to look for the mistake, which takes up to a second or two. The score doesn't need it.
+        explained: Whether to look for the mistake, which takes up to a second or two. The score doesn't depend on it.
     """
     reference = reference_of(exercise, seed)
     verdicts = [verdict_on(reference, check, observations.get(check.name)) for check in exercise.checks]
@@ -96,7 +96,7 @@ def judge(
 
 
 def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
-    """Mark a check as "not checked" if it repeats a failure: a check that it needs failed, or the same line crashed."""
+    """Mark a check as "not checked" if it repeats a failure: a check it needs has failed, or the same line crashed."""
     failed: set[str] = set()
     crashes: set[tuple] = set()
     for verdict in verdicts:
@@ -118,8 +118,8 @@ def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation
 
 
 def _place(crash: Crash) -> tuple:
-    """Return what crashes with one cause have in common."""
-    if crash.type == "ParameterError":  # the first one says it, whatever its sizes
+    """Return a key that is the same for crashes with the same cause."""
+    if crash.type == "ParameterError":  # the first one is enough, even if the sizes differ
         return (crash.type,)
     return crash.kind, crash.type, crash.line, crash.code or crash.message
 
@@ -157,7 +157,7 @@ def _explanation(
 
 
 def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
-    """Say which of several results are right in every probe that compares them."""
+    """Say which of the function's results are right in every probe that compares them."""
     wrong: set[str] = set()
     for verdict in verdicts:
         if isinstance(verdict.check, Probe) and verdict.state == "failed":
@@ -173,13 +173,13 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
 
 
 def _plainness(verdict: Verdict) -> int:
-    """Sort key: a probe that compares results directly, then a probe with a comparison of its own, then a property."""
+    """Sort key: probes that compare results directly, then probes with their own comparison, then properties."""
     check = verdict.check
     return 2 if isinstance(check, Property) else int(check.compare_results is not None)
 
 
 def _size(data: Any) -> int:
-    """Count the numbers in some inputs, except for a model's weights."""
+    """Count the numbers in a check's inputs, without a model's weights."""
     if isinstance(data, dict):
         counted = (value for name, value in data.items() if name != "weights" or not isinstance(value, dict))
         return sum(map(_size, counted))

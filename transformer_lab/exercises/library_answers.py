@@ -1,4 +1,4 @@
-"""Find calls of a library's ready-made answer by reading the source, without running anything."""
+"""Find calls to a library's ready-made answers by reading the source, without running anything."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ def library_answers(
     """Return the lines of `source` that use a banned name, as `(line, full name)`.
 
     Args:
-        source: Python source. If it can't be parsed, it uses nothing.
+        source: Python source. If it can't be parsed, the result is empty.
         banned: Full names, such as `torch.nn.functional.softmax`. A trailing dot bans everything below the name. A
-            leading dot bans a method of that name, whatever object it belongs to.
-        names: Names bound by imports outside `source`: alias to full name.
+            leading dot bans methods of that name on any object.
+        names: Names bound by imports outside `source`, from alias to full name.
     """
     try:
         tree = ast.parse(source)

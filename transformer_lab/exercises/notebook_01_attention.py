@@ -14,7 +14,7 @@ from transformer_lab.model import SingleHeadAttention, numpy_attention, scaled_d
 
 
 def wide_row(sampler: InputSampler) -> dict:
-    """Two scores near -1000 and two near 1000, in random order. Within each pair they differ."""
+    """Return two scores near -1000 and two near 1000, all different, in random order."""
     low, high = sampler.integer(1, 30) / 10, sampler.integer(1, 30) / 10
     return {"scores": np.array([-1000.0, low - 1000, 1000 - high, 1000.0])[sampler.order(4)]}
 
@@ -77,7 +77,7 @@ SOFTMAX = Exercise(
 def attention_inputs(
     sampler: InputSampler, leading: tuple[int, ...], query: int, key: int, d_k: int, d_v: int, **limits: float
 ) -> dict:
-    """Return tensors; `limits` are those of the numbers in queries and keys."""
+    """Return queries, keys, and values; `limits` bound the numbers in queries and keys."""
     return {
         "query": sampler.numbers(*leading, query, d_k, **limits),
         "key": sampler.numbers(*leading, key, d_k, **limits),
@@ -158,7 +158,7 @@ def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def low_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    """All scores are near -1250. The hidden one is lower still, and far above minus infinity."""
+    """Return inputs whose scores are all near -1250. The hidden one is lower still, but far above minus infinity."""
     hidden = sampler.integer(0, 3)
     inputs = {
         "query": sampler.numbers(1, 2, 4, low=24, high=26),
@@ -174,7 +174,7 @@ def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
-    """Return a mask for two queries and three keys: one of the queries may attend to nothing."""
+    """Return a mask for two queries and three keys that hides every key from one of the queries."""
     mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
     mask[..., sampler.integer(0, 1), :] = False
     return mask
@@ -217,7 +217,7 @@ allowed_weights_sum_to_one = unless(lambda inputs, received: (received[1].sum(-1
 
 
 def nan_of_nothing_allowed(received):
-    """Say where NaN comes out if a query may attend to nothing, or return None."""
+    """Say where NaN appears if every key is hidden from a query, or return None if it doesn't."""
     grads = [value for name, value in received.items() if name.startswith("gradient") and value is not None]
     if any(value.isnan().any() for name, value in received.items() if not name.startswith("gradient")):
         return "if a query may attend to nothing, NaN comes out, and NaN spreads to everything it touches"
@@ -233,7 +233,7 @@ UNIFORM_WEIGHTS = Remark(
 
 
 def remark_on_uniform_weights(mask, received, expected):
-    """Return the remark if nothing is wrong except where a query may attend to nothing, and None otherwise."""
+    """Return the remark if only fully masked rows are wrong, and None otherwise."""
     is_right = (received - expected).abs().amax(-1) < 1e-6  # (batch, query)
     allowed = mask.any(-1).view(is_right.shape)
     return UNIFORM_WEIGHTS if is_right[allowed].all() and not is_right[~allowed].any() else None
@@ -315,7 +315,7 @@ def head_nothing_allowed_inputs(sampler: InputSampler) -> dict:
 
 
 def with_other_hidden_keys(sampler: InputSampler, inputs: dict) -> dict:
-    """Return the inputs of a batch of two that differ in what the mask hides, and in nothing else."""
+    """Return a batch of two inputs that differ only in what the mask hides."""
     hidden = ~inputs["mask"].flatten()
     changed = {name: inputs[name].expand(2, -1, -1).clone() for name in ("query", "key", "value")}
     for name in ("key", "value"):
@@ -344,15 +344,15 @@ def three_projections_with_bias(inputs, received):
 
 
 def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
-    """Leave the weights as they are initialized: how a mask acts doesn't depend on the layers' sizes."""
+    """Use the initial weights, because the effect of a mask doesn't depend on the sizes of the layers."""
     output, other = subject(*arguments.values()).eval()(query, key, value, mask)
     return {"output": output, "output with other hidden keys": other}
 
 
 def inputs_of_layers(subject, arguments, query, key, value):
-    """Return what `w_q`, `w_k`, and `w_v` are called with, whatever happens afterwards.
+    """Return what `w_q`, `w_k`, and `w_v` are called with, even if the call fails afterwards.
 
-    A layer that isn't called is left out, because its weights may be used in another way.
+    A layer that isn't called is left out, because its weights may be used in a different way.
     """
     from contextlib import suppress
 
@@ -370,7 +370,7 @@ def inputs_of_layers(subject, arguments, query, key, value):
     for name in ("w_q", "w_k", "w_v"):
         if isinstance(getattr(module, name, None), nn.Module):
             getattr(module, name).register_forward_pre_hook(watch(name))
-    with suppress(Exception):  # what else is wrong, other checks say
+    with suppress(Exception):  # other checks report other errors
         module(query, key, value)
     return seen
 
@@ -382,7 +382,7 @@ def layers_get_their_own_inputs(inputs, received):
 
 
 def no_nan_where_nothing_is_allowed(answer):
-    """Return the rule for a module that attends: no NaN, and a remark if it's right but for the hidden rows."""
+    """Return a rule for a module with attention: no NaN, and a remark if only fully masked rows are wrong."""
 
     def rule(inputs, received):
         if problem := nan_of_nothing_allowed(received):

@@ -81,7 +81,7 @@ SPLIT_HEADS = Exercise(
 
 
 def heads_of_one_number(sampler: InputSampler) -> dict:
-    """Return an `x` in which head h holds nothing but h + 1."""
+    """Return an `x` in which every number in head h is h + 1."""
     return {"x": torch.arange(1.0, 4.0)[None, :, None, None].expand(2, 3, 4, 2).contiguous()}
 
 
@@ -151,7 +151,7 @@ def nothing_allowed_inputs(sampler: InputSampler) -> dict:
 
 def dropout_inputs(sampler: InputSampler) -> dict:
     inputs = multi_head_inputs(sampler, 3, 5, 4, 2)
-    inputs["query"] = torch.zeros(1, 3, 4)  # so that adding it to the output doesn't hide the zeros of a dropout
+    inputs["query"] = torch.zeros(1, 3, 4)  # so that adding it to the output doesn't hide zeros from dropout
     return inputs | {"arguments": inputs["arguments"] | {"dropout": 0.5}}
 
 

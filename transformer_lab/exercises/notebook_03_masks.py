@@ -1,4 +1,4 @@
-"""Notebook 03, masks: who may look at whom (sections 3.1 and 3.2.3)."""
+"""Notebook 03, masks: which positions may attend to which (sections 3.1 and 3.2.3)."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from transformer_lab.model import causal_mask, padding_mask, target_mask
 
 
 def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
-    """Return sentences of different lengths, padded on the right; the first one is full. 0 may be a word, and 1 is."""
+    """Return sentences of different lengths, padded on the right; the first one is full. 1 is a word, and 0 may be."""
     tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10
     tokens[0, 0] = 0 if pad_id else 7
@@ -21,7 +21,7 @@ def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -
 
 
 def some_sentences(sampler: InputSampler) -> dict:
-    """Return sentences of which even the number and the length are random: a mask depends on nothing else."""
+    """Return a random number of sentences of random lengths."""
     return sentences(sampler, sampler.integer(4, 5), sampler.integer(6, 8))
 
 
@@ -114,7 +114,7 @@ def long_sentence(sampler: InputSampler) -> dict:
 
 
 def device_reaches_torch(subject, length):
-    """Pass a device on which no tensor should really be, and see whether any function of torch gets it."""
+    """Return whether the device "meta" is passed to any torch function, which is given the CPU instead."""
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):
@@ -189,7 +189,7 @@ CAUSAL_MASK = Exercise(
 
 
 def made_on_the_cpu(subject, tokens, pad_id):
-    """Pretend that the tokens are on another device, and see whether a tensor is created without asking for it."""
+    """Pretend that the tokens are on another device, and return whether a tensor is created and stays on the CPU."""
     from torch.overrides import TorchFunctionMode
 
     makers = {torch.ones, torch.zeros, torch.full, torch.empty, torch.eye, torch.arange, torch.tensor}

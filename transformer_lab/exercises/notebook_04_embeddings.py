@@ -25,7 +25,7 @@ from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal
 def embedding_inputs(
     sampler: InputSampler, batch: int, length: int, vocab_size: int, d_model: int, pad_id: int
 ) -> dict:
-    """Use the first word of the vocabulary in every sentence, and padding in the first one if it has room."""
+    """Return sentences that start with the first word in the vocabulary; the first one is padded if it has room."""
     weights = sampler.weights(TokenEmbedding(vocab_size, d_model, pad_id))
     weights["embedding.weight"][weights["embedding.weight"] == 0] = 0.3
     weights["embedding.weight"][pad_id] = 0
@@ -188,7 +188,7 @@ SINUSOIDAL_ENCODING = Exercise(
 
 
 def position_inputs(sampler: InputSampler, batch: int, length: int, d_model: int = 4, **arguments) -> dict:
-    """Make x large enough that its numbers can't be mistaken for encodings."""
+    """Return an x whose numbers are too large to be mistaken for encodings."""
     x = sampler.numbers(batch, length, d_model, low=3, high=6)
     return {"arguments": {"d_model": d_model, "dropout": 0.0, "max_length": 9} | arguments, "weights": {}, "x": x}
 
@@ -196,7 +196,7 @@ def position_inputs(sampler: InputSampler, batch: int, length: int, d_model: int
 def longest_sentence_inputs(
     sampler: InputSampler, shortest: int, longest: int, batch: int, d_model: int, more: int = 0
 ) -> dict:
-    """Return a sentence of `max_length` tokens, or of some more."""
+    """Return sentences with `max_length` plus `more` tokens."""
     max_length = sampler.integer(shortest, longest)
     return position_inputs(sampler, batch, max_length + more, d_model, max_length=max_length)
 
@@ -227,7 +227,7 @@ def too_long_is_noticed(inputs, received):
 
 
 def errors_of_right_sizes(subject, arguments, length, batch):
-    """Try a sentence of `length` tokens, and `batch` sentences of one token each."""
+    """Return the errors for a sentence of `length` tokens and for `batch` sentences of one token each."""
     module = subject(*arguments.values())
     d_model = arguments["d_model"]
     return [raised(module, torch.ones(1, length, d_model)), raised(module, torch.ones(batch, 1, d_model))]
@@ -264,7 +264,7 @@ def trained_parameters(subject, arguments):
 
 
 def table_after_a_move(subject, arguments, x):
-    """Find tensors that don't move with the module, unless `forward` fetches them. Computing on "meta" is slow."""
+    """Find tensors that move neither with the module nor in `forward`, which runs on the CPU because "meta" is slow."""
     moves = []
 
     class Watched(torch.Tensor):

@@ -26,7 +26,7 @@ def uneven(sampler: InputSampler, *shape: int) -> Tensor:
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule: the same parameters as the answer, by name and shape."""
+    """Return a rule that requires the same parameters as in the answer, by name and shape."""
 
     def rule(inputs, received):
         expected = names_and_shapes(answer, inputs["arguments"])
@@ -69,7 +69,7 @@ def norm_gradients(subject, arguments, weights, x):
 
 
 def new_norm_inputs(sampler: InputSampler) -> dict:
-    """Ask for a large eps, so that this shows what becomes of it even where no weights can be loaded."""
+    """Use a large eps, so that its effect shows even if no weights can be loaded."""
     return {"arguments": {"d_model": 5, "eps": sampler.integer(5, 20) / 10}, "x": uneven(sampler, 2, 3, 5)}
 
 
@@ -111,7 +111,7 @@ LAYER_NORM = Exercise(
 def feed_forward_inputs(
     sampler: InputSampler, batch: int, length: int, d_model: int, d_ff: int, dropout: float = 0.0
 ) -> dict:
-    """Make the first hidden feature positive and the second one negative, whatever x is."""
+    """Make the first hidden feature positive and the second one negative for any x."""
     weights = sampler.weights(FeedForward(d_model, d_ff))
     weights["w_1.bias"][0] = 6
     weights["w_2.weight"][:, 0] = sampler.numbers(d_model, low=0.3, high=0.5)
@@ -172,7 +172,7 @@ FEED_FORWARD = Exercise(
 
 
 def residual_inputs(sampler: InputSampler, norm_first: bool, batch: int = 1, dropout: float = 0.0) -> dict:
-    """Describe a linear sublayer as data. The text `sublayer` is only for the report."""
+    """Return inputs that describe a linear sublayer as data. The string `sublayer` is only for the report."""
     d_model = 3
     matrix = sampler.numbers(d_model, d_model, low=-1, high=1)
     matrix += 2 * torch.eye(d_model)[sampler.order(d_model)]

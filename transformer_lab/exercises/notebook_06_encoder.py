@@ -12,7 +12,7 @@ from transformer_lab.model import Encoder, EncoderLayer
 
 
 def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor]:
-    """Return weights that make every part count: no gain near zero, and hidden features that mostly pass the ReLU."""
+    """Return weights that make every part matter: no gain near zero, and hidden features that mostly pass the ReLU."""
     weights = sampler.weights(module, scale=0.9)
     for name, weight in weights.items():
         if name.endswith("norm.gain"):
@@ -42,7 +42,7 @@ def parameters_and_shared(subject, arguments):
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule: the same parameters as the answer, by name and shape, and none of them shared."""
+    """Return a rule that requires the same parameters as in the answer, by name and shape, none of them shared."""
 
     def rule(inputs, received):
         expected = {n: list(p.shape) for n, p in answer(*inputs["arguments"].values()).named_parameters()}
@@ -68,7 +68,7 @@ def module_inputs(
     n_layers: int | None = None,
     **lengths: tuple[int, int],
 ) -> dict:
-    """Return inputs of a stack of `n_layers`, or of a single layer if it's None. `lengths` are `(batch, length)`."""
+    """Return inputs for a stack of `n_layers`, or for a single layer if it's None. `lengths` are `(batch, length)`."""
     sizes = {"n_layers": n_layers} if n_layers else {}
     d_ff = d_ff or (sampler.integer(3, 5) if n_layers else sampler.integer(5, 7))
     arguments = sizes | {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}
@@ -80,9 +80,9 @@ def module_inputs(
 def dropout_inputs(
     sampler: InputSampler, answer: type[nn.Module], loud: str, names: tuple[str, ...], n_layers: int | None
 ) -> dict:
-    """One word, one head and one hidden feature: so few outcomes that 1000 random samples meet them all.
+    """Use one word, one head, and one hidden feature: so few outcomes that 1000 random samples cover them all.
 
-    The sublayer `loud` adds the same positive numbers to any input, and the others add nothing. That separates the
+    The sublayer `loud` adds the same positive numbers to any input, and the others add nothing. This separates the
     effect of dropout inside `loud` from the effect of dropout on its output.
     """
     sizes = {"n_layers": n_layers} if n_layers else {}
@@ -99,7 +99,7 @@ def dropout_inputs(
 
 
 def module_dropout(subject, arguments, weights, **inputs):
-    module = build(subject, arguments, weights)  # it is in training mode
+    module = build(subject, arguments, weights)  # in training mode
     return extremes(module, *inputs.values(), samples=1000, evaluated=50)
 
 
@@ -112,7 +112,7 @@ def dropout_probe(
 def same_parameters(
     name: str, answer: type[nn.Module], n_layers: int | None = None, norm_first: bool = False
 ) -> Property:
-    """Return the property that a layer, or a stack of `n_layers`, has the same parameters as the answer."""
+    """Return a property that requires the same parameters as in the answer, for a layer or a stack of `n_layers`."""
 
     def inputs(sampler: InputSampler) -> dict:
         sizes = {"d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}
@@ -158,7 +158,7 @@ ENCODER_LAYER = Exercise(
         Probe("two words, pre-norm", lambda sampler: layer_inputs(sampler, norm_first=True)),
         Probe(
             "a padded batch with its mask",
-            # d_ff is four times d_model, so that what else is wrong shows if someone always takes that
+            # d_ff is four times d_model, so that code that always uses that size still gets its other errors reported
             lambda sampler: padded(layer_inputs(sampler, 2, 3, d_ff=16), sampler),
         ),
         Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),

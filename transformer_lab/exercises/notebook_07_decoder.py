@@ -92,7 +92,7 @@ DECODER_LAYER = Exercise(
         ),
         Probe(
             "both masks, source and target equally long",
-            # d_ff is four times d_model, so that what else is wrong shows if someone always takes that
+            # d_ff is four times d_model, so that code that always uses that size still gets its other errors reported
             lambda sampler: with_masks(layer_inputs(sampler, 2, 3, 3, d_ff=16), sampler),
         ),
         Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),

@@ -37,7 +37,7 @@ def deviation_of_weights(subject, **sizes):
     pairs = zip(*sizes.values(), strict=True)
     layers = [nn.Embedding(*pair, padding_idx=0) if are_tables else nn.Linear(*pair) for pair in pairs]
     subject(nn.Sequential(nn.ReLU(), layers[0], nn.Sequential(layers[1])))
-    weights = [layer.weight[int(are_tables) :].detach() for layer in layers]  # without the padding's row
+    weights = [layer.weight[int(are_tables) :].detach() for layer in layers]  # without the row for padding
     return {
         "standard deviations × 1000": [round(1000 * weight.std().item(), 1) for weight in weights],
         "the mean is 0": [bool(weight.mean().abs() < 0.1 * weight.std()) for weight in weights],
@@ -207,7 +207,7 @@ def what_all_three_read(subject, written, numbers, tokens, x):
     vocab, d_model = numbers.shape
     model = bare_transformer(vocab, vocab, d_model)
     source, target, output = model.source_embedding.embedding, model.target_embedding.embedding, model.output
-    with torch.no_grad():  # all three alike, so that it doesn't matter whose weight is kept
+    with torch.no_grad():  # all three are equal, so that it doesn't matter which one is kept
         for part in (source, target, output):
             part.weight.copy_(torch.arange(vocab * d_model).view(vocab, d_model) / 10)
     subject(model)
@@ -334,19 +334,19 @@ TIE_EMBEDDINGS = Exercise(
 
 
 def config_of(**others) -> dict:
-    """Return a small configuration. What a probe is about comes first, as reports may cut off the rest."""
+    """Return a small configuration. The settings under test come first, because reports may truncate the rest."""
     sizes = {"source_vocab": 8, "target_vocab": 7, "d_model": 4, "n_heads": 2, "n_layers": 1, "d_ff": 3}
     sizes |= {"dropout": 0.0, "max_length": 6}
     return others | {name: size for name, size in sizes.items() if name not in others}
 
 
 def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
-    """Return a tensor for each name. With `tie`, three of them go to the same parameter, which keeps the last one."""
+    """Return a tensor for each name. With `tie`, three are loaded into one parameter, which keeps the last one."""
     return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
 
 
 def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
-    """Return tokens; `padded` pads all sentences but the first. If `pad_id` isn't 0, then 0 is a word that occurs."""
+    """Return tokens; `padded` pads all sentences but the first. If `pad_id` isn't 0, then 0 occurs as a word."""
     tokens = sampler.integers(batch, length, low=0, high=vocab - 1)
     tokens[tokens == pad_id] = vocab - 1
     if pad_id:
@@ -387,7 +387,7 @@ def decode_inputs(sampler: InputSampler) -> dict:
 def logits_of_words(subject, config, weights, source, target):
     model = build(subject, {"config": TransformerConfig(**config)}, weights)
     logits = model(source, target)
-    real = target != config.get("pad_id", 0)  # the output at padding positions is free
+    real = target != config.get("pad_id", 0)  # the output at padding positions may be anything
     return {"logits of real words": logits[real] if logits.shape[:2] == real.shape else logits}
 
 
@@ -644,7 +644,7 @@ TRANSFORMER = Exercise(
 
 
 def size_inputs(sampler: InputSampler, **others) -> dict:
-    """Return a configuration of random sizes. What a probe is about comes first, as reports may cut off the rest."""
+    """Return random sizes. The settings under test come first, because reports may truncate the rest."""
     sizes = {
         "source_vocab": sampler.integer(20, 40),
         "target_vocab": sampler.integer(50, 70),

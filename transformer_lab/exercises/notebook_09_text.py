@@ -1,4 +1,4 @@
-"""Notebook 09, text: words and pieces of words become ids, and sentences become batches (section 5.1)."""
+"""Notebook 09, text: turning words and pieces of words into ids, and sentences into batches (section 5.1)."""
 
 from collections import Counter
 from functools import partial
@@ -23,12 +23,12 @@ WITH_AND_WITHOUT_CAPITAL = (("Arm", "arm"), ("Essen", "essen"), ("Leben", "leben
 
 
 def some_words(sampler: InputSampler, count: int) -> list[str]:
-    """Return different words in a random order that isn't alphabetical."""
+    """Return different words in random order, but not alphabetical order."""
     return sampler.shuffled(sorted(sampler.shuffled(WORDS)[:count]))
 
 
 def in_sentences(sampler: InputSampler, tokens: list[str]) -> list[list[str]]:
-    """Return the tokens in a random order, as sentences of two or three."""
+    """Return the tokens in random order, as sentences of two or three."""
     tokens, length = sampler.shuffled(tokens), sampler.integer(2, 3)
     return [tokens[start : start + length] for start in range(0, len(tokens), length)]
 
@@ -37,7 +37,7 @@ def words_of_all_frequencies(sampler: InputSampler) -> dict:
     words = sampler.shuffled(
         [*some_words(sampler, sampler.integer(3, 4)), ("T-Shirt", "12", ",", "...")[sampler.integer(0, 3)]]
     )
-    frequent = [word for times, word in enumerate(words) for _ in range(times)]  # and each once in the first sentence
+    frequent = [word for times, word in enumerate(words) for _ in range(times)]  # plus once each in the first sentence
     return {"sentences": [words, *in_sentences(sampler, frequent)], "min_frequency": 1}
 
 
@@ -156,7 +156,7 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 
 
 def letters(sampler: InputSampler, count: int) -> list[str]:
-    """Return different letters in a random order."""
+    """Return different letters in random order."""
     return sampler.shuffled(ALPHABET)[:count]
 
 
@@ -179,7 +179,7 @@ def rare_words_and_a_frequent_pair(sampler: InputSampler) -> dict:
 
 
 def a_pair_twice_in_a_word(sampler: InputSampler) -> dict:
-    """The third merge joins the second `ab` with `</w>`; the first one stays as it is."""
+    """Return words in which the third merge joins only the second `ab` with `</w>`, not the first."""
     b, c, d, y, z, *others = letters(sampler, 7)
     a, x = sorted(others)
     times = sampler.integer(4, 6)
@@ -207,7 +207,7 @@ def merges_that_meet_whole_symbols(sampler: InputSampler) -> dict:
 
 
 def equal_counts_of_longer_symbols(sampler: InputSampler) -> dict:
-    """After the first merge, the smaller of two pairs has the larger text: `(a, c)` and `(ab, b)`."""
+    """Return words with a tie after the first merge: `(a, c)` sorts before `(ab, b)`, but `ac` sorts after `abb`."""
     a, b, c, x, y = sorted(letters(sampler, 5))
     times = sampler.integer(2, 4)
     return {"word_counts": {a + b + b: times, a + b + x: 1, a + c + y: times}, "n_merges": 2}
@@ -402,7 +402,7 @@ def padded_with_zero(sampler: InputSampler) -> dict:
 
 def padded_with_another_id(sampler: InputSampler) -> dict:
     sequences = token_lists(sampler, sampler.integer(4, 5), *sampler.shuffled([1, sampler.integer(2, 3)]))
-    sequences[sampler.integer(0, 2)][0] = 0  # a word here
+    sequences[sampler.integer(0, 2)][0] = 0  # a word in this case
     return {"sequences": sequences, "pad_id": sampler.integer(1, 3)}
 
 
@@ -513,7 +513,7 @@ def a_sentence_that_is_too_long(sampler: InputSampler) -> dict:
 
 
 def batches_that_keep_the_rules(inputs, expected, received):
-    """Say what's wrong with a partition, or return None: there is more than one right answer."""
+    """Say what's wrong with a partition, or return None. There is more than one right answer."""
     lengths, max_tokens = inputs["lengths"], inputs["max_tokens"]
     if not isinstance(received, list | tuple):
         return f"expected a list of batches; got {described(received)}"
@@ -573,7 +573,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 
 
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
-    """Return what happens with a sentence that doesn't fit, provided that those that do fit cause no problem."""
+    """Return the outcome with a sentence that doesn't fit, provided that those that do fit cause no problem."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
     try:
         return {"raised": "nothing", "batches": subject(lengths, max_tokens)}

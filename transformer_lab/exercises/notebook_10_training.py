@@ -1,4 +1,4 @@
-"""Notebook 10, training: the labels, the loss, the learning rate, one step, and how good the model is."""
+"""Notebook 10, training: labels, loss, learning rate, one training step, and evaluation."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ BOS, EOS = 1, 2
 
 
 def padded_targets(sampler: InputSampler, lengths: list[int], vocab: int = 10, pad_id: int = 0) -> Tensor:
-    """Return `(batch, longest)`: bos, tokens, eos, padding. If padding isn't 0, each row has 0 among its tokens."""
+    """Return targets `(batch, longest)`: bos, tokens, eos, padding. If padding isn't 0, each row has a token 0."""
     target = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(target, lengths, strict=True):
         tokens = [token for token in range(3, vocab) if token != pad_id]
@@ -92,7 +92,7 @@ def loss_inputs(sampler: InputSampler, lengths: list[int], smoothing: float, voc
     labels = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(labels, lengths, strict=True):
         tokens = sampler.integers(length, low=0, high=vocab - 2)
-        row[:length] = tokens + (tokens >= pad_id).long()  # any id but that of padding
+        row[:length] = tokens + (tokens >= pad_id).long()  # any id except the padding's
     return {"logits": sampler.numbers(*labels.shape, vocab), "labels": labels, "smoothing": smoothing, "pad_id": pad_id}
 
 
@@ -173,11 +173,11 @@ LABEL_SMOOTHING_LOSS = Exercise(
 
 # --- warmup_rate -----------------------------------------------------------------------------------------------------
 
-Draw = Callable[[int, int], int]  # the method `integer` of a sampler
+Draw = Callable[[int, int], int]  # a sampler's method `integer`
 
 
 def around_the_peak(draw: Draw, sign: int, low: int, high: int) -> tuple[int, int, int]:
-    """Return a step that many steps after the peak, or before it with sign -1."""
+    """Return the arguments for a step `low` to `high` steps after the peak, or before it if `sign` is -1."""
     warmup_steps = draw(20, 60)
     return warmup_steps + sign * draw(low, high), 4 * draw(4, 16), warmup_steps
 
@@ -224,7 +224,7 @@ WARMUP_RATE = Exercise(
         rate_probe("early in the warm-up", lambda draw: (draw(2, 9), 4 * draw(4, 16), draw(30, 60))),
         rate_probe("shortly before the warm-up ends", lambda draw: around_the_peak(draw, -1, 1, 4)),
         rate_probe("after the warm-up", lambda draw: around_the_peak(draw, 1, 10, 90)),
-        # so late that both terms of a wrong `min` would have changed places
+        # so late that the terms of a wrong `min` would have switched order
         rate_probe("long after a short warm-up", lambda draw: (draw(30, 90), 4 * draw(4, 16), draw(2, 3))),
         rate_probe("at the peak", lambda draw: (peak := 100 * draw(5, 60), 32 * draw(8, 32), peak)),
         rate_probe("step 0 counts as step 1", lambda draw: (0, 4 * draw(4, 16), draw(10, 60))),
@@ -260,7 +260,7 @@ def step_inputs(
 ) -> dict:
     """Return batches of targets with the given lengths, and two tables of logits, which are the model's weights.
 
-    Each of up to three batches has sources of another length.
+    There are up to three batches, each with sources of a different length.
     """
     vocab = 7
     source_lengths = sampler.order(3)
@@ -280,7 +280,7 @@ def step_inputs(
 
 
 def surely_wrong(inputs: dict) -> dict:
-    """Make the model sure of the wrong token, so that the gradient is longer than 1."""
+    """Make the model confident in the wrong token, so that the gradient norm is larger than 1."""
     source_table, target_table = inputs["weights"].values()
     target = inputs["targets"][0][0]
     source_table *= 0.25
@@ -291,7 +291,7 @@ def surely_wrong(inputs: dict) -> dict:
 
 
 def learn(subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm):
-    """Take one step for each batch: a token's logits depend on the token before it and on the mean of the source."""
+    """Take one step for each batch, with a model whose logits depend on the previous token and the source's mean."""
     model = two_tables(weights, pad_id)
     optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
     settings = [setting for setting in (smoothing, clip_norm) if setting is not None]
@@ -305,7 +305,7 @@ def learn(subject, sources, targets, weights, pad_id, optimizer, learning_rate, 
 def watch_learning(
     subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm, mode_before
 ):
-    """Record what one step does besides learning."""
+    """Record a step's effects other than the new weights."""
     model = two_tables(weights, pad_id)
     optimizer = getattr(torch.optim, optimizer)(model.train(mode_before == "training").parameters(), lr=learning_rate)
     loss = subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
@@ -318,7 +318,7 @@ def watch_learning(
 
 
 def learn_after_others(subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm):
-    """Take a step with gradients that were left over from before, one for every weight that reads the target."""
+    """Take a step with leftover gradients for every weight that reads the target."""
     model = two_tables(weights, pad_id)
     model.target_table.square().sum().backward()
     optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
@@ -352,7 +352,7 @@ def leftover_gradients_make_no_difference(inputs, received):
         return "the weights don't change, so there is nothing to compare"
     unread = [token for token in range(len(before)) if token not in inputs["targets"][0][:, :-1]]
     if torch.allclose(before[unread], after[unread], atol=1e-8):
-        return None  # the step has no gradient of its own for these
+        return None  # this step has no gradient for these
     return Remark(
         "If there are gradients left over from before your first step, they are added to your own. Call `zero_grad` "
         "right before `backward`, and it won't matter what happened earlier."
@@ -443,7 +443,7 @@ def evaluation_inputs(sampler: InputSampler, *batches: list[int], pad_id: int = 
 
 
 def measure(subject, sources, targets, weights, pad_id, batches_are="a list"):
-    """Evaluate a model that is in training mode, where it has different logits, as it would with dropout."""
+    """Evaluate a model in training mode, in which its logits are different, as they would be with dropout."""
     model = two_tables(weights, pad_id)
     in_evaluation = model.forward
 
@@ -457,7 +457,7 @@ def measure(subject, sources, targets, weights, pad_id, batches_are="a list"):
 
 
 def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
-    """Record in which mode the model predicts, whether it records gradients, and in which mode it is left."""
+    """Record the mode in which the model predicts, whether gradients are on, and the mode in which it is left."""
     model, batches, modes = two_tables(weights, pad_id), batches_of(sources, targets, pad_id), []
     for mode in modes_before:
         subject(model.train(mode == "training"), batches)
@@ -467,7 +467,7 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Return what happens without any batch, provided that a batch causes no problem."""
+    """Return the outcome without any batches, provided that a batch causes no problem."""
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
     try:
@@ -477,7 +477,7 @@ def evaluate_nothing(subject, sources, targets, weights, pad_id):
 
 
 def never(record: str, says: str) -> Rule:
-    """Return a rule that says `says` if anything in this record of the model's calls is true."""
+    """Return a rule that reports `says` if any entry in this record of the model's calls is true."""
 
     def rule(inputs, received):
         if not received[record]:

@@ -17,20 +17,20 @@ WORDS = [
 
 
 def some_words(sampler: InputSampler, *counts: int) -> list[list[str]]:
-    """Return lists of different words in random order, as long as `counts` says. No word is in two of them."""
+    """Return lists of random words with the lengths in `counts`. No word occurs twice."""
     words = sampler.shuffled(WORDS)
     return [[words.pop() for _ in range(count)] for count in counts]
 
 
 def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dict:
-    """Return a corpus of one sentence."""
+    """Return a corpus with a single sentence."""
     return {"hypotheses": [hypothesis], "references": [reference]} | others
 
 
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
-    """Return a hypothesis with wrong words around the right ones, which are further back in a longer reference."""
+    """Return a hypothesis with wrong words around the right ones, which come later in a longer reference."""
     before, after = sampler.integer(1, 2), sampler.integer(1, 4)
-    first = before + after + sampler.integer(1, 2)  # so that the last right words are where the hypothesis has ended
+    first = before + after + sampler.integer(1, 2)  # so that the last right words are past the hypothesis's end
     right, *wrong, others, last = some_words(
         sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
     )
@@ -38,19 +38,19 @@ def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
 
 
 def repeated_word_inputs(sampler: InputSampler, times: int, times_in_reference: int) -> dict:
-    """Return a hypothesis and a reference that repeat one of their words, but not equally often."""
+    """Return a hypothesis and a reference that repeat one word a different number of times."""
     (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(1, 3))
     return pair_of([word] * times + right + wrong, [*right, *[word] * times_in_reference], n=1)
 
 
 def turned_round_inputs(sampler: InputSampler) -> dict:
-    """Return a hypothesis that starts with two words the wrong way around."""
+    """Return a hypothesis whose first two words are swapped."""
     pair, right, wrong = some_words(sampler, 2, sampler.integer(5, 14), sampler.integer(1, 6))
     return pair_of([*pair, *right, *wrong], [*pair[::-1], *right], n=2)
 
 
 def long_and_short_inputs(sampler: InputSampler) -> dict:
-    """Return a long hypothesis that is mostly right and a short one that is wrong, in any order."""
+    """Return a long hypothesis that is mostly right and a short one that is wrong, in either order."""
     right, wrong, missing, short, other = some_words(
         sampler, sampler.integer(3, 12), sampler.integer(1, 3), 4, sampler.integer(1, 2), 3
     )
@@ -59,7 +59,7 @@ def long_and_short_inputs(sampler: InputSampler) -> dict:
 
 
 def swapped_words_inputs(sampler: InputSampler) -> dict:
-    """Return two hypotheses, some of whose words are only in the other one's reference."""
+    """Return two hypotheses with some words that occur only in the other one's reference."""
     first, second, mine, yours = some_words(sampler, *(sampler.integer(1, most) for most in (5, 5, 3, 3)))
     return {"hypotheses": [first + yours, second + mine], "references": [first + mine, second + yours], "n": 1}
 
@@ -74,7 +74,7 @@ def short_sentence_inputs(sampler: InputSampler) -> dict:
 
 
 def same_characters_inputs(sampler: InputSampler) -> dict:
-    """Return a pair of sentences that differ only in where their words end, and one that is mostly right."""
+    """Return one pair of sentences that differ only in their word boundaries, and one that is mostly right."""
     (first, second), right, wrong = some_words(sampler, 2, sampler.integer(3, 14), sampler.integer(1, 6))
     return {
         "hypotheses": [[first + "x", second, first], right + wrong],
@@ -219,7 +219,6 @@ BREVITY_PENALTY = Exercise(
 
 
 def wrong_end_inputs(sampler: InputSampler) -> dict:
-    """Return one hypothesis whose last words are wrong."""
     count = sampler.integer(1, 5)
     right, wrong, missing = some_words(sampler, sampler.integer(7, 18), count, count)
     return pair_of(right + wrong, right + missing)
@@ -236,7 +235,7 @@ def too_long_inputs(sampler: InputSampler) -> dict:
 
 
 def two_sentences_inputs(sampler: InputSampler) -> dict:
-    """Return a long hypothesis that is only a little too short, and one whose last words are in the wrong order."""
+    """Return a long hypothesis that is slightly too short, and one whose last words are in the wrong order."""
     words, right, mixed = some_words(sampler, sampler.integer(8, 14), sampler.integer(4, 7), sampler.integer(3, 5))
     return {
         "hypotheses": [words[: len(words) - sampler.integer(1, 3)], right + mixed[::-1]],
@@ -292,7 +291,7 @@ BLEU = Exercise(
             ),
             score_of_references,
         ),
-        Property(  # without an error, the score would be that of other sentences than the caller believes
+        Property(  # without an error, the score would be for different sentences than the caller thinks
             "a reference for each hypothesis",
             two_sentences_inputs,
             unless(

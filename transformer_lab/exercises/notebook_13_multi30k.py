@@ -1,4 +1,4 @@
-"""Notebook 13, Multi30k: the weights of several checkpoints become those of one model (section 6.1)."""
+"""Notebook 13, Multi30k: averaging the weights of several checkpoints (section 6.1)."""
 
 import torch
 
@@ -8,7 +8,7 @@ from transformer_lab.exercises.rules import REFUSED, raises, unless
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.training import average_checkpoints
 
-# Each input holds one tensor from all checkpoints, stacked along the first axis with the oldest first.
+# Each input is one tensor from every checkpoint, stacked along the first axis with the oldest first.
 
 
 def average_of_rows(subject, **stacked):
@@ -41,9 +41,9 @@ def averages_of_different_models(subject, weight):
 
 
 def with_counters(sampler: InputSampler) -> dict:
-    """Return a weight, a counter up, a counter down, and a mask. All differ between the first and last checkpoint."""
+    """Return a weight, an increasing and a decreasing counter, and a mask. The first and last of each differ."""
     mask = sampler.integers(3, 2, low=0, high=1).bool()
-    mask[2, sampler.integer(0, 1)] = False  # so that it isn't the same as a mean that is turned into booleans
+    mask[2, sampler.integer(0, 1)] = False  # so that it differs from a mean converted to booleans
     mask[0] = ~mask[2]
     first = sampler.integer(10, 20)
     return {
@@ -62,7 +62,7 @@ def in_half_precision(sampler: InputSampler) -> dict:
 
 
 def that_cancel(sampler: InputSampler) -> dict:
-    """Return columns in which two large numbers cancel. In a float32 sum, what is added in between vanishes."""
+    """Return columns in which two large numbers cancel. In a float32 sum, anything added in between is lost."""
     small = sampler.integers(7, 4, low=1, high=3).float()
     small[1] = 2.0 ** sampler.integers(4, low=27, high=29)
     small[5] = -small[1]
@@ -100,7 +100,7 @@ def names_are_not_mixed_up(inputs, received):
 
 
 def different_models_are_refused(inputs, received):
-    """Remark on checkpoints that don't belong together, and on an empty list, unless they raise a `ValueError`."""
+    """Remark on mismatched checkpoints and on an empty list unless they raise a `ValueError`."""
     for given, error in received.items():
         if error not in REFUSED:
             if given.startswith("no"):

@@ -1,4 +1,4 @@
-"""Notebook 14, attention heat maps: what the weights of a trained model say, and how to score it."""
+"""Notebook 14, attention heat maps: what a trained model's attention weights show, and how to score them."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def attention(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return weights in tenths: each row divides 1 at random."""
+    """Return attention weights in tenths. Each row is a random split of 1."""
     *rows, keys = shape
     cuts = sampler.integers(*rows, keys - 1, low=0, high=10).sort(dim=-1).values
     edges = [torch.zeros(*rows, 1, dtype=torch.int64), cuts, torch.full((*rows, 1), 10)]
@@ -63,14 +63,14 @@ ATTENTION_ROLLOUT = Exercise(
 
 
 FOUND, FOUND_ONE_OF_TWO, MISSED, MISSED_TWO, NOT_LINKED = range(5)
-LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], NOT_LINKED: []}  # by order of weight
+LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], NOT_LINKED: []}  # 0: highest weight
 
 
 def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
-    """Return five or more rows, one of each kind at least, in random order, and some more links that are missed.
+    """Return five or more rows, at least one of each kind, in random order, with some additional links that are missed.
 
-    The highest weight of a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links. The highest
-    weight of all is not a link.
+    The highest weight in a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links. The highest
+    weight overall is not a link.
     """
     weights = torch.zeros(queries, keys, dtype=torch.float64)
     gold = torch.zeros(queries, keys, dtype=torch.bool)
@@ -101,9 +101,10 @@ def aligned_with_ties(sampler: InputSampler) -> dict:
 
 
 def all_found(sampler: InputSampler) -> dict:
-    """Give each query a key of its own, which it finds, and add some links that are missed.
+    """Link each query to its own key, which it finds, and add some links that are missed.
 
-    The query that finds the last key is also linked to the first one, so looking only at a row's first link goes wrong.
+    The query that finds the last key is also linked to the first one, so code that looks only at a row's first link is
+    wrong.
     """
     length = sampler.integer(4, 7)
     order = sampler.order(length)

@@ -59,7 +59,7 @@ def additive_answer(inputs: dict) -> tuple[Tensor, Tensor]:
 
 
 def additive_mask_inputs(sampler: InputSampler) -> dict:
-    """Hide the word of each sentence that would get the most attention."""
+    """Hide the word that would get the most attention in each sentence."""
     inputs = additive_inputs(sampler, batch=2, query=2, key=4)
     mask = torch.ones(2, 1, 4, dtype=torch.bool)
     for row, weights in enumerate(additive_answer(inputs)[1]):
@@ -68,7 +68,7 @@ def additive_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def additive_keys_inputs(sampler: InputSampler) -> dict:
-    """Pass other keys than those of the memory, but as wide as it is, so that projecting them again does not crash."""
+    """Pass keys that aren't the memory's but are as wide as it is, so that projecting them again doesn't crash."""
     inputs = additive_inputs(sampler, batch=2, query=1, key=3, d_memory=4, d_attention=4)
     return inputs | {"mask": None, "keys": sampler.numbers(2, 3, 4, low=-1.5, high=1.5)}
 
@@ -158,7 +158,7 @@ def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padde
                    pad_id: int = 0) -> dict:  # fmt: skip
     arguments = {"vocab_size": 9, "d_model": 4, "n_layers": n_layers, "dropout": 0.0, "pad_id": pad_id}
     weights = sampler.weights(RecurrentEncoder(*arguments.values()), scale=0.9)
-    for name in weights:  # words so different that no two states look alike
+    for name in weights:  # make words so different that no two states look alike
         if name.startswith("embedding"):
             weights[name] = sampler.numbers(*weights[name].shape, low=-1.0, high=1.0)
     source = torch.full((len(lengths), max(*lengths, padded_to)), pad_id)
@@ -170,14 +170,14 @@ def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padde
 
 
 def encoder_gradient_inputs(sampler: InputSampler) -> dict:
-    """Pad with another token than 0, and let 0 be a word, so that its embedding must get a gradient."""
+    """Pad with a token other than 0, and use 0 as a word, so that its embedding must get a gradient."""
     inputs = encoder_inputs(sampler, (2, 3), pad_id=sampler.integer(1, 8))
     inputs["source"][0, 0] = 0
     return inputs
 
 
 def encoder_dropout_inputs(sampler: InputSampler, n_layers: int = 1) -> dict:
-    """Let only one feature of the embeddings count: then 600 random draws meet all the outcomes there can be."""
+    """Use only one feature of the embeddings, so that 600 random samples cover all possible outcomes."""
     rate = (0.4, 0.45, 0.55)[sampler.integer(0, 2)]
     arguments = {"vocab_size": 4, "d_model": 2, "n_layers": n_layers, "dropout": rate, "pad_id": 0}
     weights = {
@@ -187,13 +187,13 @@ def encoder_dropout_inputs(sampler: InputSampler, n_layers: int = 1) -> dict:
     for name in weights:
         if name.startswith("embedding"):
             weights[name][:, sampler.integer(0, 1)] = 0
-        elif not name.startswith("gru.weight_ih"):  # an update gate that's open
+        elif not name.startswith("gru.weight_ih"):  # keeps the update gate open
             weights[name] = -weights[name] / 2
     return {"arguments": arguments, "weights": weights, "source": sampler.integers(1, 1, low=1, high=3)}
 
 
 def states_of_words(subject, arguments, weights, source):
-    """Return the memory, with zeros at padded positions. Parameters that do not belong to the module are 0."""
+    """Return the memory, with zeros at padded positions. Parameters not in `weights` are set to 0."""
     module = build_with_zeros(subject, arguments, weights).eval()
     memory = module(source)
     if isinstance(memory, torch.Tensor) and memory.shape[:2] == source.shape:
@@ -226,7 +226,7 @@ def order_of_axes(subject, arguments, weights):
 
 
 def lengths_on_a_gpu(subject, arguments, weights, source):
-    """Track which tensors would be on the GPU if `source` were, up to the packing, which needs lengths on the CPU."""
+    """Track which tensors would be on the GPU if `source` were, until packing, which needs lengths on the CPU."""
 
     class PackingError(Exception):
         pass
@@ -336,7 +336,7 @@ KEYS_EVERY_STEP = (
 
 
 def decoder_inputs(sampler: InputSampler, batch: int = 1, target: int = 3, source: int = 3) -> dict:
-    """Make the weights of the attention larger than the others, so that it matters who asks."""
+    """Make the attention layer's weights larger than the others, so that the query matters."""
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": 0.0, "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
     for name in ("attention.w_q.weight", "attention.w_k.weight", "attention.v.weight"):
@@ -356,7 +356,7 @@ def decoder_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def step_inputs(sampler: InputSampler, arguments: dict, weights: dict, target: Tensor, memory: Tensor, **mask) -> dict:
-    """Return the inputs of one step: the first token of each target, and a state after the memory."""
+    """Return the inputs of one step: the first token of each target, and a random state, listed after the memory."""
     state = sampler.numbers(len(target), 4, low=-0.9, high=0.9)
     return {"arguments": arguments, "weights": weights, "token": target[:, 0], "memory": memory, "state": state} | mask
 
@@ -366,10 +366,10 @@ def masked_step_inputs(sampler: InputSampler) -> dict:
 
 
 def decoder_dropout_inputs(sampler: InputSampler) -> dict:
-    """Let only one feature of the embeddings count: then 400 random draws meet all the outcomes there can be.
+    """Use only one feature of the embeddings, so that 400 random samples cover all possible outcomes.
 
-    It raises the state, and the state raises the output, which the embedding itself lowers. So it shows if cell and
-    output get embeddings with different features dropped out.
+    It raises the state, and the state raises the output, while the embedding itself lowers the output. This shows
+    whether the cell and the output get embeddings with different features dropped out.
     """
     arguments = {"vocab_size": 4, "d_model": 2, "dropout": (0.4, 0.45, 0.55)[sampler.integer(0, 2)], "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
@@ -402,7 +402,7 @@ def one_step(subject, arguments, weights, token, memory, state, mask):
 
 
 def keys_of_forward_and_step(subject, arguments, weights, token, memory, state, mask):
-    """Count how often `forward` projects the memory, and take one step without keys and one with them."""
+    """Count how often `forward` projects the memory, then take one step without keys and one with them."""
     module = build(subject, arguments, weights)
     counted = []
     hook = module.attention.w_k.register_forward_hook(lambda *_: counted.append(1))
@@ -478,8 +478,8 @@ ATTENTION_DECODER = Exercise(
 
 def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: bool = False, endless: bool = False,
                     specials: bool = False, training: bool = False, max_length: int = 8) -> dict:  # fmt: skip
-    """Return a `ScriptedModel` as data, with translations of the given lengths. Every seed has other tokens."""
-    ids, usual = special_ids(sampler, other_ids)  # the usual ones belong to words of the first translation
+    """Return a `ScriptedModel` as data, with translations of the given lengths. Each seed uses different tokens."""
+    ids, usual = special_ids(sampler, other_ids)  # the usual ids belong to words in the first translation
     free = sampler.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]
@@ -505,7 +505,7 @@ def one_sentence_inputs(sampler: InputSampler, low: int = 2, high: int = 4, **ot
 
 
 def four_sentences_inputs(sampler: InputSampler, max_length: int = 8) -> dict:
-    """Let the second sentence be the longest one, the third the shortest, and the first and last differ in length."""
+    """Return four sentences: the second is longest, the third is shortest, and the first and last differ in length."""
     first = sampler.integer(2, 3)
     return scripted_inputs(sampler, (first, sampler.integer(5, 6), 1, 5 - first), max_length=max_length)
 
@@ -562,7 +562,7 @@ RECURRENT_GREEDY_DECODE = Exercise(
         ),
     ],
     properties=[
-        # Costs as much as all probes earn: feeding each token once is what the exercise is about.
+        # The penalty equals the points of all probes, because feeding each token once is the point of the exercise.
         Property(
             "each token is fed once", lambda sampler: one_sentence_inputs(sampler, 5, 6), fed_once, work_done, penalty=7
         ),

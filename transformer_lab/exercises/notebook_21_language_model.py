@@ -1,4 +1,4 @@
-"""Notebook 21, a language model: cut a text into windows, compute the loss, filter the logits, sample a text."""
+"""Notebook 21, a language model: split text into windows, compute the loss, filter the logits, and sample text."""
 
 import math
 from functools import partial
@@ -24,17 +24,17 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def different_tokens(sampler: InputSampler, count: int) -> Tensor:
-    """Return tokens of which no two are equal, so that every position can be told from the others."""
+    """Return tokens that are all different, so that every position can be identified."""
     return torch.tensor(sampler.order(count)) + 10
 
 
 def text_inputs(sampler: InputSampler, length: int, windows: int, rest: int = 0) -> dict:
-    """Return a text of `windows` windows, the last label, and `rest` more tokens."""
+    """Return text with `windows` windows, the last label, and `rest` more tokens."""
     return {"tokens": different_tokens(sampler, windows * length + 1 + rest), "length": length}
 
 
 def whole_windows_only(sampler: InputSampler) -> dict:
-    """Return a text that consists of whole windows: nothing follows the last token."""
+    """Return text that consists of whole windows, with nothing after the last token."""
     length, windows = sampler.integer(2, 4), sampler.integer(2, 4)
     return {"tokens": different_tokens(sampler, windows * length), "length": length}
 
@@ -93,10 +93,10 @@ NEXT_TOKEN_PAIRS = Exercise(
 
 
 def model_inputs(sampler: InputSampler, batch: int, length: int, vocab: int, n_layers: int = 1) -> dict:
-    """Return a `LanguageModel` as data, and a text in windows.
+    """Return a `LanguageModel` as data, and text split into windows.
 
-    No token follows itself, so a label never equals the token being read. Token 0 is among the labels, because here it
-    is a token like any other.
+    No token follows itself, so a label never equals the token being read. Token 0 is among the labels, because it's a
+    token like any other here.
     """
     labels = torch.ones(1)
     while labels.all():
@@ -213,7 +213,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
 
 
 def distinct_logits(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return logits of both signs, no two equal in a row. Each row has its own order and its own level."""
+    """Return logits of both signs, all different within a row. Each row has its own order and its own offset."""
     *rows, vocab = shape
     orders = [sampler.order(vocab) for _ in range(math.prod(rows))]
     offsets = [1.1 * place + sampler.integer(-30, 30) / 100 for place in sampler.order(len(orders))]
@@ -225,7 +225,7 @@ def distinct_logits(sampler: InputSampler, *shape: int) -> Tensor:
 
 
 def some_of_a_row(sampler: InputSampler, *rows: int) -> dict:
-    """Return logits of which between two and all but two are kept."""
+    """Return logits and a `k` that keeps at least two of them and removes at least two."""
     vocab = sampler.integer(5, 7)
     return {"logits": distinct_logits(sampler, *rows, vocab), "k": sampler.integer(2, vocab - 2)}
 
@@ -239,7 +239,7 @@ def filtered_and_whether_new(subject, logits, **amount):
 
 
 def nothing_is_removed(inputs, received):
-    """Say whether tokens are removed. Their logits aren't compared, because not everyone returns them unchanged."""
+    """Report tokens that are removed. Logits aren't compared, because some solutions don't return them unchanged."""
     if received.get("refused"):
         ((name, value),) = ((name, value) for name, value in inputs.items() if name != "logits")
         return f"{name} = {value:g} raises a `ValueError`; it's allowed, and keeps every token"
@@ -267,7 +267,7 @@ leaves_logits_alone = partial(
         lambda inputs, overwritten: not overwritten, "your function changes the tensor that the caller passed in"
     ),
     call=whether_overwritten,
-    penalty=0,  # as a change of the input, it costs points anyway
+    penalty=0,  # any change to the input costs points anyway
 )
 
 
@@ -311,9 +311,9 @@ TOP_K_FILTER = Exercise(
 
 
 def distribution(sampler: InputSampler, vocab: int, nucleus: int, p: float) -> list[float]:
-    """Return falling probabilities, of which it takes the first `nucleus` to reach `p`.
+    """Return decreasing probabilities, of which it takes the first `nucleus` to reach `p`.
 
-    Neither running sum is closer to `p` than 0.02, so rounding makes no difference.
+    The sums just below and above `p` are more than 0.02 away from it, so rounding makes no difference.
     """
     fitting = []
     for percent in range(10, 96):
@@ -325,7 +325,7 @@ def distribution(sampler: InputSampler, vocab: int, nucleus: int, p: float) -> l
 
 
 def logits_of(sampler: InputSampler, *rows: list[float]) -> Tensor:
-    """Return logits of the given probabilities, each row in its own order and shifted by a constant of its own."""
+    """Return logits for the given probabilities, with each row shuffled and shifted by its own constant."""
     shuffled = [sampler.shuffled(row) for row in rows]
     shifts = torch.tensor([[sampler.integer(-20, 20) / 10] for _ in rows], dtype=torch.float64)
     logits = torch.tensor(shuffled, dtype=torch.float64).log() + shifts
@@ -333,15 +333,15 @@ def logits_of(sampler: InputSampler, *rows: list[float]) -> Tensor:
 
 
 def nuclei(sampler: InputSampler, vocab: int, *sizes: int) -> dict:
-    """Return a row of logits for each size of the nucleus."""
+    """Return a row of logits for each nucleus size."""
     p = sampler.integer(12, 15) / 20
     return {"logits": logits_of(sampler, *[distribution(sampler, vocab, size, p) for size in sizes]), "p": p}
 
 
 def exactly_p(sampler: InputSampler) -> dict:
-    """Return tokens with the same probability, a power of 1/2, of which some have exactly `p` together.
+    """Return tokens with the same probability, a power of 1/2, some of which add up to exactly `p`.
 
-    Nothing is rounded here: the other tokens are so unlikely that their probability is exactly 0.
+    Nothing is rounded: the other tokens are so unlikely that their probability is exactly 0.
     """
     equal = 2 ** sampler.integer(2, 3)
     logits = [sampler.integer(-20, 20) / 10] * equal + [-2000.0] * sampler.integer(1, 3)
@@ -352,7 +352,7 @@ def exactly_p(sampler: InputSampler) -> dict:
 
 
 def as_many_are_left(inputs, expected, received):
-    """Compare how many are left and their logits, because equally likely tokens may be taken in any order."""
+    """Compare the number of tokens kept and their logits, because equally likely tokens may be kept in any order."""
     if received.shape != expected.shape:
         return f"it has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
     kept, needed = int(received.isfinite().sum()), int(expected.isfinite().sum())
@@ -392,7 +392,7 @@ TOP_P_FILTER = Exercise(
         keeps_every_token(
             "p = 1 keeps every token, even if one has nearly all the probability",
             lambda sampler: {
-                "logits": torch.tensor(sampler.shuffled([60.0, *sampler.numbers(5).tolist()])),  # 60: its share is 1.0
+                "logits": torch.tensor(sampler.shuffled([60.0, *sampler.numbers(5).tolist()])),  # 60: probability 1.0
                 "p": 1.0,
             },
         ),
@@ -413,7 +413,7 @@ TOP_P_FILTER = Exercise(
 
 
 def chain_inputs(sampler: InputSampler) -> dict:
-    """Return a table in which each token has one clear successor, so greedy decoding visits them all."""
+    """Return a table in which each token has one obvious successor, so that greedy decoding visits them all."""
     vocab = sampler.integer(5, 7)
     order = sampler.order(vocab)
     table = sampler.numbers(vocab, vocab, low=-1, high=1)
@@ -434,7 +434,7 @@ def reader_inputs(sampler: InputSampler, max_length: int, prompt: int, count: in
 def reader_writes(subject, vocab, max_length, prompt, count):
     class Reader(CountingLanguageModel):
         def forward(self, tokens, mask=None):
-            if mask is not None and mask.dtype != torch.bool:  # it's added to scores, so ones hide nothing
+            if mask is not None and mask.dtype != torch.bool:  # it's added to the scores, so ones hide nothing
                 tokens = tokens + (mask > 0).any()
                 mask = mask < -1e4
             return super().forward(tokens, mask)
@@ -453,7 +453,7 @@ def ranked_inputs(
 ) -> dict:
     """Return a model as data, in which a few tokens always have the given probabilities at temperature `at`.
 
-    The rest is shared evenly by all other tokens, whose logits are 0.
+    All other tokens have logits of 0 and share the rest of the probability evenly.
     """
     vocab = sampler.integer(low, high)
     other = (1 - sum(probabilities)) / (vocab - len(probabilities))
@@ -469,7 +469,7 @@ def ranked_inputs(
 
 
 def half_of_the_time(sampler: InputSampler, **settings) -> dict:
-    """Return a model in which one token among a hundred takes about half of the probability.
+    """Return a model in which one token out of about 100 has about half the probability.
 
     A slightly different temperature would change its share a lot, so 40 samples are enough to notice.
     """
@@ -484,9 +484,9 @@ def tokens_written(subject, vocab, likeliest, their_logits, prompt, count, setti
 
 
 def shares_are_right(inputs, expected, received):
-    """Allow five standard deviations: out of a million right answers, about one would be rejected.
+    """Allow five standard deviations, so that about one in a million right answers is rejected.
 
-    The sentence has no measured numbers in it, so code that samples differently gets the same one.
+    The message contains no measured numbers, so code that samples differently gets the same message.
     """
     count, vocab = inputs["count"], inputs["vocab"]
     if received.numel() != count:
@@ -513,7 +513,7 @@ def shares_are_right(inputs, expected, received):
 
 
 def expected_tokens_come(inputs, expected, received):
-    """Say whether just those tokens occur that the filters leave. As above, no measured number is in the sentence."""
+    """Say whether the tokens that occur are exactly those that the filters leave."""
     wanted, got = set(expected.tolist()), set(received.tolist())
     said = []
     if wanted - got:

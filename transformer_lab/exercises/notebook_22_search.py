@@ -1,4 +1,4 @@
-"""Notebook 22, a search: the search itself, how good the best of n runs is by luck, and how sure a correlation is."""
+"""Notebook 22, hyperparameter search: random search, the expected best of n runs, and the interval of a correlation."""
 
 from collections import Counter
 from functools import partial
@@ -21,7 +21,7 @@ def different_scores(sampler: InputSampler, count: int) -> list[float]:
 
 
 def result_or_error(subject, **inputs):
-    """Return the result for arguments that make no sense, or the name of the exception that they raise."""
+    """Return the result for invalid arguments, or the name of the exception that they raise."""
     try:
         return {"returned": subject(*inputs.values())}
     except Exception as error:
@@ -29,7 +29,7 @@ def result_or_error(subject, **inputs):
 
 
 def refused_or_remarked(what: str):
-    """Return a rule for arguments that make no sense: it remarks on anything but a `ValueError`."""
+    """Return a rule for invalid arguments that remarks on anything but a `ValueError`."""
 
     def rule(inputs, received):
         if received.get("raised") == "ValueError":
@@ -53,10 +53,10 @@ def refused_or_remarked(what: str):
 
 
 def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=float.__lt__, at=0) -> list[int]:
-    """Return after how many epochs each trial ends; negative if it was pruned then.
+    """Return the number of epochs after which each trial ends, negative if it was pruned.
 
-    The default is the rule of the exercise. The other arguments make it one that is easily mistaken for it: another
-    `middle`, pruned trials `kept` for comparison, another idea of `below`, or the scores `at` another epoch.
+    The defaults give the exercise's rule. Other arguments give rules that are easily mistaken for it: a different
+    `middle`, pruned trials `kept` for comparison, a different idea of `below`, or scores `at` a different epoch.
     """
     ended: list[int] = []
     for curve in curves:
@@ -74,7 +74,7 @@ def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=flo
 
 
 def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
-    """Return whether every other rule ends the trials differently."""
+    """Return whether every mistaken rule ends the trials differently."""
     rule = partial(epochs_trained, curves)
     others = [
         rule(startup + 1, warmup),
@@ -90,9 +90,9 @@ def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
 def rising_curves(
     sampler: InputSampler, trials: int, epochs: int, startup: int, warmup: int, high: int = 40, tie: bool = False
 ) -> dict:
-    """Return curves that never fall, for which the rules of `epochs_trained` end the trials differently.
+    """Return curves that never fall, for which the rules in `epochs_trained` end the trials differently.
 
-    It makes no difference whether a trial's latest score or its best one is compared, and both are in use.
+    On such curves, comparing a trial's latest score gives the same result as comparing its best. Both are in use.
     """
     step = {"low": 1, "high": high}
     while True:
@@ -109,7 +109,7 @@ def rising_curves(
 
 
 def search_these_curves(subject, rates, curves, startup, warmup):
-    """Let each sample be the next rate, and training with this rate yield its curve."""
+    """Run a search that samples the rates in order, where training with each rate yields its curve."""
     from itertools import cycle
 
     rate_of_trial, curve_of = cycle(rates), dict(zip(rates, curves, strict=True))
@@ -150,7 +150,7 @@ def same_trials(inputs, expected, received):
 
 
 def _endings(results) -> str:
-    """Say which trials were pruned and when; of the others, only those that didn't get all epochs, which is wrong."""
+    """List the pruned trials and when they ended, plus any others that wrongly ended early."""
     longest = max(len(curve) for _, curve, _ in results)
     ended = [(number, len(curve), pruned) for number, (_, curve, pruned) in enumerate(results)]
     said = [
@@ -165,7 +165,7 @@ search_probe = partial(Probe, call=search_these_curves, compare_results=same_tri
 
 
 def epochs_of_training(subject, rates, curves, startup, warmup):
-    """Return how many scores each trial's training was asked for, and how many its curve has."""
+    """Return the number of scores that each trial's training was asked for, and the number in its curve."""
     asked = []
 
     def sample():
@@ -226,7 +226,7 @@ RANDOM_SEARCH = Exercise(
 
 
 def highest_last(sampler: InputSampler, count: int, n: int) -> dict:
-    """Return scores that aren't sorted, so that it shows if sorting was forgotten. The best one comes last."""
+    """Return unsorted scores, to catch code that forgets to sort. The best one comes last."""
     scores = different_scores(sampler, count)
     return {"values": [*scores[1:-1], scores[0], scores[-1]], "n": n}
 
@@ -238,7 +238,7 @@ def with_equal_scores(sampler: InputSampler) -> dict:
 
 
 def around_zero(sampler: InputSampler) -> dict:
-    """Return scores on both sides of zero, such as negated losses: more is better there too."""
+    """Return scores on both sides of zero, such as negated losses, for which higher is better too."""
     inputs = highest_last(sampler, sampler.integer(5, 7), sampler.integer(3, 4))
     return inputs | {"values": [round(score - 27, 1) for score in inputs["values"]]}
 
@@ -249,7 +249,7 @@ def more_than_measured(sampler: InputSampler) -> dict:
 
 
 def best_asked_twice(subject, values, n):
-    """Return the result, or words if it changes from call to call, as in a simulation, or if `n` is refused."""
+    """Return the result, or a string if it changes from call to call, as in a simulation, or if `n` is refused."""
     try:
         first, *again = [subject(values, n) for _ in range(5)]
     except ValueError:
@@ -309,7 +309,7 @@ EXPECTED_BEST = Exercise(
                 "your function rearranges the list that the caller passed in",
             ),
             order_afterwards,
-            penalty=0,  # as a change of the input, it costs points anyway
+            penalty=0,  # any change to the input costs points anyway
         ),
         Property(
             "no values at all",
@@ -328,7 +328,7 @@ EXPECTED_BEST = Exercise(
 
 # --- correlation_interval ---------------------------------------------------------------------------------------------
 
-CLOSE = 1e-6  # 1.96 for 1.959964 changes the bounds by about 1e-5
+CLOSE = 1e-6  # 1.96 in place of 1.959964 changes the bounds by about 1e-5
 
 
 def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
@@ -342,7 +342,7 @@ def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
 
 
 def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confidence: float = 0.95) -> dict:
-    """Return two sides without equal values, both with uneven steps, and the runs in any order."""
+    """Return `x` and `y` without ties, both with uneven steps, and the runs in random order."""
     count = sampler.integer(low, high)
     ranks = mixed_ranks(sampler, count, sign)
     x, y = different_scores(sampler, count), different_scores(sampler, count)
@@ -351,7 +351,7 @@ def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confid
 
 
 def rates_and_scores(sampler: InputSampler) -> dict:
-    """Return learning rates that are powers of ten, so that without ranks only the highest one counts."""
+    """Return learning rates that are powers of ten, so that without ranks, only the highest one matters."""
     count = sampler.integer(9, 12)
     scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
     order = sampler.order(count)
@@ -359,9 +359,9 @@ def rates_and_scores(sampler: InputSampler) -> dict:
 
 
 def heads_and_scores(sampler: InputSampler) -> dict:
-    """Return equal values on both sides, so that each wrong method to rank them gives another correlation.
+    """Return `x` and `y` with ties, so that each wrong way to rank them gives a different correlation.
 
-    There aren't as many on one side as on the other, so the ranks don't vary equally much.
+    The ties in `x` and `y` are different, so the variances of their ranks are, too.
     """
     while True:
         count = sampler.integer(7, 9)
@@ -378,15 +378,15 @@ def heads_and_scores(sampler: InputSampler) -> dict:
 
 def _counts(side: list[float]) -> tuple[np.ndarray, np.ndarray]:
     side = np.asarray(side)
-    return (side[:, None] > side).sum(axis=1), (side[:, None] == side).sum(axis=1)  # below each value, and equal to it
+    return (side[:, None] > side).sum(axis=1), (side[:, None] == side).sum(axis=1)  # how many are below and equal
 
 
 RANKINGS = (
-    lambda side: _counts(side)[0] + _counts(side)[1] / 2,  # equal values share the mean of their ranks
-    lambda side: _counts(side)[0],  # the lowest
-    lambda side: _counts(side)[0] + _counts(side)[1],  # the highest
-    lambda side: np.unique(side, return_inverse=True)[1],  # the next value gets the next rank
-    lambda side: np.argsort(np.argsort(side, kind="stable"), kind="stable"),  # the first one comes first
+    lambda side: _counts(side)[0] + _counts(side)[1] / 2,  # tied values share the mean of their ranks
+    lambda side: _counts(side)[0],  # tied values share the lowest rank
+    lambda side: _counts(side)[0] + _counts(side)[1],  # tied values share the highest rank
+    lambda side: np.unique(side, return_inverse=True)[1],  # ranks have no gaps after ties
+    lambda side: np.argsort(np.argsort(side, kind="stable"), kind="stable"),  # ties are broken by position
 )
 
 
@@ -396,14 +396,14 @@ def perfect_order(sampler: InputSampler, sign: float) -> dict:
 
 
 def three_runs(sampler: InputSampler) -> dict:
-    """Return three runs whose order isn't perfect: too few runs for an interval."""
+    """Return three runs in an imperfect order, which are too few for an interval."""
     low, middle, high = different_scores(sampler, 3)
     return {"x": different_scores(sampler, 3), "y": [middle, low, high]}
 
 
 def three_times(sign: float):
     def rule(inputs, received):
-        if len(received) != 3 or not all(abs(number - sign) < 1e-3 for number in received):  # NaN isn't, either
+        if len(received) != 3 or not all(abs(number - sign) < 1e-3 for number in received):  # also rejects NaN
             return f"expected {sign:g} three times"
         return None
 

@@ -23,7 +23,7 @@ def some_names(sampler: InputSampler, count: int, names: tuple[str, ...] = NAMES
 
 # --- split_without_leakage --------------------------------------------------------------------------------------------
 
-# Three ways to say the same thing in English, and three in French: any of them translates any of the others.
+# Three ways to say the same thing in English, and three in French: any one can be the translation of any other.
 PHRASES = (
     (("Wait!", "Hold on!", "Just a moment."), ("Attends !", "Une minute !", "Un instant.")),
     (("Sorry.", "Excuse me.", "I apologize."), ("Pardon.", "Désolé.", "Excusez-moi.")),
@@ -43,23 +43,23 @@ UNRELATED = (
 
 
 def phrases(sampler: InputSampler, count: int) -> list[tuple[list[str], list[str]]]:
-    """Return `count` of the `PHRASES`, each language in random order."""
+    """Return `count` of the `PHRASES`, with each language in random order."""
     return [tuple(map(sampler.shuffled, both)) for both in sampler.shuffled(PHRASES)[:count]]
 
 
 def table_of(sampler: InputSampler, related: list[tuple[str, str]], singles: int, held_out: int) -> dict:
-    """Mix the related pairs with `singles` pairs that aren't related to any other."""
+    """Mix the related pairs with `singles` unrelated pairs."""
     return {"pairs": sampler.shuffled([*related, *sampler.shuffled(UNRELATED)[:singles]]), "held_out": held_out}
 
 
 def related_inputs(sampler: InputSampler, links: tuple[tuple[int, int], ...], singles: int, held_out: int) -> dict:
-    """Let pairs share sentences: each link has the number of an English sentence and that of a French one."""
+    """Return pairs that share sentences. Each link contains the indices of an English and a French sentence."""
     ((english, french),) = phrases(sampler, 1)
     return table_of(sampler, [(english[one], french[other]) for one, other in links], singles, held_out)
 
 
 def near_duplicates_inputs(sampler: InputSampler) -> dict:
-    """Change the case of a source sentence, the punctuation of another one, and punctuation and spaces of a target."""
+    """Change the case of a source sentence, the punctuation of another, and the punctuation and spacing of a target."""
     (one, other), (english, french), (last_english, last_french) = phrases(sampler, 3)
     related = [
         *((one[0], other[0]), (one[0].upper(), other[1])),
@@ -70,14 +70,14 @@ def near_duplicates_inputs(sampler: InputSampler) -> dict:
 
 
 def sizes_inputs(sampler: InputSampler) -> dict:
-    """Mix groups of two pairs with enough single ones to fill both held-out sets in any order."""
+    """Mix groups of two pairs with enough single pairs to fill both held-out sets in any order."""
     related = [(english[0], one) for english, french in phrases(sampler, 3) for one in french[:2]]
     held_out = sampler.integer(2, 4)
     return table_of(sampler, related, 2 * held_out, held_out)
 
 
 def copies_inputs(sampler: InputSampler) -> dict:
-    """Let one of the pairs occur twice."""
+    """Return pairs of which one occurs twice."""
     (english, french), (other_english, other_french) = phrases(sampler, 2)
     related = [
         *((english[0], french[0]), (english[0], french[1])),
@@ -89,8 +89,7 @@ def copies_inputs(sampler: InputSampler) -> dict:
 def kept_together(subject, pairs, held_out):
     """Return the groups of pairs that are in the same set for each of 20 seeds and orders of the pairs.
 
-    Unrelated pairs are separated sooner or later, whatever the generator is used for, so this depends on the groups
-    alone.
+    Unrelated pairs are separated sooner or later, however the generator is used, so this depends only on the groups.
     """
     import random
 
@@ -108,7 +107,7 @@ def kept_together(subject, pairs, held_out):
 
 
 def sizes_of_sets(subject, pairs, held_out):
-    """Return the smallest and the largest size of both held-out sets for 20 seeds."""
+    """Return the smallest and the largest size of each held-out set over 20 seeds."""
     sizes = {"validation": [], "test": []}
     for seed in range(20):
         _, validation, test = subject(list(pairs), held_out, seed)
@@ -118,14 +117,14 @@ def sizes_of_sets(subject, pairs, held_out):
 
 
 def always_in_training(subject, pairs, held_out):
-    """Return the pairs that are in the training set for each of 20 seeds."""
+    """Return the pairs that are in the training set for all of 20 seeds."""
     training = [subject(list(pairs), held_out, seed)[0] for seed in range(20)]
     always = [pair for pair in pairs if all(pair in one for one in training)]
     return {"always in the training set": sorted(f"{source} / {target}" for source, target in always)}
 
 
 def lost_and_added(subject, pairs, held_out):
-    """Return whether the sets have fewer copies of a pair than `pairs`, and the types of what else is in them."""
+    """Return whether the sets lack any of the `pairs`, and the types of any additional items in them."""
     from collections import Counter
 
     sets = subject(pairs, held_out, 1)
@@ -137,7 +136,7 @@ def lost_and_added(subject, pairs, held_out):
 
 
 def sets_of_copies(subject, pairs, held_out):
-    """Return whether, for any of 20 seeds, the pair that occurs twice is in two sets."""
+    """Return whether the pair that occurs twice is in two sets for any of 20 seeds."""
     twice = next(pair for pair in pairs if pairs.count(pair) == 2)
     return any(sum(twice in one for one in subject(list(pairs), held_out, seed)) > 1 for seed in range(20))
 
@@ -220,7 +219,7 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
 
 
 def latin_words_inputs(sampler: InputSampler) -> dict:
-    """Put a space between the two words, but none between them and the characters on both sides."""
+    """Put a space between two words, but none between the words and the characters around them."""
     one, other = some_names(sampler, 2)
     characters = some_characters(sampler, 6)
     place = sampler.integer(1, 3)
@@ -228,7 +227,7 @@ def latin_words_inputs(sampler: InputSampler) -> dict:
 
 
 def full_width_inputs(sampler: InputSampler) -> dict:
-    """Put a comma or the like next to a Latin word, and a stop at the end."""
+    """Put full-width punctuation after a Latin word, and a full stop at the end."""
     characters = some_characters(sampler, sampler.integer(2, 4))
     return {"text": "".join([*some_names(sampler, 1), "，！？：；"[sampler.integer(0, 4)], *characters, "。"])}
 
@@ -240,7 +239,7 @@ def figures_inputs(sampler: InputSampler) -> dict:
 
 
 def figure_next_to_stop_inputs(sampler: InputSampler) -> dict:
-    """Put an ASCII stop after a digit and an ASCII comma before one, with Chinese characters on the other sides."""
+    """Put an ASCII period after a digit and an ASCII comma before one, with Chinese characters on the other sides."""
     one, other, third = some_characters(sampler, 3)
     return {"text": f"{one}{sampler.integer(2, 9)}.{other},{sampler.integer(2, 9)}{third}"}
 
@@ -314,7 +313,7 @@ SPLIT_CHINESE = Exercise(
 
 
 def spoiled(sampler: InputSampler, characters: list[str], others: list[str], kept: int = 4) -> str:
-    """Replace one to four of the characters, but none of the first `kept`: four in a row keep the score above 0."""
+    """Replace one to four characters after the first `kept`. Four right ones in a row keep the score above 0."""
     result = list(characters)
     places = sampler.order(len(characters) - kept)[: sampler.integer(1, 4)]
     for place, other in zip(places, others, strict=False):
@@ -329,7 +328,7 @@ def replaced_inputs(sampler: InputSampler) -> dict:
 
 
 def two_sentences_inputs(sampler: InputSampler) -> dict:
-    """Cut the end off the first hypothesis. Put characters of the first reference into the second one."""
+    """Truncate the first hypothesis, and put characters from the first reference into the second."""
     characters = some_characters(sampler, 25)
     first, second = characters[4 : sampler.integer(14, 17)], characters[17 : sampler.integer(22, 25)]
     kept, right = len(first) - sampler.integer(1, 3), sampler.integer(2, 4)
@@ -343,7 +342,7 @@ def two_sentences_inputs(sampler: InputSampler) -> dict:
 
 
 def segmented_inputs(sampler: InputSampler) -> dict:
-    """Put spaces into the hypothesis, where a word segmenter might leave them, and cut off its end."""
+    """Put spaces into the hypothesis where a word segmenter might leave them, and truncate it."""
     characters = some_characters(sampler, sampler.integer(15, 20))
     others, reference = characters[:4], characters[4:]
     hypothesis = spoiled(sampler, reference[: -sampler.integer(1, 3)], others)
@@ -353,7 +352,7 @@ def segmented_inputs(sampler: InputSampler) -> dict:
 
 
 def lowercase_name_inputs(sampler: InputSampler) -> dict:
-    """Let a name in the middle be right, but for its capital."""
+    """Make a name in the middle right except for its capital letter."""
     name = some_names(sampler, 1)[0]
     characters = some_characters(sampler, sampler.integer(14, 20))
     others, before, after = characters[:4], "".join(characters[4:9]), characters[9:]
@@ -370,7 +369,7 @@ def nothing_said_inputs(sampler: InputSampler) -> dict:
 
 
 def bracket_inputs(sampler: InputSampler) -> dict:
-    """Let the last word be right, but for its missing brackets: for 13a they are tokens of their own."""
+    """Make the last word right except for its missing parentheses, which 13a treats as separate tokens."""
     *words, last = some_names(sampler, sampler.integer(5, 6))
     characters = some_characters(sampler, sampler.integer(16, 22))
     others, before, after = characters[:4], characters[4 : sampler.integer(6, 10)], characters[10:]
@@ -379,9 +378,9 @@ def bracket_inputs(sampler: InputSampler) -> dict:
 
 
 def no_four_in_a_row_inputs(sampler: InputSampler) -> dict:
-    """Let three tokens in a row be right, but never four: without smoothing, the score is 0.
+    """Make three tokens in a row right, but never four, so that the score is 0 without smoothing.
 
-    The words at the end are the only ones that 13a finds in both.
+    The words at the end are the only tokens that 13a finds in both.
     """
     characters = some_characters(sampler, 11)
     one, other, wrong, *rest = some_names(sampler, 5)

@@ -1,6 +1,6 @@
-"""Call the student's object once, and record what it returns, as plain data, and which global state it changes.
+"""Call the student's object once, and record its result as plain data and its changes to global state.
 
-Nothing here knows an answer: this module may run next to untrusted code, and another process judges.
+This module contains no answers, because it may run alongside untrusted code. A different process judges.
 """
 
 import dis
@@ -35,19 +35,19 @@ class NotData:
 
 @dataclass(frozen=True)
 class Crash:
-    """How a call ended that didn't return."""
+    """The way a call ended without returning."""
 
     kind: str  # "exception", "time", "memory"
     type: str = ""  # the exception's class
     message: str = ""
-    line: int | None = None  # the student's line in its cell or file, if it is known
+    line: int | None = None  # the line number in the student's cell or file, if known
     code: str = ""  # the text of that line
-    part: str = ""  # the earlier part of the student's that it stopped in, if it isn't the one that is checked
+    part: str = ""  # the student's earlier part in which it stopped, if it isn't the one being checked
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What a call returned, and what it modified: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
+    """A call's result and what it modified: `input query`, `seed`, `default dtype`, `grad mode`, `device`."""
 
     value: Any = None
     crash: Crash | None = None
@@ -55,14 +55,14 @@ class Observation:
 
 
 def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
-    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state that is seeded with `seed`."""
+    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state seeded with `seed`."""
     with isolated_global_state(seed) as changed_state:
-        copied = copy_data(inputs)  # here, because a tensor that is created in inference mode has no gradients
+        copied = copy_data(inputs)  # here, because tensors created in inference mode have no gradients
         try:
             value, crash = stoppable(lambda: as_data(harness(subject, **copied))), None
         except OutOfTime:
             raise
-        except BaseException as error:  # also SystemExit and the like: the student's code must not end ours
+        except BaseException as error:  # also SystemExit and the like: the student's code must not stop ours
             value, crash = None, _crash(error, subject)
         changes = [f"input {name}" for name, original in inputs.items() if not same_data(original, copied[name])]
         changes += changed_state()
@@ -70,14 +70,14 @@ def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) 
 
 
 def timed_out(places: list[tuple[str, int]]) -> Observation:
-    """Return the observation of a call that ran out of time at `places` (see `run_limited`)."""
+    """Return the observation for a call that ran out of time at `places` (see `run_limited`)."""
     line, code = _students_line(places)
     return Observation(crash=Crash("time", line=line, code=code))
 
 
 @contextmanager
 def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
-    """Set the global state that code can depend on, and restore the old one at the end.
+    """Set the global state that code can depend on, and restore the old state at the end.
 
     The three global generators are seeded, the default dtype is float64, gradients are on, and the device is the CPU.
 
@@ -107,8 +107,8 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 def _is_reseeded(seed: int) -> bool:
     """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from one is fine.
 
-    torch's generator remembers its seed. NumPy's and Python's don't, but their state, a table of 624 numbers, has to
-    be the one that `seed` gives, or one that follows from it.
+    torch's generator stores its seed. NumPy's and Python's don't, but their state, a table of 624 numbers, must be the
+    one that `seed` produces or one of its successors.
     """
     if torch.default_generator.initial_seed() != seed:
         return True
@@ -156,7 +156,6 @@ def preserved_global_state() -> Iterator[None]:
 
 
 def copy_data(data: Any) -> Any:
-    """Return a deep copy of plain data."""
     if isinstance(data, Tensor):
         return data.clone()
     if isinstance(data, np.ndarray):
@@ -169,7 +168,7 @@ def copy_data(data: Any) -> Any:
 
 
 def same_data(data: Any, other: Any) -> bool:
-    """Return whether two pieces of plain data are equal to the last bit. NaN equals NaN."""
+    """Return whether two pieces of plain data are exactly equal. NaN equals NaN."""
     if isinstance(data, Tensor):
         if not isinstance(other, Tensor):
             return False
@@ -189,13 +188,13 @@ def same_data(data: Any, other: Any) -> bool:
 
 
 MOST_ITEMS = 10_000
-NUMBERS = "?bhilqBHILefdFD"  # types of NumPy arrays that torch has too: no text, no dates, no `longdouble`
+NUMBERS = "?bhilqBHILefdFD"  # NumPy dtypes that torch also has: no strings, dates, or `longdouble`
 
 
 def as_data(value: Any, depth: int = 0) -> Any:
     """Return a value as plain data: detached tensors, arrays, numbers, strings, None, tuples, lists, dictionaries.
 
-    Anything else becomes a `NotData` with its description.
+    Anything else becomes a `NotData` with a description.
     """
     if isinstance(value, Tensor):
         if value.device.type != "cpu":
@@ -249,7 +248,7 @@ def _crash(error: BaseException, subject: Any) -> Crash:
         message = str(error)
     except Exception:
         message = ""
-    message = message.split("\nException raised from")[0].strip()  # a C++ stack follows
+    message = message.split("\nException raised from")[0].strip()  # a C++ stack trace follows
     message = re.sub(r"0x[0-9a-fA-F]{6,}", "0x…", message)
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in message:
         requested = re.search(r"(\d{7,}) bytes", message)
@@ -263,7 +262,7 @@ _LIBRARY = tuple({sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "p
 
 
 def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
-    """Return the line number and the text of the innermost place in the student's code."""
+    """Return the number and the text of the innermost line in the student's code."""
     for file, line in reversed(places):
         if _is_students(file):
             return line, linecache.getline(file, line).strip()
@@ -271,7 +270,7 @@ def _students_line(places: list[tuple[str, int]]) -> tuple[int | None, str]:
 
 
 def _is_students(file: str) -> bool:
-    """Return whether a file is neither in this package nor installed."""
+    """Return whether a file is the student's: neither in this package nor installed."""
     return not (file.startswith((_PACKAGE, *_LIBRARY, "<frozen", "<harness")) or "-packages" in file)
 
 
@@ -310,7 +309,7 @@ def namespace(subject: Any) -> dict[str, Any]:
 
 
 def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
-    """Return whether nothing has been written: each body is empty, or raises NotImplementedError right away."""
+    """Return whether nothing has been written: every body is empty or raises NotImplementedError right away."""
     subject = unwrapped(subject)
     if isinstance(subject, type):
         methods = [unwrapped(vars(subject).get(name)) for name in blank]
@@ -320,7 +319,7 @@ def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
 
 
 def _has_no_body(code: CodeType) -> bool:
-    """Return whether the first thing that the code does is to return None or to raise NotImplementedError."""
+    """Return whether the code returns None or raises NotImplementedError right away."""
     idle = True
     for instruction in dis.get_instructions(code):
         name = instruction.opname

@@ -23,11 +23,11 @@ class Progress:
     """The exercises of each notebook with their states, which are `yours`, `edited`, or `package`."""
 
     notebooks: dict[str, list[Part]]
-    current: str = ""  # the number of the notebook that asked, if it is known
+    current: str = ""  # the calling notebook's number, if known
 
     @property
     def title(self) -> str:
-        """How far this notebook is, what comes next, and how far the course is."""
+        """The progress in this notebook, the next step, and the progress in the whole course."""
         overall = f"{_count([part for parts in self.notebooks.values() for part in parts])} parts are yours"
         if not self.notebooks.get(self.current):
             return overall
@@ -36,7 +36,7 @@ class Progress:
 
     @property
     def following(self) -> str:
-        """What to do next: the first exercise of this notebook that isn't yours yet, or another notebook."""
+        """The next step: the first exercise in this notebook that isn't yours yet, or a later notebook."""
         left = [name for name, state in self.notebooks.get(self.current, []) if state != "yours"]
         later = [number for number in self.notebooks if self.current < number < FIRST_ELECTIVE]
         return left[0] if left else f"notebook {later[0]}" if later else ""
@@ -89,7 +89,7 @@ def _box(name: str, state: str) -> str:
     )
 
 
-# Figure 1 of the paper, and below it what attention is made of: x, y, width, height. Enclosing boxes come first.
+# Figure 1 of the paper, with the parts of attention below it: x, y, width, height. Enclosing boxes come first.
 _FIGURE = [
     ("Transformer", 5, 5, 590, 395),
     ("Encoder", 20, 40, 270, 205),
@@ -148,6 +148,6 @@ def progress() -> Progress:
         number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in exercises]
         for number, exercises in notebooks().items()
     }
-    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # Jupyter Server says to which notebook a kernel belongs
+    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # set by Jupyter Server to the kernel's notebook
     match = re.match(r"(\d\d)_", path.name)
     return Progress(parts, match[1] if match else "")

@@ -8,18 +8,18 @@ from pathlib import Path
 from transformer_lab.errors import InputError
 from transformer_lab.exercises.exercise import Exercise
 
-FIRST_ELECTIVE = "20"  # notebooks from this number on can be read in any order
+FIRST_ELECTIVE = "20"  # notebooks from this number on can be done in any order
 
 
 @functools.cache
 def exercises() -> dict[str, Exercise]:
-    """Return all exercises by name, in the order of the notebooks. The first call loads them."""
+    """Return all exercises by name, in notebook order. The first call loads them."""
     return {exercise.name: exercise for listed in notebooks().values() for exercise in listed}
 
 
 @functools.cache
 def notebooks() -> dict[str, list[Exercise]]:
-    """Return the exercises of each notebook, by its number, such as `"01"`."""
+    """Return each notebook's exercises, by notebook number, such as `"01"`."""
     modules = sorted(path.stem for path in Path(__file__).parent.glob("notebook_*.py"))
     return {
         module.split("_")[1]: importlib.import_module(f"transformer_lab.exercises.{module}").EXERCISES
@@ -28,7 +28,6 @@ def notebooks() -> dict[str, list[Exercise]]:
 
 
 def notebook_of(name: str) -> str:
-    """Return the number of the notebook that contains an exercise."""
     return next(number for number, listed in notebooks().items() if exercises()[name] in listed)
 
 
@@ -36,7 +35,7 @@ def find_exercise(name: str) -> Exercise:
     """Return the exercise with this name.
 
     Raises:
-        InputError: There is none. The message suggests the closest names.
+        InputError: There is no such exercise. The message suggests the closest names.
     """
     if name in exercises():
         return exercises()[name]
@@ -44,7 +43,7 @@ def find_exercise(name: str) -> Exercise:
 
 
 def no_such_exercise(name: str) -> str:
-    """Return the message for a name that isn't an exercise's."""
+    """Return the error message for an unknown exercise name."""
     lowered = {known.lower(): known for known in exercises()}
     near = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
     offer = f"did you mean {' or '.join(near)}?" if near else "`progress()` lists them all"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from transformer_lab.plural import plural
 
 SIGNS = {"passed": "✓", "failed": "✗", "not checked": "–", "not attempted": "–"}
-WIDTH = 80  # of a line of text; longer rows of numbers end in an ellipsis
+WIDTH = 80  # characters in a line of text; longer rows of numbers end in an ellipsis
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Code:
     text: str
 
 
-Rows = list[tuple[str, list[str]]]  # a label and cells each
+Rows = list[tuple[str, list[str]]]  # a label and the cells of each row
 
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers, with a title."""
+    """A table of numbers with a title."""
 
     title: str
     rows: Rows
@@ -73,9 +73,9 @@ class Report:
     out_of: float = 0.0  # the exercise's points
     checks: tuple[CheckResult, ...] = ()
     misconceptions: tuple[str, ...] = ()  # slugs, best first
-    blocks: tuple[Block, ...] = ()  # what to show above the rows
+    blocks: tuple[Block, ...] = ()  # the explanation, shown above the rows
     remarks: tuple[str, ...] = ()
-    next_step: str = ""  # after the title of a report that passed: where the part was saved, and what to do next
+    next_step: str = ""  # shown after the title if the check passed: where the part was saved, and what to do next
 
     @property
     def passed(self) -> bool:
@@ -88,7 +88,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """How many checks passed, and the next step if all did."""
+        """The number of checks passed, and the next step if all of them passed."""
         if self.state == "not attempted":
             return f"{self.exercise}: not attempted"
         passing = sum(check.state == "passed" for check in self.checks)
@@ -99,7 +99,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """How the checks went: "10 checks: 7 passed, 3 failed"."""
+        """The number of checks with each outcome: "10 checks: 7 passed, 3 failed"."""
         states = Counter(check.state for check in self.checks)
         outcomes = ", ".join(f"{states[state]} {state}" for state in SIGNS if states[state])
         return f"{plural(len(self.checks), 'check')}: {outcomes}"
@@ -146,9 +146,9 @@ class Report:
 
 
 def prose(text: str) -> str:
-    """Return escaped text, with text between backticks as code."""
+    """Return the text escaped for HTML, with text between backticks as code."""
     pieces = html.escape(text).split("`")
-    if len(pieces) % 2 == 0:  # a backtick without its partner
+    if len(pieces) % 2 == 0:  # an unmatched backtick
         return "`".join(pieces)
     return "".join(f"<code>{piece}</code>" if index % 2 else piece for index, piece in enumerate(pieces))
 
@@ -180,7 +180,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _indented(lines: list[str]) -> list[str]:
-    """Return the lines indented, and cut where they are too long."""
+    """Return the lines indented, and truncated if they are too long."""
     indented = [f"    {line}" for line in lines]
     return [line if len(line) <= WIDTH else line[: WIDTH - 2].rstrip() + " …" for line in indented]
 
@@ -190,7 +190,7 @@ def _boxes(axes: list[tuple[str, str]]) -> str:
 
 
 def _aligned(rows: Rows) -> list[str]:
-    """Return a line of text per row: the labels aligned on the left, the cells of each column on the right."""
+    """Return one line of text per row, with left-aligned labels and right-aligned columns."""
     label_width = max((len(label) for label, _ in rows), default=0)
     columns = itertools.zip_longest(*(cells for _, cells in rows), fillvalue="")
     widths = [max(map(len, column)) for column in columns]
@@ -205,7 +205,7 @@ _TABLE = "border-collapse:collapse"
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top;border-bottom:1px solid rgba(127,127,127,.3)"
 _NUMBER = "padding:1px 8px;text-align:right;font-family:monospace"
 _BOX = "border:1px solid currentColor;padding:2px 10px;text-align:center"
-_COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}  # next to a sign and a word
+_COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}  # shown next to a sign and a word
 
 
 def _block_as_html(block: Block) -> str:

@@ -1,4 +1,4 @@
-"""Rules that several properties share. Each property has its own words for what is wrong."""
+"""Rules shared by several properties, each of which supplies its own message."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ REFUSED = ("ValueError", "InputError")
 
 
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
-    """Return a rule that says `says` unless the harness's two results are the same numbers."""
+    """Return a rule that reports `says` unless the harness's two results are the same numbers, up to rounding."""
 
     def rule(inputs, received):
         return None if allclose(*received.values(), atol=atol) else says
@@ -22,7 +22,7 @@ def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol
 
 
 def equal_results(says: str) -> Rule:
-    """Return a rule that says `says` unless the harness's two results are equal."""
+    """Return a rule that reports `says` unless the harness's two results are equal."""
 
     def rule(inputs, received):
         first, second = received.values()
@@ -32,7 +32,7 @@ def equal_results(says: str) -> Rule:
 
 
 def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
-    """Return a rule that says `says` unless `holds(inputs, received)`."""
+    """Return a rule that reports `says` unless `holds(inputs, received)`."""
 
     def rule(inputs, received):
         return None if holds(inputs, received) else says
@@ -41,12 +41,12 @@ def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
 
 
 def raises(error: str, verb: str = "raises") -> str:
-    """Return a clause about an exception, named by the harness, or about "nothing"."""
+    """Return a clause about the exception that the harness names, or about "nothing"."""
     return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
 
 
 def refusal(received: str, attempt: str) -> Remark | None:
-    """Return a remark on sizes that don't fit, unless they raise a `ValueError`; `received` names what they raise."""
+    """Return a remark unless sizes that don't fit raise a `ValueError`; `received` names the exception they raise."""
     if received in REFUSED:
         return None
     advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
@@ -56,9 +56,9 @@ def refusal(received: str, attempt: str) -> Remark | None:
 
 
 def remark_unless_refused(says: str) -> Rule:
-    """Return a rule that remarks `says` unless every call raises a `ValueError`; `{}` becomes those that don't.
+    """Return a rule that remarks `says` unless every call raises a `ValueError`; `{}` lists the calls that don't.
 
-    The harness names what each call raises: `{"k = 0": "ValueError"}`.
+    The harness names the exception that each call raises: `{"k = 0": "ValueError"}`.
     """
 
     def rule(inputs, received):
@@ -69,7 +69,7 @@ def remark_unless_refused(says: str) -> Rule:
 
 
 def mode_is_restored(inputs: dict, received: dict[str, bool]) -> str | None:
-    """Return in which mode a model shouldn't have come back, as `modes_afterwards` in `harnesses.py` reports it."""
+    """Return a message if a call changes a model's mode, given the result of `modes_afterwards` in `harnesses.py`."""
     if received["training"] is not True:
         return "a model in training mode comes back in evaluation mode, so the rest of a training run has no dropout"
     return "a model in evaluation mode comes back in training mode" if received["evaluation"] else None

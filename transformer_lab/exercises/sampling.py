@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class InputSampler:
-    """A seeded generator of inputs for one check. All are made from integers, which no machine rounds differently."""
+    """A seeded generator of inputs for one check. All are built from integers, which are the same on every machine."""
 
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)

@@ -19,18 +19,18 @@ from transformer_lab.exercises.observation import codes, namespace, unwrapped
 from transformer_lab.exercises.registry import exercises, find_exercise, notebook_of
 from transformer_lab.exercises.scopes import global_symbols
 
-_in_memory: dict[str, str] = {}  # texts of parts that could not be written to disk, by name
-_loaded: dict[str, tuple[str, Any]] = {}  # texts and objects, by name
-_loading: list[str] = []  # names, the outermost first
+_in_memory: dict[str, str] = {}  # source of parts that could not be written to disk, by name
+_loaded: dict[str, tuple[str, Any]] = {}  # each part's source and object, by name
+_loading: list[str] = []  # names, outermost first
 
 
 def shell() -> Any:
-    """Return IPython's shell if the code runs in a notebook or in IPython's terminal, or else None."""
+    """Return IPython's shell in a notebook or IPython's terminal, or None otherwise."""
     return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
 def folder() -> Path | None:
-    """Return the folder for parts: TRANSFORMER_LAB_MINE, or `mine` next to the notebook. None if that is `off`."""
+    """Return the folder for parts: TRANSFORMER_LAB_MINE (None if that is `off`), or `mine` next to the notebook."""
     setting = os.environ.get("TRANSFORMER_LAB_MINE", "")
     return None if setting.lower() == "off" else Path(setting or "mine")
 
@@ -39,14 +39,14 @@ def folder() -> Path | None:
 
 
 class SaveError(Exception):
-    """A part that can't be saved. The message says why."""
+    """Raised if a part can't be saved. The message says why."""
 
 
 def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
     """Save a part that passed, if it was written in this notebook.
 
     Returns:
-        The file, or None if it wasn't saved, and remarks on what went wrong.
+        The file, or None if the part wasn't saved, and remarks on what went wrong.
     """
     target = folder()
     if target is None or shell() is None or namespace(subject) is not shell().user_ns:
@@ -72,12 +72,12 @@ def save(exercise: Exercise, subject: Any) -> tuple[Path | None, list[str]]:
 
 
 def _verify(exercise: Exercise, text: str) -> None:
-    """Check the part as it will be loaded: alone, without the notebook around it.
+    """Check the part as it will be loaded: on its own, without the rest of the notebook.
 
     Raises:
-        SaveError: It doesn't pass.
+        SaveError: The part doesn't pass.
     """
-    _loading.append(exercise.name)  # so that the parts it imports print nothing
+    _loading.append(exercise.name)  # so that the parts it imports don't print anything
     try:
         report, _ = examine(exercise, _defined(exercise.name, text, "<part>"))
     except Exception as error:
@@ -89,10 +89,10 @@ def _verify(exercise: Exercise, text: str) -> None:
 
 
 def part_source(name: str, subject: Any) -> str:
-    """Return a text that defines `subject` as `name` without its notebook: imports, what it uses, and itself.
+    """Return source that defines `subject` as `name` without its notebook: imports, what it uses, and its definition.
 
     Raises:
-        SaveError: It uses something whose definition cannot be found or written down.
+        SaveError: It uses something whose definition can't be found or written as source.
     """
     names = namespace(subject)
     source = _PartSource(name, names)
@@ -119,7 +119,7 @@ class _PartSource:
         self._added: set[str] = set()
 
     def add(self, name: str) -> None:
-        if name in self._added or name not in self.names:  # a builtin, or a name that the check never reached
+        if name in self._added or name not in self.names:  # a builtin, or a name that the check didn't reach
             return
         self._added.add(name)
         value = self.names[name]
@@ -136,7 +136,7 @@ class _PartSource:
             self._add_statement(name, _executed_cells())
 
     def _is_part(self, name: str, value: Any) -> bool:
-        """Return whether it is an exercise, defined here or in this package, and not a library's namesake."""
+        """Return whether it is an exercise defined here or in this package, not a library object of the same name."""
         if name not in exercises() or getattr(value, "__name__", None) != name:
             return False
         module = str(getattr(value, "__module__", ""))
@@ -148,7 +148,7 @@ class _PartSource:
         return can_be and value.__module__ == self.names.get("__name__") and bool(codes(value))
 
     def _add_statement(self, name: str, cells: list[str]) -> None:
-        """Add the last statement of these cells that binds `name`, after what it uses."""
+        """Add the last statement in these cells that binds `name`, after the definitions it uses."""
         for cell in reversed(cells):
             try:
                 statements = [statement for statement in ast.parse(cell).body if name in _bound_by(statement)]
@@ -168,7 +168,7 @@ class _PartSource:
 
 
 def _executed_cells() -> list[str]:
-    """Return the cells that have been run, the oldest first."""
+    """Return the cells that have been run, oldest first."""
     return [cell for cell in getattr(shell(), "user_ns", {}).get("In", []) if cell]
 
 
@@ -186,7 +186,7 @@ def _bound_by(statement: ast.stmt) -> set[str]:
 
 
 def _with_comments(cell: str, statement: ast.stmt) -> str:
-    """Return the source of a statement, with its decorators and the comments right above."""
+    """Return a statement's source, with its decorators and the comments right above it."""
     lines = cell.splitlines()
     first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))]) - 1
     while first > 0 and lines[first - 1].startswith("#"):
@@ -195,7 +195,7 @@ def _with_comments(cell: str, statement: ast.stmt) -> str:
 
 
 def _globals_of(source: str) -> set[str]:
-    """Return the global names that a source reads."""
+    """Return the global names that the code reads."""
     return {symbol.get_name() for symbol in global_symbols(source) if symbol.is_referenced()} - set(dir(builtins))
 
 
@@ -216,7 +216,7 @@ def _import_line(name: str, value: Any) -> str | None:
 
 
 def _literal(value: Any) -> str | None:
-    """Return the source of a plain constant, or None."""
+    """Return the source of a plain constant, or None for other values."""
     if isinstance(value, float) and math.isinf(value):
         return f'float("{value}")'
     try:
@@ -231,7 +231,7 @@ def _literal(value: Any) -> str | None:
 def part(name: str) -> tuple[Any, str]:
     """Return the student's verified version of an exercise, or the package's, and a phrase that says which it is.
 
-    The package's version uses the student's earlier parts, if there are any.
+    The package's version uses the student's saved parts, if there are any.
 
     Raises:
         InputError: There is no such exercise.
@@ -264,7 +264,7 @@ def part(name: str) -> tuple[Any, str]:
 
 
 def _packages(exercise: Exercise, reason: str) -> tuple[Any, str]:
-    """Return the package's part, with the student's saved parts in it, and the phrase that says so."""
+    """Return the package's version, which uses the student's saved parts, and a phrase that says so."""
     source = inspect.getsource(exercise.answer)
     yours = {}
     for name in sorted((_globals_of(source) & exercises().keys()) - {exercise.name}):
@@ -293,7 +293,7 @@ def state(name: str) -> str:
 
 
 def _saved_text(name: str) -> tuple[str | None, str]:
-    """Return the text of a saved part, or None, and where it is."""
+    """Return a saved part's source, or None, and its location."""
     if name in _in_memory:
         return _in_memory[name], "in memory"
     file = (folder() or Path()) / f"{name}.py"
@@ -309,23 +309,23 @@ def _why(report: Any) -> str:
 
 
 def _defined(name: str, text: str, where: str) -> Any:
-    """Return the object that a saved text defines, in a module of its own."""
+    """Run a saved part's source in its own module, and return the object that it defines."""
     module = types.ModuleType(f"transformer_lab.mine.{name}")
     module.__file__ = where
     lines = [f"{line}\n" for line in text.splitlines()]
     linecache.cache[where] = len(text), None, lines, where
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # dataclasses look up their module
     exec(compile(text, where, "exec", dont_inherit=True), vars(module))
     return vars(module)[name]
 
 
 def _is_verified(exercise: Exercise, text: str) -> bool:
-    """Return whether neither the part nor its check has changed since the part passed."""
+    """Return whether both the part and its check are unchanged since the part passed."""
     return text.startswith(_stamp(exercise, text.split("\n", 1)[-1]))
 
 
 def _stamp(exercise: Exercise, text: str) -> str:
-    """Return the first line of a saved file, with a digest of the text and of the checks that it passed."""
+    """Return the first line of a saved file, with a digest of the part and the checks that it passed."""
     (checks,) = Path(__file__).parent.glob(f"notebook_{notebook_of(exercise.name)}_*.py")
     digest = hashlib.sha256(checks.read_bytes() + text.encode()).hexdigest()[:16]
     return f"# {exercise.name}: saved by Transformer Lab when its check passed ({digest}).\n"

@@ -1,4 +1,4 @@
-"""Find the global names that Python source binds and reads, in the same way in every version of Python."""
+"""Find the global names that Python code binds and reads, consistently across Python versions."""
 
 import ast
 import symtable
@@ -11,18 +11,18 @@ COMPREHENSIONS_ARE_SCOPES = sys.version_info < (3, 12)
 
 
 def global_symbols(text: str) -> Iterator[symtable.Symbol]:
-    """Yield the global names of `text`, once for each scope in which they occur. A comprehension is a scope of its own.
+    """Yield the global names in `text`, once for each scope in which they occur. A comprehension has its own scope.
 
-    Since Python 3.12 (PEP 709), the variables of a comprehension belong to the scope around it: `[a for a in b]` in a
-    cell would bind a global name `a`. Generators still have their own scope, so comprehensions are replaced by them.
+    Since Python 3.12 (PEP 709), a comprehension's variables belong to the enclosing scope: `[a for a in b]` in a cell
+    would bind a global name `a`. Generators still have their own scope, so comprehensions are replaced with generators.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError, OverflowError: Raised by `symtable.symtable`.
     """
-    with warnings.catch_warnings():  # Python warns of invalid escapes such as "\\d" when the text is run
+    with warnings.catch_warnings():  # Python warns about invalid escapes such as "\\d" when the code is run
         warnings.simplefilter("ignore")
         if not COMPREHENSIONS_ARE_SCOPES:
-            with suppress(RecursionError):  # it needs more of the stack than `symtable`
+            with suppress(RecursionError):  # it needs a deeper stack than `symtable`
                 text = _with_generators(text)
         top = symtable.symtable(text, "<text>", "exec")
     tables = [top]

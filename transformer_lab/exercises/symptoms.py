@@ -1,4 +1,4 @@
-"""What can be said about wrong numbers without naming a cause: which factor, which axis, from which position on."""
+"""Describe wrong numbers without naming a cause, for example by a factor, an axis, or the first wrong position."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -15,9 +15,9 @@ def described(difference: Difference, tolerance: float, axes: Sequence[str] | No
     """Return a sentence about one difference, or "" if nothing simple describes it.
 
     Args:
-        difference: Expected and received.
-        tolerance: The check's tolerance, absolute and relative.
-        axes: Names of the expected axes, if they are known.
+        difference: The expected and received values.
+        tolerance: The check's absolute and relative tolerance.
+        axes: Names of the expected axes, if known.
     """
     where, expected, received = difference.where, difference.expected, difference.received
     if isinstance(expected, list | tuple) and isinstance(received, list | tuple):
@@ -87,7 +87,7 @@ def _ratio(where: str, expected: Tensor, received: Tensor, tolerance: float) -> 
 
 
 def _where_wrong(where: str, wrong: Tensor, axes: Sequence[str] | None) -> str:
-    """Say from which position on it is wrong, or at which single one, along the first axis that shows it."""
+    """Say where it is wrong along the first axis that shows a pattern: at, from, or up to one position."""
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.ndim) if other != axis]
         positions = wrong.any(dim=others) if others else wrong

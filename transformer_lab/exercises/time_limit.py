@@ -1,8 +1,8 @@
-"""Run code that may never end, fill the memory, or print without end, in a process that has to survive it.
+"""Run code that may never stop, fill up memory, or print endlessly, in a process that must survive it.
 
-The code runs in a thread of its own. So a check works the same in a notebook's main thread and in any other, on every
-system, and it returns even if the code waits forever inside a C function. Settings that torch keeps per thread
-(gradient mode, autocast, default device) have their default values there.
+The code runs in its own thread, so a check works the same in a notebook's main thread and in any other, on every
+system, and it returns even if the code blocks forever in a C function. Settings that torch keeps per thread (gradient
+mode, autocast, default device) have their default values there.
 """
 
 import contextvars
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 SECONDS = 5.0  # for each job
-GRACE_SECONDS = 1.0  # for a thread that has been told to stop
-EXTRA_BYTES = 2**30  # for the code; a check needs less than a hundredth of it
+GRACE_SECONDS = 1.0  # for a thread to stop after it was told to
+EXTRA_BYTES = 2**30  # for the code; a check needs less than a hundredth of this
 PRINTED_CHARACTERS = 1_000
 
 _one_at_a_time = threading.Lock()
@@ -29,17 +29,17 @@ _worker: threading.Thread | None = None
 
 
 class OutOfTime(BaseException):
-    """Raised inside the thread that has run out of time, at whatever line it has reached.
+    """Raised inside a thread that has run out of time, at whatever line it has reached.
 
     Python can raise an exception in another thread, but only once per call. A student's loop around a `try: … except:`
-    swallows it and goes on forever. So the exception raises itself again: Python creates the instance by calling the
+    would swallow it and go on forever. So the exception raises itself again: Python creates the instance by calling the
     class's `__init__`, which requests the same exception once more in the same thread. Each time the loop swallows one,
-    the next is already pending, and the loop gets no further. `Stop.__init__` has to be a function written in C (a
-    `partial` of a ctypes function). In a Python function, the next exception could strike before the function has
+    the next is already pending, so the loop can't continue. `Stop.__init__` must be a function written in C (a
+    `partial` of a ctypes function). In a Python function, the next exception could be raised before the function has
     requested its successor, and the chain would end.
 
     `stoppable` ends the chain outside the student's code. It first gives the class a plain `__init__`, and then waits
-    for the last exception, which is already pending. Its caller gets exactly one.
+    for the last exception, which is already pending. Its caller gets exactly one exception.
     """
 
 
@@ -55,11 +55,11 @@ def is_checking() -> bool:
 
 @dataclass(frozen=True)
 class Ran:
-    """The results of some jobs."""
+    """The results of running some jobs."""
 
-    results: list[Any]  # fewer than there were jobs if one did not end in time
+    results: list[Any]  # fewer than the jobs if one ran out of time
     printed: str  # truncated after `PRINTED_CHARACTERS`
-    stuck_at: list[tuple[str, int]]  # where the job that did not end in time was: files and lines, the innermost last
+    stuck_at: list[tuple[str, int]]  # files and lines, innermost last, where a job ran out of time
 
 
 def stoppable(call: Callable[[], Any]) -> Any:
@@ -67,7 +67,7 @@ def stoppable(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except OutOfTime as stop:
-        stop.__class__.__init__ = BaseException.__init__  # first, because the next could strike at any call or jump
+        stop.__class__.__init__ = BaseException.__init__  # first, because the next one could come at any call or jump
         try:  # noqa: SIM105 (creating a `suppress` would be such a call)
             time.sleep(0)
         except OutOfTime:  # the pending one
@@ -76,14 +76,14 @@ def stoppable(call: Callable[[], Any]) -> Any:
 
 
 def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
-    """Run the jobs one after the other, each for at most `SECONDS`. After one that does not end in time, no other runs.
+    """Run the jobs one after the other, each for at most `SECONDS`, and stop after one that runs out of time.
 
-    If a job raises an exception, the others don't run either, and the exception is raised here.
+    If a job raises an exception, the remaining jobs don't run, and the exception is raised here.
     """
     global _worker
     results: list[Any] = []
     stuck_at: list[tuple[str, int]] = []
-    finished = threading.Event()  # after an interrupted `Thread.join`, the thread would count as ended
+    finished = threading.Event()  # an interrupted `Thread.join` would mark the thread as ended
     errors: list[BaseException] = []
     started = time.monotonic()
 
@@ -115,7 +115,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
                         _raise_in_thread(worker.ident, Stop)
                         finished.wait(GRACE_SECONDS)
                         break
-            except BaseException:  # the reader interrupted the check
+            except BaseException:  # the user interrupted the check
                 if worker.ident is not None and not finished.is_set():
                     _raise_in_thread(worker.ident, Stop)
                     finished.wait(GRACE_SECONDS)
@@ -126,7 +126,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
                 worker.join()
             if errors:
                 raise errors[0]
-            return Ran(list(results), printed(), stuck_at)  # a copy: a thread that could not be stopped may add to it
+            return Ran(list(results), printed(), stuck_at)  # a copy, because an unstoppable thread may add to it
 
 
 def _where(thread: threading.Thread) -> list[tuple[str, int]]:
@@ -135,7 +135,7 @@ def _where(thread: threading.Thread) -> list[tuple[str, int]]:
 
 
 class _Redirected(io.TextIOBase):
-    """Collects what one thread writes, up to a limit, and passes on what the others write."""
+    """Collects one thread's output, up to a limit, and passes on the output of other threads."""
 
     def __init__(self, stream: Any, thread: threading.Thread, buffer: io.StringIO) -> None:
         self.stream, self.thread, self.buffer = stream, thread, buffer
@@ -156,7 +156,7 @@ class _Redirected(io.TextIOBase):
 
 @contextmanager
 def _captured(thread: threading.Thread) -> Iterator[Callable[[], str]]:
-    """Collect what the thread prints, without warnings. Yield a function that returns it."""
+    """Collect the thread's output, without warnings, and yield a function that returns it."""
     buffer = io.StringIO()
     streams = sys.stdout, sys.stderr
 

@@ -1,7 +1,7 @@
 """Generic mistakes: small changes that a few operators make to the syntax tree of any answer.
 
-They recognize slips that the catalogue doesn't have. They also test the probes: if no check notices a change, it is
-either the same function or a hole in the checks (mutation testing; DeMillo, Lipton, and Sayward, 1978).
+They recognize slips that aren't in the catalog. They also test the probes: if no check notices a change, either the
+function still does the same thing or the checks have a gap (mutation testing; DeMillo, Lipton, and Sayward, 1978).
 """
 
 import ast
@@ -61,7 +61,7 @@ class Variant:
     """An answer with one small change."""
 
     slug: str  # the operator: a key of SAYS
-    says: str  # what the student reads: what kind of change it is, but not in which line
+    says: str  # the text for the student, which tells the kind of change but not the line
     wrong: Wrong
 
 
@@ -89,11 +89,11 @@ def _is_valid(source: str) -> bool:
     return True
 
 
-_Change = tuple[str, Edit, str]  # slug, edit, and what to name in the sentence, if anything
+_Change = tuple[str, Edit, str]  # slug, edit, and the name to mention in the sentence, if any
 
 
 class _Source:
-    """An answer's source, with the positions of its syntax nodes, and the names that can be mixed up."""
+    """An answer's source, with the positions of its syntax nodes and the names that can be mixed up."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -154,7 +154,7 @@ def _of_defaults(definition: ast.FunctionDef | ast.ClassDef, source: _Source) ->
 
 
 def _without_validation(node: ast.AST) -> Iterator[ast.AST]:
-    """Walk through a syntax tree, except for annotations and whatever only leads to an exception."""
+    """Walk through a syntax tree, skipping annotations and code that only raises exceptions."""
     if (isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise)) or isinstance(node, ast.Raise | ast.Assert):
         return
     yield node
@@ -167,7 +167,7 @@ def _without_validation(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _names_by_kind(function: ast.FunctionDef, source: _Source) -> list[list[str]]:
-    """Return the groups of variables that can be mixed up: the parameters, and local variables made the same way."""
+    """Return the groups of variables that can be mixed up: the parameters, and local variables created the same way."""
     arguments = [argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]]
     groups = [[name for name in arguments if name != "self"]]
     made_by: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def _names_by_kind(function: ast.FunctionDef, source: _Source) -> list[list[str]
 
 
 def _attributes_by_kind(definition: ast.AST, source: _Source) -> list[list[str]]:
-    """Return the groups of layers that can be mixed up: attributes of `self` made by the same constructor."""
+    """Return the groups of layers that can be mixed up: attributes of `self` created by the same constructor."""
     kinds: dict[str, list[str]] = {}
     for node in ast.walk(definition):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):

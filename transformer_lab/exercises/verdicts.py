@@ -1,4 +1,4 @@
-"""What each check says about one observation, and whether two observations are the same."""
+"""Judge one observation by one check, and compare two observations."""
 
 import functools
 import warnings
@@ -18,14 +18,14 @@ WRONG_KIND = "what it returns is of the wrong kind"
 
 @dataclass
 class Verdict:
-    """What one check says about one observation."""
+    """One check's verdict on one observation."""
 
     check: Check
     state: str = "passed"
     says: str = ""
     differences: list[Difference] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    costs_points: bool = False  # a property that doesn't hold, or couldn't be checked although it needs no other check
+    costs_points: bool = False  # a property that fails, or can't be checked although the checks it needs passed
 
     def __post_init__(self) -> None:
         self.costs_points = isinstance(self.check, Property) and self.state != "passed"
@@ -33,18 +33,17 @@ class Verdict:
 
 @functools.lru_cache(maxsize=256)
 def inputs_by_check(exercise: Exercise, seed: int) -> dict[str, dict[str, Any]]:
-    """Return the inputs of every check, by its name."""
     return {check.name: exercise.inputs(check, seed) for check in exercise.checks}
 
 
 def observation(exercise: Exercise, subject: Any, check: Check, seed: int) -> Observation:
-    """Return what `subject` does in one check."""
+    """Run one check on `subject`."""
     inputs = inputs_by_check(exercise, seed)[check.name]
     return observe(subject, exercise.harness(check), inputs, exercise.global_seed(check))
 
 
 class Reference:
-    """What the answer and its wrong versions do with the inputs of one seed. Each is run when it is first needed.
+    """Observations of the answer and its wrong versions with one seed's inputs. Each is made when first needed.
 
     This is the package's own code, so it needs no limits and no thread.
     """
@@ -56,13 +55,12 @@ class Reference:
         self._symptoms: dict[tuple[Wrong, str], bool] = {}
 
     def of_answer(self, check: Check) -> Observation:
-        """Return what the answer does."""
         if check.name not in self._answers:
             self._answers[check.name] = self._run(self.exercise.answer, check)
         return self._answers[check.name]
 
     def of(self, wrong: Wrong, check: Check) -> Observation:
-        """Return what a wrong version does. If its definition raises an exception, that counts as its crash."""
+        """Return the observation of a wrong version. If its definition raises an exception, that counts as a crash."""
         key = wrong, check.name
         if key not in self._wrongs:
             iterations.counted = 0
@@ -80,7 +78,7 @@ class Reference:
             return observation(self.exercise, subject, check, self.seed)
 
     def is_symptom(self, wrong: Wrong, check: Check) -> bool:
-        """Return whether this wrong version and the answer do different things in a check."""
+        """Return whether a wrong version behaves differently from the answer in a check."""
         key = wrong, check.name
         if key not in self._symptoms:
             self._symptoms[key] = not same_result(self, check, self.of(wrong, check), self.of_answer(check))
@@ -91,7 +89,7 @@ reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
 def verdict_on(reference: Reference, check: Check, observed: Observation | None) -> Verdict:
-    """Return what `check` says about an observation, or about one that was never made (None)."""
+    """Return the verdict of `check` on an observation, or on one that is missing (None)."""
     if observed is None:
         return Verdict(check, "not checked", TIMED_OUT)
     if observed.crash is not None:
@@ -101,7 +99,7 @@ def verdict_on(reference: Reference, check: Check, observed: Observation | None)
     if isinstance(check, Property):
         try:
             says = check.rule(inputs, received)
-        except Exception:  # the rule doesn't expect such a value, and a probe says so
+        except Exception:  # the rule doesn't expect such a value; a probe reports it
             return Verdict(check, "not checked", WRONG_KIND)
     elif check.compare_results is not None:
         try:
@@ -119,17 +117,17 @@ def verdict_on(reference: Reference, check: Check, observed: Observation | None)
 
 
 def same_crash(crash: Crash, other: Crash) -> bool:
-    """Return whether two calls ended with the same exception and message, in whatever line."""
+    """Return whether two calls ended with the same exception and message, regardless of the line."""
     return replace(crash, line=None, code="", part="") == replace(other, line=None, code="", part="")
 
 
 def same_result(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
-    """Return whether two objects did the same in one check, right or wrong."""
+    """Return whether two objects behaved the same in one check, right or wrong."""
     return observed.changes == other.changes and same_value(reference, check, observed, other)
 
 
 def same_value(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
-    """Return whether two objects returned the same, or ended the same way, whatever else they changed."""
+    """Return whether two objects returned the same value or crashed in the same way, ignoring other changes."""
     if observed.crash is not None or other.crash is not None:
         return None not in (observed.crash, other.crash) and same_crash(observed.crash, other.crash)
     if isinstance(check, Probe):
