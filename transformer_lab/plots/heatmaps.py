@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A single hue from white to dark, so that it works in gray print and for color-blind readers.
 COLORS = "Blues"
 
-# The title of each stack, the name of its modules, and the sides of its queries and keys (section 3.2.3).
+# For each stack: its title, the name of its modules, and the sides of its queries and keys (section 3.2.3).
 STACKS = {
     "encoder": ("Encoder self-attention", "encoder.layers.{}.self_attention", "source", "source"),
     "decoder": ("Decoder self-attention", "decoder.layers.{}.self_attention", "target", "target"),
@@ -121,7 +121,7 @@ def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: floa
     The labels are plain texts with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
 
     Args:
-        axes: They contain the map, one unit of data per token.
+        axes: The axes of the map, with one data unit per token.
         side: "query" (on the left), "next" (on the right), or "key" (below).
         tokens: From top to bottom or from left to right. An empty list leaves the side empty.
         cell: Inches per token.
@@ -165,10 +165,11 @@ def draw_attention(
 
     Args:
         translator: A `Translator`.
-        sentence: A sentence of the source language.
+        sentence: A sentence in the source language.
         stack: "encoder", "decoder" (its self-attention), or "cross" (the decoder's attention to the encoder).
         layer: Index of the layer, from 0. Negative numbers count from the last layer.
-        head: Index of the head, from 0 or, if negative, from the last. By default, all heads are drawn side by side.
+        head: Index of the head, also from 0 or, if negative, from the last. By default, all heads are drawn side by
+            side.
 
     Raises:
         InputError: The stack, layer, or head does not exist, or the sentence cannot be translated.
@@ -200,7 +201,7 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """Return the names of the two languages, by side."""
+    """Return the name of the language on each side."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 

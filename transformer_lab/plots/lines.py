@@ -25,9 +25,9 @@ def draw_lines(
     """Draw lines over the positions of their values, each with its name at its end.
 
     Args:
-        lines: The values, by name.
+        lines: Maps the name of each line to its values.
         alternative_text: As in `new_picture`.
-        labels: For `Axes.set`: `title`, `xlabel`, `ylabel`, `ylim`.
+        labels: Arguments for `Axes.set`: `title`, `xlabel`, `ylabel`, `ylim`.
     """
     figure = new_picture(alternative_text, width, height)
     axes = figure.subplots()
