@@ -1,6 +1,6 @@
-"""Writes a feedback page per student: what passed, what went wrong, where to read about it, and the student's code.
+"""Write a feedback page per student: what passed, what went wrong, where to read about it, and the student's code.
 
-All text of a submission is escaped and shortened. The instructor's flags are left out.
+All text from a submission is escaped and shortened. The instructor's flags are left out.
 """
 
 import re
@@ -45,7 +45,7 @@ def reading_places(course: Course, name: str) -> dict[str, str]:
 
 
 def feedback_page(student: str, entries: Sequence[Entry], places: Mapping[str, str]) -> str:
-    """Return a student's page about the results that count. For `places`, see `reading_places`."""
+    """Return a student's page about the results that count. `places` is the result of `reading_places`."""
     functions = {"is_graded_again": is_graded_again, "parts_of_report": parts_of_report}
     return render("feedback.html", student=student, entries=entries, places=places, **functions)
 

@@ -1,6 +1,6 @@
-"""Plain data as ASCII JSON, for the way between a kernel and the grader. Numbers keep their exact bits.
+"""Encode plain data as ASCII JSON to send it between a kernel and the grader. Numbers keep their exact bits.
 
-A student's code may have written what the grader decodes, so `decode` accepts nothing that `encode` would not write.
+A student's code may have written what the grader decodes, so `decode` accepts only what `encode` would write.
 Without that, the submissions "replies that are no data" and "a reply of numbers without end" would stop the grader.
 """
 
@@ -93,7 +93,7 @@ def decode(wire: Any) -> Any:
     """Return the data that `encode` was given. The size of a message limits how many bytes that can be.
 
     Raises:
-        WireError: `encode` has not written this, or it is too much.
+        WireError: `encode` has not written this, or it is too large.
     """
     try:
         return _decode(wire, 0, itertools.count())
@@ -136,7 +136,7 @@ def _decode_numbers(kind: str, dtype: Any, shape: list, text: str) -> torch.Tens
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise WireError("more or fewer bytes than the shape says")
     if dtype in (torch.bool, np.bool_):
-        data = bytearray(map(bool, data))  # torch expects no bytes but 0 and 1
+        data = bytearray(map(bool, data))  # torch expects only the bytes 0 and 1
     if kind == "array":
         return np.frombuffer(data, dtype).reshape(shape)
     return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
@@ -161,7 +161,7 @@ def encode_observation(observation: Observation) -> list:
 
 
 def decode_observation(wire: Any, changes: tuple[str, ...]) -> Observation:
-    """Return the observation that `encode_observation` was given, with only those changes that are among `changes`.
+    """Return the observation that `encode_observation` was given, with only those changes that are in `changes`.
 
     Raises:
         WireError: As in `decode`.
