@@ -122,7 +122,7 @@ class CachedCrossAttention:
 
 
 class IncrementalLayer:
-    """A `DecoderLayer` that processes only the newest tokens, with its own residuals, norms, and feed-forward."""
+    """A `DecoderLayer` that processes only the newest tokens, using its residuals, norms, and feed-forward network."""
 
     @reimplements("CachedAttention")
     def __init__(self, layer: DecoderLayer, n_heads: int, memory: Tensor) -> None:
@@ -193,7 +193,7 @@ class IncrementalDecoder:
         return x if final_norm is None else normalize(final_norm, x)
 
     def reorder(self, parents: Tensor) -> None:
-        """Continue hypothesis i from `parents[:, i]`. Nothing to do here: the mask of the next step accounts for it."""
+        """Continue hypothesis i from `parents[:, i]`. This does nothing, because the next step's mask handles it."""
 
     def select(self, sentences: Tensor) -> None:
         """Continue with these sentences only, `(sentences,)` integers."""
@@ -277,7 +277,7 @@ def cached_beam_search(
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
-        output = getattr(model, "output", nn.Identity())  # `decode` of a model without one yields logits
+        output = getattr(model, "output", nn.Identity())  # without one, the model's `decode` yields logits
         sentences = torch.arange(len(source), device=device)  # indices of the unfinished sentences in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
@@ -327,8 +327,8 @@ def children_of(
 ) -> tuple[Tensor, Tensor]:
     """Return the likeliest next tokens of each hypothesis.
 
-    The result is log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished hypothesis
-    is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
+    The results are log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished
+    hypothesis is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0
@@ -340,7 +340,7 @@ def children_of(
 
 
 ROWS_AT_ONCE = 128  # limits the memory for logits: 19 MB with a vocabulary of 37,000
-ROWS_AT_ONCE_ON_GPU = 8192  # where launching a kernel takes longer than its work
+ROWS_AT_ONCE_ON_GPU = 8192  # where launching a kernel takes longer than running it
 GROUPS = 128
 
 
