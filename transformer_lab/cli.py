@@ -767,7 +767,6 @@ def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool)
 
 
 def main() -> None:
-    """Run the command."""
     app(prog_name="transformer-lab")
 
 

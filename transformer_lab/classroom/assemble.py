@@ -44,8 +44,6 @@ class Assembled:
 
 @dataclass(eq=False)
 class _Cell:
-    """A submitted cell."""
-
     source: str
     is_code: bool
     id: str
@@ -389,7 +387,6 @@ class _Plan:
     # --- building ---
 
     def notebook(self) -> NotebookNode:
-        """Return the assembled notebook."""
         cells: list[NotebookNode] = []
         n_added = 0
         for position, cell in enumerate([*self.original.cells, None]):

@@ -138,7 +138,6 @@ class Gradebook:
             return database.execute(statement, values).fetchall()
 
     def begin(self, version: str, sources: str, seed: int, paths: Sequence[str], only: str = "") -> GradingRun:
-        """Record the start of a run."""
         insert = "INSERT INTO runs (started, version, sources, seed, only_exercise, paths) VALUES (?, ?, ?, ?, ?, ?)"
         with self._transaction() as database:
             values = (_now(), version, sources, str(seed), only, json.dumps(list(paths)))
@@ -161,7 +160,6 @@ class Gradebook:
         )
 
     def finish(self, run: GradingRun) -> None:
-        """Record the end of a run."""
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
     def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
@@ -266,7 +264,6 @@ def columns(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def by_student(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Return the entries of each student."""
     students: dict[str, list[Entry]] = {}
     for entry in entries:
         students.setdefault(entry.student, []).append(entry)

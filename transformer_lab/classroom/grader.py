@@ -157,7 +157,6 @@ class _Worker:
             self.connection.send(self._setup)
 
     def begin(self, assembled: "Assembled", only: str | None) -> None:
-        """Start grading a submission."""
         self._assembled, self._only = assembled, only
         if self._process is None:
             self._start()

@@ -98,7 +98,6 @@ class SubmissionRun:
         raise KernelEnded("owner", "too many of its cells have ended the kernel")
 
     def add_kernel_killer(self, index: int, ended: KernelEnded) -> None:
-        """Record that this cell ended its kernel."""
         self.kernel_killing_cells.add(index)
         self.failures[index] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 

@@ -44,7 +44,6 @@ def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
 
 
 def as_lines(outcome: BatchResult) -> list[str]:
-    """Return the lines of a run's summary."""
     students = by_student(outcome.entries)
     problems = [entry for entry in outcome.entries if entry.result.problem]
     refused = f", {outcome.refused} could not be graded" if outcome.refused else ""

@@ -149,7 +149,6 @@ def _can_be_key(key: Any) -> bool:
 
 
 def encode_observation(observation: Observation) -> list:
-    """Return an observation as JSON."""
     crash = observation.crash and [
         observation.crash.kind,
         observation.crash.type[:200],

@@ -165,7 +165,6 @@ class LiveCurve:
         self._shown = None
 
     def __call__(self, record: Mapping[str, Any]) -> None:
-        """Add one record of the run."""
         if record["kind"] == "step":
             while self.records and self.records[-1].get("step", record["step"]) >= record["step"]:
                 self.records.pop()
