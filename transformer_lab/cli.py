@@ -85,7 +85,7 @@ def transformer_lab(
 
 
 def suggest(step: str) -> None:
-    """Say in one line on stderr what to do next."""
+    """Print what to do next, in one line on stderr."""
     print(f"Next: {step}", file=sys.stderr)
 
 
@@ -578,7 +578,7 @@ def search(
     check_languages(source, target)
     check_corpus(given.get("corpus", "captions"), data_dir)
     standard = find_preset(preset or "laptop")
-    reject_unused_option(standard, override(standard, given))  # and wrong values, before the imports below
+    reject_unused_option(standard, override(standard, given))  # also rejects wrong values, before the imports below
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for

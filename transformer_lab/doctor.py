@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Run all checks, in the order in which you would fix what they find."""
+    """Run all checks, in the order in which you would fix the problems that they find."""
     findings = [find_python()]
     findings += [find_package(name, essential=True) for name in TRAINING_PACKAGES]
     findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
@@ -70,7 +70,7 @@ def examine() -> list[Finding]:
 
 
 def require(packages: Iterable[str], purpose: str) -> None:
-    """Stop before anything is started if packages are missing.
+    """Check that packages are installed, before anything is started.
 
     Raises:
         InputError: At least one of them isn't installed. The message says what to install.

@@ -120,7 +120,7 @@ def grade_batch(
         paths: Files, folders, and zips. May be empty with `resume`.
         out: A new folder, or one with a gradebook.
         open_grader: See `grader_for`.
-        course: The course notebooks; by default those of the checkout.
+        course: The course notebooks; by default, those in the checkout.
         resume: Continue the last run, with its paths and, if it was interrupted, with its secret seed.
         roster: A file for `read_roster`; by default, the roster of an earlier run is used again.
         advance: Called with the number of submissions done and the total number.
@@ -176,7 +176,7 @@ def regrade_exercise(
     """Regrade one exercise in all submissions that were graded before, and save the results if they are approved.
 
     Args:
-        paths: Files, folders, and zips; by default the paths of all runs that still exist.
+        paths: Files, folders, and zips; by default, the paths from all runs that still exist.
         out: The folder of the gradebook.
         exercise: Name of the exercise.
         open_grader: See `grader_for`.

@@ -86,7 +86,7 @@ def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the blocks of a report as `(kind, text)`: "heading", "numbers", "prose", or the state of a check."""
     if text.startswith(("✓ ", "✗ ", "– ")):
-        text = text.partition("\n")[2]  # the page has a title of its own
+        text = text.partition("\n")[2]  # the page has its own title
     for block in re.split(r"\n(?:[ \t]*\n)+", text.strip("\n")):
         lines = block.split("\n")
         rows = [ROW.fullmatch(row) for row in re.split(r"\n(?=  [✓✗–] )", block)]

@@ -128,7 +128,7 @@ def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
     """Return the cells that define what the answer uses, directly or indirectly, or that may define anything.
 
-    Another exercise's cell is included for its helpers only, not for its answer or its imports.
+    Another exercise's cell is included only for its helpers, not for its answer or its imports.
     """
     binds = {cell: names_of(cell).binds for cell in own_cells if cell != source}
     for cell in answers.values():
@@ -230,7 +230,7 @@ def _has_path_of_package(source: str) -> bool:
 
 
 def _solution_flags(exercise: Exercise, source: str) -> list[str]:
-    """Return a flag if the answer is the course's own, or has a marker of its solutions."""
+    """Return a flag if the answer is the course's own, or contains a marker from its solutions."""
     markers = [marker for marker in (BEGIN, END) if marker in source]
     bodies = _solution_bodies(exercise)
     comments = _comments("\n".join(bodies))

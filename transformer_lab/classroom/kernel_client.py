@@ -132,7 +132,7 @@ class Kernel:
         package: Folder of the stubbed package.
         folder: A new folder for this kernel. Its path must be short, because it will hold sockets.
         limits: Limits on time, memory, and processes.
-        seconds: When to kill the kernel, whatever else happens.
+        seconds: Time after which the kernel is killed in any case.
         sandboxed: Whether to run it in a sandbox.
 
     Raises:

@@ -1,4 +1,4 @@
-"""All processes of a kernel, seen from outside: how many there are, and how much memory they use together.
+"""All of a kernel's processes, seen from outside: how many there are, and how much memory they use in total.
 
 Linux can limit the memory of each process, but it can limit the total of a group only in a cgroup, which few users may
 create. So the grader checks ten times a second. "memory of children" and

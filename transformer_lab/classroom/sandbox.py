@@ -125,7 +125,7 @@ def _is_readable(file: object, seconds: float) -> bool:
 
 def command(package: Path, sockets: Path) -> list[str]:
     """Return the `bwrap` command, without the program to run."""
-    # Root doesn't need a user namespace. The kernel gets its own user there, so that its processes are counted alone.
+    # Root doesn't need a user namespace. The kernel gets its own user, so that its processes are counted separately.
     privileges = ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user"]
     return [
         shutil.which("bwrap") or "bwrap",

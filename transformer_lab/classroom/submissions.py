@@ -319,7 +319,7 @@ def _without_top_folder(files: list[_File]) -> list[_File]:
 
 
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Student) -> bytes:
-    """Read no more than the sizes that the entry claims to have, compressed and uncompressed."""
+    """Read no more than the compressed and uncompressed sizes that the entry claims to have."""
     path = entry.filename.replace("\\", "/")
     if path.startswith("/") or ".." in path.split("/"):
         raise NotGradable("its path points outside the zip")

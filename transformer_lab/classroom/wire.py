@@ -90,7 +90,7 @@ def _base64(array: np.ndarray) -> str:
 
 
 def decode(wire: Any) -> Any:
-    """Return the data that `encode` was given. The size of a message limits how many bytes that can be.
+    """Return the data that `encode` was given. The limit on messages also limits its size.
 
     Raises:
         WireError: `encode` has not written this, or it is too large.

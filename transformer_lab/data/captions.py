@@ -74,7 +74,7 @@ def caption_lines() -> list[str]:
 
 
 def load_captions() -> list[Caption]:
-    """Return all captions, in the order of the file. No German and no English sentence occurs twice."""
+    """Return all captions, in file order. No German and no English sentence occurs twice."""
     return [Caption(*line.split("\t")) for line in caption_lines()]
 
 

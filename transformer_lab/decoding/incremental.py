@@ -1,8 +1,8 @@
 """Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, several times faster.
 
 The plain decoders run the whole prefix through the decoder for every new token. Since no position sees a later one,
-the keys and values of earlier tokens never change and can be cached. The model's own code stays as in the paper; this
-file accesses its parts by name.
+the keys and values of earlier tokens never change and can be cached. The model itself stays as in the paper; this file
+accesses its parts by name.
 """
 
 from collections.abc import Callable

@@ -113,7 +113,7 @@ class Word:
 def still_picture(translator: Translator) -> str:
     """Return an SVG of one translation, with curves between words and those they attended to; "" without an example.
 
-    The weights are the mean over the heads of the last decoder layer but one, as on the page.
+    The weights are the mean over the heads of the second-to-last decoder layer, as on the page.
     """
     config, tokenizer = translator.model.config, translator.tokenizer
     sentence = FIRST_SENTENCES.get(tokenizer.source, "")

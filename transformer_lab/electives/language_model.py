@@ -320,7 +320,7 @@ def score_language_model(
     tokens = tokenizer.encode("\n" + text).to(next(model.parameters()).device)
     length, count = model.max_length, len(tokens) - 1
     nats = 0.0
-    whole = count // length * length  # tokens in full windows; the rest is a window of its own
+    whole = count // length * length  # tokens in full windows; the rest is a separate window
     with evaluation_mode(model):
         if whole:
             for inputs, labels in zip(*(side.split(32) for side in next_token_pairs(tokens, length)), strict=True):

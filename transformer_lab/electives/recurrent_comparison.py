@@ -70,7 +70,7 @@ def contenders(
         preset: The Transformer's preset. The recurrent models use it with one layer and with the next two arguments.
         d_model: Width of the recurrent models. Choose it so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
-        attention: Builds the recurrent translator with attention; the other two are the same with another context.
+        attention: Builds the recurrent translator with attention; the other two differ from it only in the context.
         transformer: Builds the Transformer.
     """
     recurrent = replace(preset, d_model=d_model, n_layers=1, peak_rate=peak_rate, attention="explicit")
@@ -164,7 +164,7 @@ def train_and_measure(
 
 
 def recorded_comparison() -> dict[str, Any] | None:
-    """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if it was never run."""
+    """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if there is no record."""
     path = shipped("results") / "recurrent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 

@@ -1,4 +1,4 @@
-"""A random search in a few lines, and training runs of less than a second to try it on."""
+"""A random search in a few lines, and training runs that take less than a second, to try it on."""
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median

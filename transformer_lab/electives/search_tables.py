@@ -101,13 +101,13 @@ def read_table(path: Path) -> "DataFrame":
 
 
 def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFrame":
-    """Measure how much each hyperparameter decides whether a trial is among the best quarter.
+    """Measure how strongly each hyperparameter affects whether a trial is among the best quarter.
 
     PED-ANOVA (Watanabe et al. 2023), in Optuna's implementation, compares the values of the best quarter with the
     values of all trials. 0 means that there is no difference.
 
     Args:
-        trials: A table of `Results`; rows without a BLEU are left out.
+        trials: A table of `Results`; rows without a BLEU score are left out.
         shuffles: How often to repeat the measurement with the BLEU scores shuffled among the trials.
 
     Returns:
@@ -115,7 +115,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
         percentile of the shuffled measurements (NaN without shuffles).
 
     Raises:
-        InputError: There are fewer than 8 trials with a BLEU.
+        InputError: Fewer than 8 trials have a BLEU score.
     """
     import pandas as pd
 

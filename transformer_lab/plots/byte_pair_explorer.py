@@ -29,7 +29,7 @@ MOST_CHARACTERS = 300
 
 
 def cut_into_words(text: str) -> list[str]:
-    """Split a text into words. Every other character except spaces is a token of its own."""
+    """Split a text into words. Every other character except for spaces becomes a separate token."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
@@ -219,7 +219,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
 def explore_byte_pairs(
     merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
 ) -> Any:
-    """Show `draw_byte_pairs` for a text of your own, merge by merge.
+    """Show `draw_byte_pairs` for your own text, merge by merge.
 
     There is a text field for each language, a slider for the number of merges, and three buttons: back by one merge,
     forward by one, and forward to the next merge that changes anything.

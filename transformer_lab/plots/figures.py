@@ -99,7 +99,7 @@ def as_html(figure: "Figure", sharpness: float = 2) -> str:
 def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
     """Return the figure as a PNG in base64. A character that no font has becomes a box, without a warning.
 
-    Explorers need this to be fast: `savefig` would draw twice and spend as long again on compression.
+    Explorers need this to be fast: `savefig` would draw twice and take as long again to compress the image.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image

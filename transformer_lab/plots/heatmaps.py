@@ -1,4 +1,4 @@
-"""Attention weights as heat maps: rows are queries, columns are keys, and every row and column carries its token."""
+"""Attention weights as heat maps: rows are queries, columns are keys, and each is labeled with its token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,14 +118,14 @@ def label_length(tokens: Sequence[str], cell: float) -> float:
 def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
     """Write a token next to every row, or below every column. Dollar signs are text here, not formulas.
 
-    The labels are plain texts with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
+    The labels are text objects with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
 
     Args:
         axes: The axes of the map, with one data unit per token.
         side: "query" (on the left), "next" (on the right), or "key" (below).
         tokens: From top to bottom or from left to right. An empty list leaves the side empty.
         cell: Inches per token.
-        look: Properties of the texts, such as `color`.
+        look: Properties of the labels, such as `color`.
     """
     rows, columns, gap = axes.get_ylim()[0], axes.get_xlim()[1], 0.05 / cell
     aligned = {
@@ -241,8 +241,8 @@ def chosen_weights(
     """Return the weights of one layer, with everything needed to label them.
 
     Returns:
-        The weights, `(heads, query, key)`; the tokens of the rows and of the columns; the languages of the two; and
-        the title, which names the stack and the layer.
+        The weights, `(heads, query, key)`; the tokens of the rows and of the columns; the languages of both; and the
+        title, which names the stack and the layer.
 
     Raises:
         InputError: The stack or layer does not exist.

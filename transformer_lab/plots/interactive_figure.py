@@ -85,7 +85,7 @@ class Explorer(WithPicture):
         return rest
 
     def _picture(self) -> tuple[str, Callable[[], Any] | None]:
-        """Return the figure as HTML. Its thousands of objects are freed before garbage collection is on again."""
+        """Return the figure as HTML. Its thousands of objects are no longer used once garbage collection is back on."""
         drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
         figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
         return scrolling_image(figure, "none" if self._scrolls else None), rest

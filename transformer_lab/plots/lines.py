@@ -22,7 +22,7 @@ def name_line(axes: "Axes", x: float, y: float, name: str, color: str, **look: A
 def draw_lines(
     lines: Mapping[str, Sequence[float]], alternative_text: str, *, width: float = 8, height: float = 3, **labels: Any
 ) -> "Figure":
-    """Draw lines over the positions of their values, each with its name at its end.
+    """Draw each line's values by position, with its name at its end.
 
     Args:
         lines: Maps the name of each line to its values.

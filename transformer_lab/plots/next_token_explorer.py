@@ -1,4 +1,4 @@
-"""The next-token distribution of a language model, and what temperature, top-k, and top-p do to it."""
+"""The next-token distribution of a language model, and how temperature, top-k, and top-p change it."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any

@@ -118,7 +118,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
 
 
 def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Figure":
-    """Draw the map of an additive attention next to that of a Transformer, on the same tokens.
+    """Draw the heat map of additive attention next to that of a Transformer, on the same tokens.
 
     Args:
         maps: The result of `heat_maps` in `transformer_lab.electives.recurrent_comparison`.

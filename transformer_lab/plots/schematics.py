@@ -138,7 +138,7 @@ def draw_cache(words: Sequence[str]) -> "Figure":
 
 
 def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> "Figure":
-    """Draw the n-grams of a sentence as rows of boxes, one row for each n, and how many of them match.
+    """Draw the n-grams of a sentence as boxes, with one row for each n, and show how many of them match.
 
     Args:
         words: The tokens of a translation.
@@ -337,7 +337,7 @@ def draw_training_loop() -> "Figure":
 
 
 def draw_next_token_questions(read: str, predicted: str, highlight: int) -> "Figure":
-    """Draw a text, the next character above each of its characters, and which characters each prediction depends on.
+    """Draw a text with the character to predict above each character, and show what each prediction depends on.
 
     Args:
         read: The characters that the model reads.

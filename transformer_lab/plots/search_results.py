@@ -45,7 +45,7 @@ def judged(trials: "DataFrame") -> "DataFrame":
 
 
 def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
-    """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU.
+    """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU score.
 
     Args:
         trials: The table of trials in a search (`transformer_lab.electives.search.Results.trials`).

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def write(axes: "Axes", x: float, y: float, text: str, **look: Any) -> None:
-    """Write a text centered on `(x, y)`, unless `look` aligns it differently."""
+    """Write text centered on `(x, y)`, unless `look` aligns it differently."""
     axes.text(x, y, text, **{"ha": "center", "va": "center"} | look)
 
 

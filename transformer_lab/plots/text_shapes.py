@@ -1,4 +1,4 @@
-"""Text as shapes: which fonts it needs, how wide it is, and how to write hundreds of labels quickly."""
+"""Text drawn as shapes: find the fonts that it needs, measure its width, and write hundreds of labels quickly."""
 
 import functools
 from collections.abc import Sequence

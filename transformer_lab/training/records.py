@@ -61,7 +61,7 @@ def configuration(preset: Preset, corpus: Corpus) -> dict[str, Any]:
     """
     train_pairs = corpus.train[: preset.train_limit]
     return {
-        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON gives it back
+        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON will return it
         "source": corpus.source,
         "target": corpus.target,
         "train_pairs": len(train_pairs),
