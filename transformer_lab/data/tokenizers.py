@@ -253,7 +253,7 @@ class BpeTokenizer(PairTokenizer):
         chinese: ChineseTokens = "byte_pairs",
         shared_vocabulary: bool = True,
     ) -> Self:
-        """Learn one vocabulary for both sides or one for each: at most `vocab_size` tokens, including specials and bytes.
+        """Learn one vocabulary for both sides or one for each: at most `vocab_size` tokens, with specials and bytes.
 
         `chinese` has no effect unless one of the languages is Chinese.
         """
