@@ -74,7 +74,7 @@ class Preset:
     seed: int = option(1, "random seed for the initial weights, dropout, and the order of the pairs")
 
     def __post_init__(self) -> None:
-        if isinstance(self.betas, list):  # from JSON
+        if isinstance(self.betas, list):  # JSON has no tuples
             object.__setattr__(self, "betas", tuple(self.betas))
         for name, kind in get_type_hints(Preset).items():
             value = getattr(self, name)

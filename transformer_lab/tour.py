@@ -20,7 +20,7 @@ HEAT_MAP_SENTENCE = "Auf der Straße spielt ein kleiner Junge mit einem roten Ba
 class Tour:
     """The results of a tour."""
 
-    examples: list[tuple[str, str, str]]  # from the test set: German, the model's English, the reference
+    examples: list[tuple[str, str, str]]  # from the test set: German, the model's English, and the reference
     scores: Scores  # for the whole test set
     heat_map: Path
 

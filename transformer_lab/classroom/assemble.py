@@ -34,12 +34,12 @@ class Assembled:
     """A submission that is ready to be run and scored."""
 
     student: str
-    name: str  # of the notebook: "01_attention"
+    name: str  # the notebook's name: "01_attention"
     notebook: NotebookNode  # the course notebook with the student's cells
     sources: dict[str, str]  # exercise to the source of the student's cell; exercises without a cell are left out
     flags: dict[str, tuple[str, ...]]  # exercise to its flags for the instructor
     remarks: tuple[str, ...]  # for the student, about anything unusual in the file
-    digest: str = ""  # of the submission, as in its result
+    digest: str = ""  # the submission's digest, as in its result
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class _Cell:
     id: str
     grade_id: str  # nbgrader's
     exercise: str | None  # according to its ID or metadata; may belong to a different notebook until `_locate`
-    position: int | None = None  # of the course cell that it is, or was before it was edited
+    position: int | None = None  # position of the course cell that it is, or was before it was edited
     is_edited: bool = False  # it was a course cell, but its source has changed
     defines: frozenset[str] = frozenset()  # exercises of the notebook
 
@@ -222,7 +222,7 @@ class _Plan:
         self.cells, self.original, self.remarks = cells, original, remarks
         self.answers: dict[str, _Cell] = {}  # exercise to the cell that counts
         self.homes: dict[str, _Cell] = {}  # exercise to the cell that is inserted in its place
-        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # by the position of the cell after them
+        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # keyed by the position of the cell after them
         self._remark_on_other_notebooks()
         for cell in cells:
             self._locate(cell)

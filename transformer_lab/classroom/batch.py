@@ -56,7 +56,7 @@ class Grading(Protocol):
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]: ...
 
 
-OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # from the secret seed of a run
+OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # takes the secret seed of a run
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ def _grade_all(
     for student, digest in todo:
         files[student] += 1
         turns[student, digest] = files[student]
-    seconds_spent: Counter[str] = Counter()  # by student
+    seconds_spent: Counter[str] = Counter()  # per student
     refused: list[SubmissionResult] = []
     running: dict[Key, Assembled] = {}
 

@@ -19,7 +19,7 @@ CONNECT_SECONDS = 20
 LOST_SECONDS = 60  # how long a run waits without any worker before it gives up
 POLL_SECONDS = 2
 
-_graders: dict[tuple[int, int], Any] = {}  # on a worker, by the seed of the run and the thread
+_graders: dict[tuple[int, int], Any] = {}  # on a worker, keyed by the seed of the run and the thread
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ClusterGrader:
     require_sandbox: bool
     seed: int
     sandboxed: bool = True
-    running: dict[Any, Assembled] = field(default_factory=dict)  # by the future of its result
+    running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the future of its result
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
         """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another one.

@@ -44,7 +44,7 @@ class SubmissionRun:
     limits: Limits
     seed: int  # secret seed of the inputs
     results: list[ExerciseResult] = field(default_factory=list)
-    failures: dict[int, CellFailure] = field(default_factory=dict)  # by index of the code cell
+    failures: dict[int, CellFailure] = field(default_factory=dict)  # keyed by the index of the code cell
     kernel_killing_cells: set[int] = field(default_factory=set)  # not run in later kernels
     revealed: set[str] = field(default_factory=set)  # exercises that are scored, so a kernel may see their answers
     kernels: int = 0

@@ -14,7 +14,7 @@ from transformer_lab.classroom.pages import render
 from transformer_lab.errors import InputError
 from transformer_lab.files import write_file
 
-FORMAT = 1  # of the manifest
+FORMAT = 1  # format version of the manifest
 PREVIOUS = "README.md before"  # key of the manifest: the previous page's checksum, until the new page is written
 
 

@@ -11,7 +11,7 @@ class Limits:
     """Limits on one submission and its kernel. Times are in wall-clock seconds, sizes in bytes."""
 
     cell_seconds: float = 30.0
-    exercise_seconds: float = 20.0  # to score one exercise
+    exercise_seconds: float = 20.0  # limit for scoring one exercise
     submission_seconds: float = 180.0
     cpu_seconds: int = 360  # per process
     memory: int = 3 * 2**30  # for all processes together

@@ -47,7 +47,7 @@ class Attendance:
     unlisted: tuple[str, ...] = ()  # in the gradebook but not on the roster
     namesakes: tuple[str, ...] = ()  # absent people who may be a student of the same name
     doubtful: tuple[str, ...] = ()  # matched by number although the name differs
-    numbers: Mapping[str, str] = field(default_factory=dict)  # of students and of absent people
+    numbers: Mapping[str, str] = field(default_factory=dict)  # numbers of students and absent people
 
     @property
     def is_of_others(self) -> bool:

@@ -25,12 +25,12 @@ MAX_BYTES = 64 * MEBIBYTE  # limit for a file with its outputs, and for a zip's 
 MAX_BYTES_WITHOUT_OUTPUTS = 2 * MEBIBYTE  # twenty times as long as the longest notebook of the course
 MAX_BYTES_UNCHANGED = MEBIBYTE  # larger notebooks lose their outputs, because hundreds are held in memory
 MAX_JSON_VALUES = 2_000_000  # an empty list takes two bytes in a file, but sixty in memory
-MAX_ENTRIES = 100_000  # in the zip of a whole class
+MAX_ENTRIES = 100_000  # limit for the zip of a whole class
 MAX_ENTRIES_PER_STUDENT = 1_000
 MAX_FILES_PER_STUDENT = 100  # including zips
 MAX_BYTES_READ_PER_STUDENT = 4 * MAX_BYTES
 MAX_BYTES_KEPT_PER_STUDENT = 32 * MEBIBYTE  # enough for all notebooks of the course at `MAX_BYTES_UNCHANGED`
-MAX_DEPTH = 8  # of folders
+MAX_DEPTH = 8  # levels of folders
 LONGEST_NAME = 100
 
 LINK = "it is a link, and links are not followed"
@@ -58,7 +58,7 @@ class _Owner:
     """The student that a file or folder belongs to, judging by its name."""
 
     name: str
-    number: str = ""  # in a course system
+    number: str = ""  # the student's number in a course system
     system: str = ""  # "Moodle" or "Canvas": there, name and number identify a student
 
     @property
@@ -70,7 +70,7 @@ class _Owner:
 class _File:
     """A file on disk or in a zip that has not been read yet."""
 
-    parts: tuple[str, ...]  # of its path within the given folder or zip; an empty folder ends in ""
+    parts: tuple[str, ...]  # parts of its path within the given folder or zip; an empty folder ends in ""
     path: str
     is_link: bool
     read: Callable[["_Student"], bytes]  # raises NotGradable

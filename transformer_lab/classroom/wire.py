@@ -97,7 +97,7 @@ def decode(wire: Any) -> Any:
     """
     try:
         return _decode(wire, 0, itertools.count())
-    except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # from Python, torch, or NumPy
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # raised by Python, torch, or NumPy
         raise WireError(f"not the data of any value ({type(error).__name__})") from None
 
 

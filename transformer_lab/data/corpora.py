@@ -66,7 +66,7 @@ class Corpus:
     target: str
     train: Pairs
     validation: Pairs
-    tests: dict[str, Pairs]  # by name, such as "test_2016_flickr"
+    tests: dict[str, Pairs]  # keyed by name, such as "test_2016_flickr"
 
     @property
     def test(self) -> Pairs:
@@ -258,7 +258,7 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
 
 def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tuple[str, str]]:
     """Return the source and target XML files of each set, by the name of the set, such as `tst2010`."""
-    files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # by set and direction, then language
+    files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # keyed by set and direction, then by language
     for file in sorted(present):
         if (match := CAMPAIGN_SET.fullmatch(file)) and match[3] in (source, target):
             files[match[1], match[2]][match[3]] = file

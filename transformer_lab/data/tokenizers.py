@@ -118,7 +118,7 @@ class BytePairs:
 
     # Letters, digits, and other characters never share a token. This separates punctuation from words, and no merge can
     # form a special token or a byte.
-    _pieces: ClassVar = {  # by the value of `chinese`
+    _pieces: ClassVar = {  # keyed by the value of `chinese`
         None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
@@ -130,7 +130,7 @@ class BytePairs:
 
         if tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
             raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
-        self.tokens = list(tokens)  # by ID
+        self.tokens = list(tokens)  # in the order of their IDs
         self.merges = [(left, right) for left, right in merges]  # in the order in which they were learned
         self.chinese = chinese  # None if neither language is Chinese
         self._ids = {token: index for index, token in enumerate(self.tokens)}
@@ -394,7 +394,7 @@ def _split(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
 
 Side = BytePairs | Words
 Tokenizer = BpeTokenizer | SpacyTokenizer
-TOKENIZERS = {"bpe": BpeTokenizer, "separate_bpe": BpeTokenizer, "spacy": SpacyTokenizer}  # by kind
+TOKENIZERS = {"bpe": BpeTokenizer, "separate_bpe": BpeTokenizer, "spacy": SpacyTokenizer}  # keyed by kind
 
 
 def train_tokenizer(

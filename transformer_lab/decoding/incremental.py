@@ -373,7 +373,7 @@ def greatest(x: Tensor, k: int) -> Tensor:
     groups are sorted.
     """
     rows, columns = x.shape
-    size = columns // GROUPS  # of each group; the remaining columns are always sorted
+    size = columns // GROUPS  # size of each group; the remaining columns are always sorted
     if size < k or k > GROUPS // 4:
         return x.topk(k).indices
     maxima = x[:, : GROUPS * size].view(rows, size, GROUPS).amax(dim=1)  # (rows, groups)

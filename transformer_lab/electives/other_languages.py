@@ -17,7 +17,7 @@ CHINESE = (
 
 
 def is_chinese_character(character: str) -> bool:
-    """Return whether this character is a token of its own for sacreBLEU's tokenizer `zh`."""
+    """Return whether sacreBLEU's tokenizer `zh` treats this character as a separate token."""
     return any(first <= ord(character) <= last for first, last in CHINESE)
 
 

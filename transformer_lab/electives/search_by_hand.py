@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transformer_lab.model import MultiHeadAttention
 
-EPOCHS, BATCH = 6, 20  # of `train_spotter`
+EPOCHS, BATCH = 6, 20  # for `train_spotter`
 
 
 def random_search(

@@ -130,7 +130,7 @@ class _Drawing:
         self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
         self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
         self.scores: list[tuple[float, float, str, str]] = []
-        self.lines: dict[tuple[str, float], list] = {}  # by color and width, drawn together for speed
+        self.lines: dict[tuple[str, float], list] = {}  # keyed by color and width, drawn together for speed
 
     def draw_node(
         self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str

@@ -173,7 +173,7 @@ class EncodedPairs:
     pairs: list[tuple[str, str]]
     sources: list[list[int]]
     targets: list[list[int]]
-    numbers: list[int]  # from 1
+    numbers: list[int]  # counted from 1
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
