@@ -1,6 +1,6 @@
 """Transformer Lab: build the Transformer of "Attention Is All You Need" part by part.
 
-A notebook needs four functions: `check` what you wrote, `hint`, `solution` and `progress`. They load when first used.
+A notebook needs four functions: `check`, `hint`, `solution`, and `progress`. They are loaded on first use.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""The command `transformer-lab`: each function parses what was typed, calls the package, and prints the result.
+"""The `transformer-lab` command: each function parses its options, calls the package, and prints the result.
 
-PyTorch is imported inside the commands that need it, and only after the options have been checked. So `--help` and
+PyTorch is imported inside the commands that need it, and only after the options have been checked, so `--help` and
 errors appear at once. Results go to stdout; warnings, progress, and suggestions go to stderr, so output can be piped.
 """
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from transformer_lab.decoding.translator import Translator
 
 LEARN, TRANSLATE, TRAIN, TEACH = "Learn", "Translate", "Train", "Teach"  # the panels of --help
-BAR_DELAY = 1.0  # seconds until a progress bar appears: a single sentence needs none
+BAR_DELAY = 1.0  # seconds until a progress bar appears: a single sentence doesn't need one
 
 app = typer.Typer(
     cls=Group,
@@ -85,7 +85,7 @@ def transformer_lab(
 
 
 def suggest(step: str) -> None:
-    """Say in one line on stderr what to do next."""
+    """Print what to do next, in one line on stderr."""
     print(f"Next: {step}", file=sys.stderr)
 
 
@@ -108,10 +108,10 @@ def explaining_interruption(explain: Callable[[], str]) -> Iterator[None]:
 
 
 def how_to_resume(output: Path, *option: str) -> str:
-    """Return what to say after a training run was interrupted: the command that continues it."""
+    """Return the message to print after a training run was interrupted: the command that continues it."""
     if not (output / "training.json").exists():
         return "nothing was trained yet"
-    if int(os.environ.get("RANK", "0")):  # under torchrun, the first process speaks for all
+    if int(os.environ.get("RANK", "0")):  # under torchrun, only the first process prints
         raise KeyboardInterrupt
     arguments = [argument for argument in sys.argv[1:] if argument not in option]
     again = shlex.join(["transformer-lab", *arguments, *option])
@@ -228,7 +228,7 @@ def translate(
     beam_size: Beam = "4",
     alpha: Alpha = "1.5",
 ) -> None:
-    """Translate sentences. Each translation is one line.
+    """Translate sentences, and print one translation per line.
 
     \b
     Examples:
@@ -251,7 +251,7 @@ def load_model(folder: Path | None) -> "Translator":
 
 
 def read_lines() -> list[str]:
-    """Return the lines of stdin. Bytes that aren't UTF-8 become characters that the translator reports with their line.
+    """Return the lines of stdin. Invalid UTF-8 becomes characters that the translator rejects, naming the line.
 
     Raises:
         InputError: There are no lines.
@@ -270,10 +270,10 @@ def read_lines() -> list[str]:
 
 
 def check_language(sentences: Sequence[str], translator: "Translator") -> None:
-    """Warn about sentences that are in the target language already, and reject those in an unknown script.
+    """Warn about sentences that are already in the target language, and reject those in an unknown script.
 
     Raises:
-        InputError: The model knows no character of a sentence.
+        InputError: The model doesn't know any character of a sentence.
     """
     from transformer_lab.decoding.input_language import LANGUAGE_NAMES, in_target_language, reject_unknown_script
 
@@ -308,7 +308,7 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations with sacreBLEU.
 
-    Prints BLEU, BLEU without regard to case, and chrF, each with the signature to quote next to it.
+    Prints BLEU, case-insensitive BLEU, and chrF, each with the signature to quote with it.
 
     \b
     Examples:
@@ -322,7 +322,7 @@ def evaluate(
     from transformer_lab.files import replacing, writing
 
     if output:
-        with writing(output):  # before minutes of translating
+        with writing(output):  # fail now, not after minutes of translating
             output.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(output.parent, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -384,7 +384,7 @@ def heatmap(
       transformer-lab heatmap "Zwei Hunde rennen." --stack encoder --layer 0 --head 1
       transformer-lab heatmap "Zwei Hunde rennen." --html attention.html
     """
-    if page is None:  # a page has all layers and heads
+    if page is None:  # the page shows all layers and heads
         check_layer_and_head(model, layer, head)
     from transformer_lab.plots import draw_attention, save_figure
     from transformer_lab.plots.page import save_attention_page
@@ -484,7 +484,7 @@ def train(
 ) -> None:
     """Train a model from a preset.
 
-    The preset supplies all hyperparameters. Each option in the second list below replaces one of them.
+    The preset supplies all hyperparameters. Each option in the second list below overrides one of them.
 
     \b
     Presets:
@@ -578,7 +578,7 @@ def search(
     check_languages(source, target)
     check_corpus(given.get("corpus", "captions"), data_dir)
     standard = find_preset(preset or "laptop")
-    reject_unused_option(standard, override(standard, given))  # and wrong values, before the imports below
+    reject_unused_option(standard, override(standard, given))  # also rejects wrong values, before the imports below
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for
@@ -600,7 +600,7 @@ def search(
         explaining_interruption(lambda: f"what is done is kept, go on with: {again}"),
         progress(trials + finalists * seeds, " runs") as bar,
     ):
-        bar.delay = 0  # refresh() shows the bar at once, and close() would not clear it before the delay is over
+        bar.delay = 0  # refresh() shows the bar at once, but during the delay, close() wouldn't clear it
 
         def advance(done: int, total: int) -> None:
             bar.n, bar.total = done, total
@@ -629,7 +629,7 @@ def release(
 ) -> None:
     """Prepare notebooks to hand out to students.
 
-    Writes the notebooks, a page that tells students how to submit, and a list of the points (manifest.json).
+    Writes the notebooks, a page that tells students how to submit, and manifest.json, which lists the points.
 
     \b
     Examples:
@@ -746,7 +746,7 @@ def grade(
 
 
 def warn_about_a_pattern(paths: Sequence[Path]) -> None:
-    """Warn if the shell has expanded a pattern such as `class/*`, which makes a class of each student's folder."""
+    """Warn if the shell has expanded a pattern such as `class/*`: each student's folder is then read as a class."""
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
     if folder := folder_of_a_pattern(paths):
@@ -758,7 +758,7 @@ def warn_about_a_pattern(paths: Sequence[Path]) -> None:
 
 
 def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool) -> str:
-    """Return what to say after grading was interrupted: what is kept, and the command that continues."""
+    """Return the message to print after grading was interrupted: what is kept, and the command that continues."""
     if exercise:
         return "nothing was written"
     sandbox = [] if require_sandbox else ["--without-sandbox"]
@@ -767,7 +767,6 @@ def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool)
 
 
 def main() -> None:
-    """Entry point of the command."""
     app(prog_name="transformer-lab")
 
 

@@ -1,7 +1,7 @@
-"""How the command line checks what was typed: values, files, and hyperparameters, each error with its option.
+"""Checks of command-line values, files, and hyperparameters. Each error names its option.
 
 Options are declared as text and checked by a callback, because Typer's own messages differ from version to version.
-Nothing here imports PyTorch, so a mistyped option is reported at once.
+Nothing here imports PyTorch, so errors are reported at once.
 """
 
 import errno
@@ -23,7 +23,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.presets import LARGEST_BEAM, Preset
 from transformer_lab.shipped import PACKAGE
 
-SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses them itself
+SEARCHED = ("n_heads", "dropout", "label_smoothing")  # chosen by the search itself
 METAVARS = {
     str: "NAME",
     int: "N",
@@ -35,7 +35,7 @@ METAVARS = {
 
 
 class Group(typer.core.TyperGroup):
-    """Report an error that the user can fix in one line on stderr and with a status, never with a traceback."""
+    """A group that reports each error the user can fix as one line on stderr and an exit status, not a traceback."""
 
     def get_params(self, ctx: Any) -> Any:
         return hide_types(super().get_params(ctx))
@@ -44,7 +44,7 @@ class Group(typer.core.TyperGroup):
         try:
             result = super().invoke(ctx)
             if sys.stdout is not None:  # None if the caller has closed it
-                sys.stdout.flush()  # now, while a closed pipe can still be told from another error
+                sys.stdout.flush()  # now, while a closed pipe can still be distinguished from other errors
             return result
         except InputError as error:
             status, message = 1, str(error)
@@ -91,10 +91,10 @@ def unwrap(text: str) -> str:
 
 
 def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:
-    """Return the message of an error with the option at fault, given a command's parameters and their values by name.
+    """Return an error message that names the offending option, given a command's parameters and their values by name.
 
-    A parameter in backticks is replaced: `epochs` becomes --epochs. Otherwise the option of the error's `parameter` is
-    added at the end, or those options whose path or address is in the message.
+    A parameter in backticks is replaced with its option: `epochs` becomes --epochs. Otherwise, the option of the
+    error's `parameter` is added at the end, or else those options whose path or address is in the message.
     """
     options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
     message = re.sub(r"`(\w+)`", lambda name: options[name[1]].opts[0] if name[1] in options else name[0], str(error))
@@ -110,13 +110,13 @@ def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[s
 
 
 def is_shown(path: str | Path, message: str) -> bool:
-    """Return whether a message has a path or an address, and not merely its letters within a word."""
+    """Return whether a message contains a path or an address, and not just as part of a longer word."""
     forms = "|".join(re.escape(str(form)) for form in (path, Path(path).resolve()))
     return bool(re.search(rf"(?<![\w/])({forms})(?!\w)", message))
 
 
 def hide_types(parameters: list[Any]) -> list[Any]:
-    """Keep `<bool>` and `<str>` out of the help: a flag takes no value, and the metavar of an argument says enough."""
+    """Keep `<bool>` and `<str>` out of the help: a flag takes no value, and the metavar of an argument is enough."""
     for parameter in parameters:
         if getattr(parameter, "is_bool_flag", False):
             parameter.metavar = ""
@@ -141,7 +141,7 @@ def check(convert: Callable[[str], Any], allowed: str) -> Callable[..., Any]:
 
 
 def whole(least: int | None = None, most: int | None = None) -> Callable[..., Any]:
-    """Check an integer, and whether it lies in a range."""
+    """Check that the text is an integer, and that it is in the range, if any."""
 
     def convert(text: str) -> int:
         number = int(text)
@@ -155,7 +155,7 @@ def whole(least: int | None = None, most: int | None = None) -> Callable[..., An
 
 
 def finite_number() -> Callable[..., Any]:
-    """Check a finite number."""
+    """Check that the text is a finite number."""
 
     def convert(text: str) -> float:
         if not math.isfinite(number := float(text)):
@@ -171,7 +171,7 @@ def one_of(*choices: str) -> Callable[..., Any]:
 
 
 def matching(pattern: str, allowed: str) -> Callable[..., Any]:
-    """Check that the whole text matches a regular expression, which `allowed` puts into words."""
+    """Check that the whole text matches a regular expression, which `allowed` describes in words."""
 
     def convert(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -182,7 +182,7 @@ def matching(pattern: str, allowed: str) -> Callable[..., Any]:
 
 
 def existing(kind: str, exists: Callable[[Path], bool]) -> Callable[..., Any]:
-    """Check that a path exists, and is of the kind that `exists` tests for."""
+    """Check that a path exists and is of the kind that `exists` tests for."""
 
     def convert(text: str) -> Path:
         if not exists(Path(text)):
@@ -203,7 +203,7 @@ def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | Non
 
 
 def file_name(*suffixes: str) -> Callable[..., Any]:
-    """Check that a path could be that of a file with one of the suffixes, or with any if none are given."""
+    """Check that a path could name a file with one of the suffixes, or with any suffix if none are given."""
 
     def callback(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
         if value is None:
@@ -246,7 +246,7 @@ def check_corpus(corpus: str, data_dir: Path | None) -> None:
 
 
 def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> None:
-    """Check that the model in a folder has the layer and the head. If its config.json is damaged, loading it says so.
+    """Check that the model in a folder has the layer and the head. A damaged config.json is reported later, on loading.
 
     Raises:
         InputError: It doesn't.
@@ -345,7 +345,7 @@ def check_unsearched(given: Mapping[str, str]) -> None:
     """Check that no hyperparameter was given that the search itself determines.
 
     Raises:
-        InputError: There is one.
+        InputError: One was given.
     """
     for name in (*SEARCHED, "validate_every"):
         if name in given:

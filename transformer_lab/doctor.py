@@ -16,7 +16,7 @@ from transformer_lab.shipped import is_checkout, shipped
 
 TOUR_NOTEBOOK = shipped("notebooks") / "00_tour.ipynb"
 
-# Training and translating need the first; the notebooks, their pictures and downloads need the second as well.
+# Training and translating need the first group; the notebooks, pictures, and downloads also need the second.
 TRAINING_PACKAGES = ("torch", "numpy", "tokenizers", "sacrebleu", "safetensors", "tqdm", "typer", "rich")
 NOTEBOOK_PACKAGES = (
     "jupyterlab",
@@ -35,7 +35,7 @@ NOTEBOOK_PACKAGES = (
     "platformdirs",
     "psutil",
 )
-# Some of these only the grader's own processes import, in the middle of a run.
+# Some of these are imported only by the grader's own processes, in the middle of a run.
 GRADING_PACKAGES = ("torch", "nbformat", "nbval", "pytest", "ipykernel", "psutil", "jinja2", "pandas", "seaborn")
 INSTALL = (
     "run make course, or: python -m pip install -r requirements.txt"
@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Run all checks, in the order in which you would fix what they find."""
+    """Run all checks, in the order in which you would fix the problems that they find."""
     findings = [find_python()]
     findings += [find_package(name, essential=True) for name in TRAINING_PACKAGES]
     findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
@@ -70,7 +70,7 @@ def examine() -> list[Finding]:
 
 
 def require(packages: Iterable[str], purpose: str) -> None:
-    """Stop before anything is started if packages are missing.
+    """Check that packages are installed, before anything is started.
 
     Raises:
         InputError: At least one of them isn't installed. The message says what to install.
@@ -86,7 +86,7 @@ def find_python() -> Finding:
 
 
 def find_package(name: str, essential: bool) -> Finding:
-    """Import a package, because even an installed one may fail to load after another one was updated."""
+    """Try to import a package, because even an installed one may fail to load after another one was updated."""
     try:
         import_module(name)
         return Finding(name, version(name), essential=essential)
@@ -175,7 +175,7 @@ def find_notebook() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """Look for bubblewrap. When it starts, the grader itself checks whether it may create namespaces."""
+    """Look for bubblewrap. The grader itself checks at its start whether bubblewrap may create namespaces."""
     if sys.platform != "linux":
         return Finding("sandbox", "none: sandboxes exist on Linux only, and only teachers who grade need one")
     if bubblewrap := shutil.which("bwrap"):

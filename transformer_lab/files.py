@@ -13,13 +13,13 @@ from safetensors import SafetensorError
 
 from transformer_lab.errors import InputError
 
-# Characters that XML 1.0 or UTF-8 can't represent, then C1 controls, which terminals obey, and characters that change
-# the direction of the text around them, so that a reader sees it in another order.
+# Characters that XML 1.0 or UTF-8 can't represent; C1 controls, which terminals interpret; and characters that change
+# the direction of the surrounding text, so that a reader sees it in a different order.
 UNSAFE = re.compile(
     "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
 )
 NAME_BYTES = 160  # file systems allow 255; suffixes need some
-RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows keeps these names for devices
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows reserves these names for devices
 
 
 def cannot_write(path: Path, error: OSError | SafetensorError) -> InputError:
@@ -45,7 +45,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
-    """Yield a path next to `path` to write to. The file that is written there replaces `path` entirely or not at all.
+    """Yield a path next to `path` to write to. The file written there replaces `path` either completely or not at all.
 
     Args:
         path: The file to replace. If it is a link, the link is replaced.
@@ -63,7 +63,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
             yield unfinished
             if sync:
                 flush_to_disk(unfinished)
-            os.chmod(unfinished, rights)  # safetensors makes files readable for the owner only
+            os.chmod(unfinished, rights)  # safetensors makes files readable only by their owner
             os.replace(unfinished, path)
     finally:
         with suppress(OSError):
@@ -93,7 +93,7 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
 
 @contextmanager
 def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield a folder inside `folder` to write files with these names to. They replace the old files all together.
+    """Yield a folder inside `folder` to write files with these names to. They replace the old files all at once.
 
     File systems can't replace several files in one step. So all files are written completely first, and if one cannot
     be replaced, the old ones are restored. Only a crash in the few microseconds between the first and the last renaming
@@ -114,7 +114,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         for name in names:
             path = folder / name
             flush_to_disk(scratch / name)
-            os.chmod(scratch / name, rights)  # safetensors makes files readable for the owner only
+            os.chmod(scratch / name, rights)  # safetensors makes files readable only by their owner
             if path.exists():
                 _link_or_copy(path, backups / name)
         for name in names:
@@ -151,12 +151,12 @@ def clean(text: str) -> str:
 
 
 def on_screen(text: str) -> str:
-    """Return `text` on one line, without anything that a terminal obeys: escapes, line ends, changes of direction."""
+    """Return `text` on one line, without anything that a terminal acts on: escapes, line ends, changes of direction."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a name for a file or folder by student: readable, safe on every system, and different from the others."""
+    """Return a unique, readable file or folder name for each student, safe on every system."""
     chosen: dict[str, str] = {}
     used: set[str] = set()
     for name in sorted(set(names)):

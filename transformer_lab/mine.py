@@ -1,6 +1,6 @@
 """The parts you have built: `from transformer_lab.mine import MultiHeadAttention`.
 
-The import gives you your own version if it passed its check, and the package's otherwise. It prints which one it is.
+The import gives you your own version if it passed its check, and the package's otherwise. It prints which one you got.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
         part, which = saved_parts.part(name)
     except InputError as error:
         raise ImportError(str(error)) from None
-    if outermost:  # parts that your parts import need no message
+    if outermost:  # no message for the parts that your parts import
         print(f"{name}: {which}")
     return part
 

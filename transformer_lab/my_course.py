@@ -1,4 +1,4 @@
-"""The reader's own copy of the notebooks, so that you never have to edit a file that Git tracks."""
+"""The reader's own copy of the notebooks, so that the reader never has to edit a file that Git tracks."""
 
 import hashlib
 import itertools
@@ -13,7 +13,7 @@ from transformer_lab.files import write_file
 from transformer_lab.shipped import PACKAGE
 
 JUPYTER = Path(__file__).resolve().parent / "jupyter"  # settings that keep JupyterLab quiet
-DIGESTS = ".digests.json"  # of each notebook as it was when it was copied
+DIGESTS = ".digests.json"  # one for each notebook, from when it was copied
 WORKSPACES = ".workspaces"  # which panels and notebooks were open
 
 
@@ -26,7 +26,7 @@ def folder_for(notebooks: Path) -> Path:
 
 
 def prepare(folder: Path, notebooks: Path) -> list[str]:
-    """Copy the notebooks that are missing in `folder`; return the names of those that have a newer original."""
+    """Copy the notebooks that are missing from `folder`; return the names of those that have a newer original."""
     (folder / "mine").mkdir(parents=True, exist_ok=True)
     originals = [path for path in sorted(notebooks.iterdir()) if path.is_file()]
     _copy([path for path in originals if not (folder / path.name).exists()], folder)
@@ -35,7 +35,7 @@ def prepare(folder: Path, notebooks: Path) -> list[str]:
 
 
 def refresh(folder: Path, number: str, notebooks: Path) -> tuple[Path, Path | None]:
-    """Replace a notebook by its original; return its path, and where the reader's version is now.
+    """Replace a notebook with its original; return its path and the new path of the reader's version.
 
     Raises:
         InputError: No notebook, or more than one, starts with `number`.
@@ -54,8 +54,8 @@ def refresh(folder: Path, number: str, notebooks: Path) -> tuple[Path, Path | No
 def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that give JupyterLab the course's settings, and write its first layout into `folder`.
 
-    The layout shows the table of contents instead of the files. It lies in `folder`, and so does what the reader makes
-    of it: the windows and settings of the reader's other work stay as they are.
+    The layout shows the table of contents instead of the files. It is stored in `folder`, along with any changes that
+    the reader makes to it, so the windows and settings of the reader's other work stay as they are.
     """
     from jupyterlab_server.workspaces_handler import slugify
 
@@ -66,7 +66,7 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
         shutil.copyfile(JUPYTER / "workspace.json", first_layout)
     searched = {
         name: os.pathsep.join([str(JUPYTER), *filter(None, [environment.get(name)])])
-        for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")  # where labconfig/ and labextensions/ are looked for
+        for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_PATH")  # where JupyterLab looks for labconfig/ and labextensions/
     }
     return searched | {"JUPYTERLAB_WORKSPACES_DIR": str(workspaces)}
 
@@ -74,7 +74,7 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
 def _copy(originals: Sequence[Path], folder: Path) -> None:
     if not originals:
         return
-    # The digests first: if this is interrupted, a notebook without one could never be recognized as outdated.
+    # Digests first: if this is interrupted, a notebook without a digest could never be recognized as outdated.
     digests = _read_digests(folder) | {original.name: _digest(original) for original in originals}
     write_file(folder.resolve() / DIGESTS, json.dumps(digests, indent=1))
     for original in originals:

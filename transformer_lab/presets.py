@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from transformer_lab.errors import InputError
 
-DEFAULT_ALPHA = 1.5  # length penalty: the best one on Multi30k's validation pairs, for the included model
-LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and one of 100,000 all memory
-MOST_WORKERS = 64  # processes of a search: a few digits too many would fill the memory
+DEFAULT_ALPHA = 1.5  # length penalty: the best value for the included model on Multi30k's validation pairs
+LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and 100,000 would fill the memory
+MOST_WORKERS = 64  # processes of a search: a typo with a few extra digits would fill the memory
 
 
 def option(default: Any, help: str) -> Any:
@@ -74,7 +74,7 @@ class Preset:
     seed: int = option(1, "random seed for the initial weights, dropout, and the order of the pairs")
 
     def __post_init__(self) -> None:
-        if isinstance(self.betas, list):  # from JSON
+        if isinstance(self.betas, list):  # JSON has no tuples
             object.__setattr__(self, "betas", tuple(self.betas))
         for name, kind in get_type_hints(Preset).items():
             value = getattr(self, name)
@@ -201,7 +201,7 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
     """Return the preset with some fields replaced, each given as text: `override(preset, {"epochs": "3"})`.
 
     Raises:
-        InputError: A field does not exist, or a text is not a valid value for its field.
+        InputError: A field does not exist, or a value is not valid for its field.
     """
     types_of_fields = get_type_hints(Preset)
     parsed = {}
@@ -216,7 +216,7 @@ def override(preset: Preset, values: Mapping[str, str]) -> Preset:
 
 
 def reject_unused_option(preset: Preset, changed: Preset) -> None:
-    """Reject a learning rate that the schedule ignores: any change in the result would be chance.
+    """Reject a learning rate that the schedule ignores, because any change in the result would be due to chance.
 
     Raises:
         InputError: `changed` differs from `preset` in a field that has no effect in its schedule.
@@ -248,7 +248,7 @@ def parse(text: str, kind: Any) -> Any:
     """Convert text to a value of type `kind`.
 
     Raises:
-        ValueError: The text is not such a value.
+        ValueError: The text does not represent a value of this type.
     """
     if kind is str or get_origin(kind) is Literal:  # `Preset` checks the choices
         return text

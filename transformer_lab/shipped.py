@@ -1,6 +1,6 @@
-"""Where to find what comes with the package: the notebooks and the recorded results.
+"""The location of the files that come with the package: the notebooks and the recorded results.
 
-In a checkout they are next to the package. A wheel carries them inside the package; `setup.py` puts them there.
+In a checkout, they are next to the package. In a wheel, they are inside the package, where `setup.py` puts them.
 """
 
 from pathlib import Path
@@ -15,5 +15,5 @@ def shipped(name: str) -> Path:
 
 
 def is_checkout() -> bool:
-    """Return whether the package runs from the project's folder, and not from an installed copy."""
+    """Return whether the package runs from the project's folder rather than from an installed copy."""
     return not (PACKAGE / "notebooks").is_dir() and (PACKAGE.parent / "pyproject.toml").is_file()

@@ -20,7 +20,7 @@ HEAT_MAP_SENTENCE = "Auf der Straße spielt ein kleiner Junge mit einem roten Ba
 class Tour:
     """The results of a tour."""
 
-    examples: list[tuple[str, str, str]]  # from the test set: German, the model's English, the reference
+    examples: list[tuple[str, str, str]]  # from the test set: German, the model's English, and the reference
     scores: Scores  # for the whole test set
     heat_map: Path
 
@@ -29,8 +29,8 @@ def tour(output: Path) -> Tour:
     """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
 
     Args:
-        output: Folder for the model and `attention.png`. An interrupted tour in it is resumed. After a finished tour,
-            nothing is trained again.
+        output: Folder for the model and `attention.png`. An interrupted tour in this folder is resumed. After a
+            finished one, nothing is trained again.
 
     Raises:
         InputError: The folder cannot be written or holds another training run.

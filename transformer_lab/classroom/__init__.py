@@ -1,1 +1,1 @@
-"""The classroom: submissions are assembled, run in a sandbox, and scored where their code cannot reach."""
+"""Grade a class: assemble submissions, run them in a sandbox, and score them out of their code's reach."""

@@ -1,6 +1,6 @@
-"""Assembles a submission: the course notebook with the student's sources in their places.
+"""Assemble a submission: insert the student's cells into the course notebook.
 
-Only the text of cells is taken from a submission. It is read and never run.
+Only the source of cells is taken from a submission. It is read but never run.
 """
 
 import re
@@ -21,12 +21,12 @@ from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 
 MAX_CELLS = 2_000
-MAX_CHARACTERS = 400_000  # of all code cells together: parsing that much takes seconds
-MIN_MATCHES = 8  # IDs or texts that identify a notebook without answers; some cells, such as headings, are in several
+MAX_CHARACTERS = 400_000  # in all code cells together: parsing that much takes seconds
+MIN_MATCHES = 8  # matching IDs or cells that identify a notebook without answers; headings, for example, recur
 SKIP = "nbval-skip"
 
-_NBVAL_MARKER = re.compile("NBVAL_|PYTEST_VALIDATE_")  # the comments that nbval obeys start like this
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can hold one, as an escape; a file in UTF-8 cannot
+_NBVAL_MARKER = re.compile("NBVAL_|PYTEST_VALIDATE_")  # comments that control nbval start like this
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # valid in JSON, as an escape, but not in UTF-8
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,23 @@ class Assembled:
     """A submission that is ready to be run and scored."""
 
     student: str
-    name: str  # of the notebook: "01_attention"
-    notebook: NotebookNode  # the course notebook, with the student's sources in place
-    sources: dict[str, str]  # exercise to the text of the student's cell; an exercise without a cell is left out
-    flags: dict[str, tuple[str, ...]]  # exercise to what the instructor should look at
-    remarks: tuple[str, ...]  # for the student: what was unusual about the file
-    digest: str = ""  # of the submission, as in its result
+    name: str  # the notebook's name: "01_attention"
+    notebook: NotebookNode  # the course notebook with the student's cells
+    sources: dict[str, str]  # exercise to the source of the student's cell; exercises without a cell are left out
+    flags: dict[str, tuple[str, ...]]  # exercise to its flags for the instructor
+    remarks: tuple[str, ...]  # for the student, about anything unusual in the file
+    digest: str = ""  # the submission's digest, as in its result
 
 
 @dataclass(eq=False)
 class _Cell:
-    """A submitted cell."""
-
     source: str
     is_code: bool
     id: str
     grade_id: str  # nbgrader's
-    exercise: str | None  # according to its ID or metadata; may be one of another notebook until `_locate`
-    position: int | None = None  # of the course's cell that it is, or was
-    is_edited: bool = False  # it is a cell of the course with another text
+    exercise: str | None  # according to its ID or metadata; may belong to a different notebook until `_locate`
+    position: int | None = None  # position of the course cell that it is, or was before it was edited
+    is_edited: bool = False  # it was a course cell, but its source has changed
     defines: frozenset[str] = frozenset()  # exercises of the notebook
 
     @property
@@ -84,7 +82,7 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     """Return the notebook to run for a submission.
 
     Raises:
-        NotGradable: It cannot be read, or is not a notebook of the course.
+        NotGradable: It cannot be read, or is not one of the course's notebooks.
     """
     if submission.problem:
         raise NotGradable(submission.problem)
@@ -117,7 +115,7 @@ def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNot
 
 
 def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) -> list[_Cell]:
-    """Return the cells that have a text, whatever the version of the format."""
+    """Return the cells that have a source, in any version of the format."""
     raw_cells = cells_of(notebook)
     if raw_cells is not notebook.get("cells"):
         remarks.append("The notebook has an old format (before version 4), but its cells could be read.")
@@ -162,14 +160,14 @@ def _read_cell(raw: Any) -> _Cell | None:
 
 
 def _text_in(value: Any, *keys: str) -> str:
-    """Return a nested text, or "" if it is missing or not a text."""
+    """Return a nested string, or "" if it is missing or not a string."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def _most_important(cells: list[_Cell], course: Course) -> list[_Cell]:
-    """Return `MAX_CELLS` cells in their order: the course's own and answers, then the first of the others."""
+    """Return at most `MAX_CELLS` cells in order, preferring course cells and answers, then cells that aren't empty."""
     known = {mark for notebook in _course_notebooks(course) for mark in (*notebook.by_id, *notebook.by_text)}
 
     def rank(cell: _Cell) -> int:
@@ -191,7 +189,7 @@ def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNo
     number = re.search(r"(?<!\d)(\d\d)[ _-]", file_name)
 
     def evidence(original: _CourseNotebook) -> tuple[int, bool]:
-        # The other cells count too, because answers of earlier notebooks may have been pasted with their metadata.
+        # The other cells count, too, because answers to earlier notebooks may have been pasted with their metadata.
         names = original.exercises.keys()
         answers = len(answered & names) + len(bound & names)
         others = len(ids & original.by_id.keys()) + len(texts & original.by_text.keys())
@@ -205,7 +203,7 @@ def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNo
 
 
 def _normalized(source: str) -> str:
-    """Return the text without the white space that editors change by themselves."""
+    """Return the text without the white space that editors change on their own."""
     return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
@@ -218,13 +216,13 @@ def _without_fence(source: str) -> str:
 
 
 class _Plan:
-    """Where the cells of a submission go in the original notebook."""
+    """The positions of a submission's cells in the original notebook."""
 
     def __init__(self, cells: list[_Cell], original: _CourseNotebook, remarks: list[str]) -> None:
         self.cells, self.original, self.remarks = cells, original, remarks
         self.answers: dict[str, _Cell] = {}  # exercise to the cell that counts
-        self.homes: dict[str, _Cell] = {}  # exercise to the cell that is put in its position
-        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # by the position of the cell after them
+        self.homes: dict[str, _Cell] = {}  # exercise to the cell that is inserted in its place
+        self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # keyed by the position of the cell after them
         self._remark_on_other_notebooks()
         for cell in cells:
             self._locate(cell)
@@ -247,7 +245,7 @@ class _Plan:
             )
 
     def _locate(self, cell: _Cell) -> None:
-        """Find out which cell of the course this is, or was, and which exercises it defines."""
+        """Find out which course cell this is, or was before it was edited, and which exercises it defines."""
         original = self.original
         if cell.exercise in original.exercises:
             cell.position = original.by_exercise[cell.exercise]
@@ -266,7 +264,7 @@ class _Plan:
             cell.defines = cell.names.binds & original.exercises.keys()
 
     def _choose_answers(self) -> None:
-        """Choose the cell that counts for each exercise: the last written one that defines it, else its own cell."""
+        """Choose the cell that counts for each exercise: the last one that defines it, or else its own cell."""
         for name, exercise in self.original.exercises.items():
             if definitions := self._definitions(exercise):
                 self.answers[name] = definitions[-1]
@@ -289,7 +287,7 @@ class _Plan:
                 self.remarks.append(f"The cell of `{name}` had been turned into text: it was run as code.")
 
     def _definitions(self, exercise: Exercise) -> list[_Cell]:
-        """Return the cells that define an exercise, without stubs, and without text cells if there is code.
+        """Return the cells that define an exercise, except for stubs, and for text cells if a code cell defines it.
 
         An import or an assignment elsewhere (`from torch import softmax`) doesn't replace a function or a class.
         """
@@ -308,19 +306,19 @@ class _Plan:
         return []
 
     def _choose_homes(self) -> None:
-        """Give each answer one position, also if it answers several exercises."""
+        """Give each answer one position, even if it answers several exercises."""
         for cell in self.answers.values():
             answered = [exercise for exercise, answer in self.answers.items() if answer is cell]
             self.homes[cell.exercise if cell.exercise in answered else answered[0]] = cell
 
     def _place_added_cells(self) -> None:
-        """Put the student's own cells after the cell that they follow, but before the next exercise.
+        """Insert the student's own cells after the cell that they follow, but before the next exercise.
 
-        Cells that precede an exercise always come along. The others, and changed cells of the course, come along if
-        an answer needs them.
+        Cells that precede an exercise are always included. The others, and edited course cells, are included if an
+        answer needs them.
         """
         positions = {cell: self.original.by_exercise[home] for home, cell in self.homes.items()}
-        candidates: list[tuple[_Cell, int, bool]] = []  # the cell, its position, and whether it always comes along
+        candidates: list[tuple[_Cell, int, bool]] = []  # the cell, its position, and whether it is always included
         preceding = -1
         for cell, following in zip(self.cells, self._positions_of_next_exercise(positions), strict=True):
             if cell in positions:
@@ -359,7 +357,7 @@ class _Plan:
         return next_positions[::-1]
 
     def _may_come_along(self, cell: _Cell) -> bool:
-        """Return whether it is the student's own cell, another attempt at an exercise, or a changed course cell."""
+        """Return whether it is the student's own cell, another attempt at an exercise, or an edited course cell."""
         if not (cell.is_code and cell.source.strip()):
             return False
         if cell.exercise:
@@ -389,7 +387,6 @@ class _Plan:
     # --- building ---
 
     def notebook(self) -> NotebookNode:
-        """Return the assembled notebook."""
         cells: list[NotebookNode] = []
         n_added = 0
         for position, cell in enumerate([*self.original.cells, None]):
@@ -402,14 +399,14 @@ class _Plan:
         return from_dict({"nbformat": 4, "nbformat_minor": 5, "metadata": METADATA, "cells": cells})
 
     def _course_cell(self, cell: NotebookNode) -> NotebookNode:
-        """Return a cell of the course, with the student's source if it is an exercise's."""
+        """Return a course cell, with the student's source if it is an exercise cell."""
         if cell.cell_type != "code":
             return from_dict({"cell_type": "markdown", "id": cell.id, "metadata": {}, "source": cell.source})
         if exercise := check_of(cell):
             check = _code(f"check({exercise})", cell.id, {"check": exercise})
             check.metadata["tags"] = [COMPARE_OUTPUT]
             check.execution_count = 1
-            printed = f"handed in: {exercise}\n"  # by `check` in the package that submissions run with
+            printed = f"handed in: {exercise}\n"  # by `check` in the stubbed package
             check.outputs = [from_dict({"output_type": "stream", "name": "stdout", "text": printed})]
             return check
         exercise = exercise_of(cell)
@@ -431,7 +428,7 @@ def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
 
 
 def _without_markers(source: str) -> str:
-    """Disable the comments that nbval obeys. It splits lines as `splitlines` does."""
+    """Disable the comments that control nbval, which splits lines as `splitlines` does."""
     lines = source.splitlines(keepends=True)
     for index, line in enumerate(lines):
         if line.strip().startswith("#"):
@@ -440,9 +437,9 @@ def _without_markers(source: str) -> str:
 
 
 def _skip_demonstrations(cells: list[NotebookNode]) -> None:
-    """Tag the course's cells that no answer depends on: pictures, training runs, common mistakes.
+    """Tag the course cells that no answer depends on, so that nbval skips them: pictures, training runs, mistakes.
 
-    The student's experiments don't bring them back: printing a trained model would cost a training run.
+    They are skipped even if a student's experiment needs them: printing a trained model would cost a training run.
     """
     code = [cell for cell in cells if cell.cell_type == "code"]
     names = [names_of(cell.source) for cell in code]

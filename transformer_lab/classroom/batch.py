@@ -1,4 +1,4 @@
-"""Grades a whole class: collects the submissions, saves each result as it arrives, and writes the reports."""
+"""Grade a whole class: collect the submissions, save each result as it arrives, and write the reports."""
 
 import fcntl
 import hashlib
@@ -56,7 +56,7 @@ class Grading(Protocol):
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]: ...
 
 
-OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # from the secret seed of a run
+OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # takes the secret seed of a run
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class BatchResult:
     kept: int  # submissions that earlier runs have graded
     written: list[Path]
     warnings: list[str]
-    refused: int = 0  # of the submissions of this run, those that could not be graded
+    refused: int = 0  # submissions of this run that could not be graded
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
@@ -120,10 +120,10 @@ def grade_batch(
         paths: Files, folders, and zips. May be empty with `resume`.
         out: A new folder, or one with a gradebook.
         open_grader: See `grader_for`.
-        course: The course notebooks; by default those of the checkout.
-        resume: Continue the last run: with its paths and, if it was interrupted, with its secret seed.
-        roster: A file for `read_roster`; by default the roster of an earlier run is used again.
-        advance: Called with the number of submissions done, and how many there are.
+        course: The course notebooks; by default, those in the checkout.
+        resume: Continue the last run, with its paths and, if it was interrupted, with its secret seed.
+        roster: A file for `read_roster`; by default, the roster of an earlier run is used again.
+        advance: Called with the number of submissions done and the total number.
 
     Raises:
         InputError: There is nothing to grade, `out` cannot be used, or the grader cannot be started.
@@ -176,7 +176,7 @@ def regrade_exercise(
     """Regrade one exercise in all submissions that were graded before, and save the results if they are approved.
 
     Args:
-        paths: Files, folders, and zips; by default the paths of all runs that still exist.
+        paths: Files, folders, and zips; by default, the paths from all runs that still exist.
         out: The folder of the gradebook.
         exercise: Name of the exercise.
         open_grader: See `grader_for`.
@@ -195,7 +195,7 @@ def regrade_exercise(
     require_gradebook(out, "--only")
     with _opened(out, paths) as (out, book):
         _last_run(book, out)
-        # Each run is collected by itself, because the names of namesakes depend on who else is in it.
+        # Each run is collected separately, because the names given to namesakes depend on who else is in the run.
         runs = [paths] if paths else [filter(Path.exists, map(Path, given)) for given in book.paths_of_runs()]
         submissions = [submission for given in runs for submission in collect(list(given))]
         before = {
@@ -267,7 +267,7 @@ def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple
 
 @contextmanager
 def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]]:
-    """Yield the folder, with links resolved, and its gradebook, and keep other runs out meanwhile."""
+    """Yield the folder, with links resolved, and its gradebook, and keep other runs out in the meantime."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: choose a folder for the grades")
     out = out.resolve()
@@ -317,15 +317,15 @@ def _grade_all(
 ) -> Iterator[SubmissionResult]:
     """Yield a result for each submission, even if some of them break the grader.
 
-    Students take turns: the first file of each, then the second. That way, a student with many files doesn't delay the
-    others.
+    Students take turns: first everyone's first file, then everyone's second. That way, a student with many files
+    doesn't delay the others.
     """
     files: Counter[str] = Counter()
     turns: dict[Key, int] = {}
     for student, digest in todo:
         files[student] += 1
         turns[student, digest] = files[student]
-    seconds_spent: Counter[str] = Counter()  # by student
+    seconds_spent: Counter[str] = Counter()  # per student
     refused: list[SubmissionResult] = []
     running: dict[Key, Assembled] = {}
 
@@ -348,7 +348,7 @@ def _grade_all(
             yield result
         while refused:
             yield refused.pop()
-    for _ in notebooks:  # assembles what the grader did not ask for
+    for _ in notebooks:  # assembles the submissions that the grader did not ask for
         pass
     yield from refused
     for notebook in running.values():  # the grader lost these: the next run grades them again
@@ -361,7 +361,7 @@ def _assembled(submission: Submission, course: Course) -> Assembled | str:
         return assemble(submission, course)
     except NotGradable as reason:
         return str(reason)
-    except Exception as error:  # a bug of ours must not stop the others
+    except Exception as error:  # a bug in the grader must not stop the others
         return f"the grader could not assemble it ({type(error).__name__}: {error})"
 
 
@@ -393,7 +393,7 @@ def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
 
 
 def _lost_points(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
-    """Warn of students who lost points because another file, or an older one, is submitted now."""
+    """Warn about students who have fewer points than before because a different file is submitted now."""
     lower = [
         f"{entry.student} ({entry.notebook}, {earlier.result.earned:g} -> {entry.result.earned:g})"
         for entry in entries

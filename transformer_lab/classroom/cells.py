@@ -1,4 +1,4 @@
-"""Analyzes what a cell defines and uses. No code runs, and no text is too strange or too large."""
+"""Analyze what a cell defines and uses, without running it. Any text is accepted, however strange or large."""
 
 import ast
 import re
@@ -11,16 +11,16 @@ from functools import lru_cache
 
 from transformer_lab.exercises.scopes import global_symbols
 
-MAX_CHARACTERS = 50_000  # of a cell that is parsed: its syntax tree takes a hundred times as much memory
-SHORT_CHARACTERS = 4_000  # of an ordinary cell: the names in hundreds of these are cached
-MAX_MAGICS = 20  # in one cell: IPython's transformer reads the whole cell again for each of them
+MAX_CHARACTERS = 50_000  # longer cells aren't parsed: a syntax tree takes a hundred times as much memory
+SHORT_CHARACTERS = 4_000  # length of ordinary cells: the names in hundreds of these are cached
+MAX_MAGICS = 20  # per cell: IPython's transformer reads the whole cell again for each of them
 LONGEST_MAGIC = 2_000  # characters; some of the transformer's patterns take quadratic time
 
-# Parsing a hostile text can raise these: it may have null bytes, lone surrogates, or thousands of brackets.
+# Parsing hostile text can raise these: it may have null bytes, lone surrogates, or thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
 PYTHON_MAGICS = ("time", "timeit", "prun", "capture")  # run Python in the notebook's own namespace
-# These run no code of the student's. A question, such as `torch.exp?`, becomes `%pinfo torch.exp`.
+# These don't run the student's code. A question, such as `torch.exp?`, becomes `%pinfo torch.exp`.
 HARMLESS_MAGICS = {
     *("autoreload", "config", "load_ext", "matplotlib", "pinfo", "pinfo2", "precision", "pwd", "who", "whos"),
 }
@@ -42,13 +42,13 @@ class Names:
     # Line, name, and attributes: `(3, "F", ("softmax",))`. The name is "" if the object has none: `f(x).T`.
     uses: tuple[tuple[int, str, Attributes], ...] = ()
     commands: tuple[tuple[int, str], ...] = ()  # line and name of IPython commands that can't be analyzed: `%run`, `!`
-    # The last definition of each function and class whose name is not bound otherwise: methods (functions: "") to
-    # whether their body is unwritten.
+    # For the last definition of each function and class whose name is not bound in any other way: whether the body of
+    # each method is unwritten. A function has a single entry, "".
     definitions: dict[str, dict[str, bool]] = field(default_factory=dict)
 
     @property
     def imports(self) -> dict[str, str]:
-        """Alias to full name."""
+        """Maps aliases to full names."""
         return {alias: full for _, alias, full in self.imported}
 
 
@@ -80,7 +80,7 @@ def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads
 
 
 def cannot_be_analyzed(source: str) -> bool:
-    """Return whether a kernel may run a cell that is too long or too deep to parse, or in another language."""
+    """Return whether a kernel may run the cell although it is too long or too deep to parse, or isn't Python."""
     if names_of(source).is_python:
         return False
     if len(source) > MAX_CHARACTERS or re.search(r"^[^\S\n]*[%!?,;/]", source, re.MULTILINE):

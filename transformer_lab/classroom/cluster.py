@@ -1,4 +1,4 @@
-"""Grades on the machines of a Dask cluster. Everyone who can reach it is trusted, as always in Dask."""
+"""Grade on the machines of a Dask cluster. Everyone who can reach the cluster is trusted, as always in Dask."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,21 +16,21 @@ from transformer_lab.files import on_screen
 
 QUEUED = 3  # submissions per thread, running or waiting
 CONNECT_SECONDS = 20
-LOST_SECONDS = 60  # without any worker before the run gives up
+LOST_SECONDS = 60  # how long a run waits without any worker before it gives up
 POLL_SECONDS = 2
 
-_graders: dict[tuple[int, int], Any] = {}  # on a worker, by the seed of the run and the thread
+_graders: dict[tuple[int, int], Any] = {}  # on a worker, keyed by the seed of the run and the thread
 
 
 @dataclass
 class ClusterGrader:
-    """Grades like `grader.Grader`, but on a cluster."""
+    """A grader like `grader.Grader`, but on a cluster."""
 
     client: Any
     require_sandbox: bool
     seed: int
     sandboxed: bool = True
-    running: dict[Any, Assembled] = field(default_factory=dict)  # by the future of its result
+    running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the future of its result
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
         """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another one.
@@ -119,7 +119,7 @@ def _code() -> str:
 
 
 def code_and_sandbox() -> tuple[str, str]:
-    """Return which code a worker has, and why it has no sandbox (empty if it has one)."""
+    """Return the version of a worker's code, and why it has no sandbox (empty if it has one)."""
     from transformer_lab.classroom.sandbox import why_no_sandbox
 
     return _code(), why_no_sandbox()

@@ -45,7 +45,7 @@ class Course:
 
     @cached_property
     def names(self) -> list[str]:
-        """`["00_tour", "01_attention", ...]`"""
+        """The names of the notebooks: `["00_tour", "01_attention", ...]`."""
         return list(self.paths)
 
     @cached_property
@@ -66,7 +66,7 @@ class Course:
         raise InputError(f"unknown notebook `{name}`; the notebooks are {', '.join(self.names)}")
 
     def notebook(self, name: str) -> NotebookNode:
-        """Return a notebook as students got it: exercises have the ID `exercise-NAME`, checks `check-NAME`."""
+        """Return a notebook as students receive it: exercises have the ID `exercise-NAME`, checks `check-NAME`."""
         return copy.deepcopy(self._read(name))
 
     def exercises(self, name: str) -> list[Exercise]:
@@ -84,15 +84,15 @@ class Course:
 
 
 def exercise_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that this cell of the course is for, if it is an exercise's cell."""
+    """Return the exercise that this course cell is for, if it is an exercise cell."""
     return _name_in_id(cell, "exercise-", "solution")
 
 
 def check_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that this cell of the course checks, if it is a check."""
+    """Return the exercise that this course cell checks, if it is a check."""
     return _name_in_id(cell, "check-", "grade")
 
 
 def _name_in_id(cell: NotebookNode, prefix: str, role: str) -> str | None:
-    """Return what follows the prefix. Only nbgrader's metadata tells such a cell from a heading's."""
+    """Return the part of the ID after the prefix. Only nbgrader's metadata distinguishes such a cell from a heading."""
     return cell.id.removeprefix(prefix) if cell.metadata.get("nbgrader", {}).get(role) else None

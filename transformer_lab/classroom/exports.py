@@ -1,4 +1,4 @@
-"""Exports results for other programs: JUnit XML, `results.json` for Gradescope, and a zip of pages for Moodle."""
+"""Export results for other programs: JUnit XML, `results.json` for Gradescope, and a zip of pages for Moodle."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from transformer_lab.classroom.gradebook import Entry, number
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.files import clean
 
-MAX_CHARACTERS = 20_000  # of a report
+MAX_CHARACTERS = 20_000  # per report
 FEEDBACK = {  # shown to a student if there is no report
     "not attempted": "Not attempted: the cell is the same as in the released notebook.",
     "not checked": "Not checked: it depends on something that failed.",
@@ -34,7 +34,7 @@ def feedback_text(result: ExerciseResult) -> str:
 
 
 def junit_xml(result: SubmissionResult) -> str:
-    """Return one test suite: a case for each cell that nbval ran, and one for each exercise with its points.
+    """Return a JUnit test suite with a case for each cell that nbval ran, and one for each exercise with its points.
 
     The exercises are taken from `result.exercises`, because some may have been regraded after nbval ran.
     """
@@ -93,8 +93,8 @@ def _add_properties(element: ElementTree.Element, values: dict[str, str]) -> Non
 def gradescope_results(submitted: Sequence[Entry]) -> str:
     """Return `results.json` for Gradescope: one test per exercise, with what the student may see.
 
-    A file that could not be graded is a test with 0 points and the reason. If there are several files, the tests' names
-    start with their notebooks.
+    A file that could not be graded becomes a test with 0 points that gives the reason. If there are several files, the
+    name of each test starts with that of its notebook.
     """
     tests: list[dict[str, Any]] = []
     output: list[str] = []
@@ -138,28 +138,28 @@ def _test(name: str, result: ExerciseResult, output: str) -> dict[str, Any]:
 
 
 def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[Entry]]) -> bytes:
-    """Return the zip of feedback pages that Moodle imports, in which students are identified by their numbers.
+    """Return the zip of feedback pages that Moodle imports, which identifies students by their Moodle numbers.
 
     Args:
-        pages: Student to feedback page, as HTML.
-        submitted: Student to the entries that count. Students whose files don't come from Moodle are left out, and so
-            are students who share a number, because the number doesn't say whose page it is.
+        pages: Maps each student to their feedback page, as HTML.
+        submitted: Maps each student to their entries that count. Students whose files don't come from Moodle are left
+            out, and so are students who share a number, because the number doesn't say whose page it is.
 
     Returns:
-        The same bytes for the same pages; empty if no student is left.
+        The bytes of the zip, which are the same for the same pages, or no bytes if no student is left.
     """
     students = {number: names[0] for number, names in moodle_numbers(submitted).items() if len(names) == 1}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for participant, student in students.items():
-            # Moodle reads the number after the first underscore, so a name, which may have one, can't stand before it.
+            # Moodle reads the number after the first underscore, so a name, which may have one, can't come before it.
             member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
             archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
     return file.getvalue() if students else b""
 
 
 def moodle_numbers(submitted: Mapping[str, Sequence[Entry]]) -> dict[int, list[str]]:
-    """Return Moodle's numbers and the students who have them, normally one each."""
+    """Return the students with each Moodle number, normally one per number."""
     numbers: dict[int, list[str]] = {}
     for student in sorted(submitted):
         match = re.search(r"\((\d+)\)$", student)

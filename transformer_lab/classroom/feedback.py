@@ -1,6 +1,6 @@
-"""Writes a feedback page per student: what passed, what went wrong, where to read about it, and the student's code.
+"""Write a feedback page per student: what passed, what went wrong, where to read about it, and the student's code.
 
-All text of a submission is escaped and shortened. The instructor's flags are left out.
+All text from a submission is escaped and shortened. The instructor's flags are left out.
 """
 
 import re
@@ -45,7 +45,7 @@ def reading_places(course: Course, name: str) -> dict[str, str]:
 
 
 def feedback_page(student: str, entries: Sequence[Entry], places: Mapping[str, str]) -> str:
-    """Return a student's page about the results that count. For `places`, see `reading_places`."""
+    """Return a student's page about the results that count. `places` is the result of `reading_places`."""
     functions = {"is_graded_again": is_graded_again, "parts_of_report": parts_of_report}
     return render("feedback.html", student=student, entries=entries, places=places, **functions)
 
@@ -86,7 +86,7 @@ def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
     """Yield the blocks of a report as `(kind, text)`: "heading", "numbers", "prose", or the state of a check."""
     if text.startswith(("✓ ", "✗ ", "– ")):
-        text = text.partition("\n")[2]  # the page has a title of its own
+        text = text.partition("\n")[2]  # the page has its own title
     for block in re.split(r"\n(?:[ \t]*\n)+", text.strip("\n")):
         lines = block.split("\n")
         rows = [ROW.fullmatch(row) for row in re.split(r"\n(?=  [✓✗–] )", block)]

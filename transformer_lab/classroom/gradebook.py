@@ -19,7 +19,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.files import clean
 
-APPLICATION_ID = 0x54_4C_47_42  # "TLGB" in the file's header: tells it from the databases of other programs
+APPLICATION_ID = 0x54_4C_47_42  # "TLGB" in the file's header, to distinguish it from other programs' databases
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).with_name("schema.sql")
 COUNTING = """
@@ -36,7 +36,7 @@ WHERE seen.run = last AND (notebook != '' OR last = last_of_student) ORDER BY st
 """  # an unreadable file counts under its path, and only as long as it is submitted
 
 FORMULA_STARTS = "=+-@\t\r\n＝＋－＠"
-MOST_NAMES = 5  # of students with similar answers; the others are only counted
+MOST_NAMES = 5  # students listed as having similar answers; the others are only counted
 UNGUARDED = "graded without a sandbox"
 ABSENT = "submitted nothing"
 TIME_IS_UP = (
@@ -77,7 +77,7 @@ class Entry:
         return self.result.notebook
 
     def flags(self, exercise: ExerciseResult) -> tuple[str, ...]:
-        """Return what the instructor should look at."""
+        """Return everything about the exercise that the instructor should look at."""
         similar = self.similar.get(exercise.exercise, ())
         if not similar:
             return exercise.flags
@@ -88,11 +88,11 @@ class Entry:
 class Gradebook:
     """The database `gradebook.sqlite`.
 
-    Every method opens a connection of its own and runs one transaction: a connection must not be shared with the
+    Every method opens its own connection and runs one transaction, because a connection must not be shared with
     processes that are forked between two calls.
 
     Raises:
-        InputError: The file is not a gradebook, is damaged or of a newer version, or cannot be read or written.
+        InputError: The file is not a gradebook, is damaged or from a newer version, or cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,7 +138,6 @@ class Gradebook:
             return database.execute(statement, values).fetchall()
 
     def begin(self, version: str, sources: str, seed: int, paths: Sequence[str], only: str = "") -> GradingRun:
-        """Record the start of a run."""
         insert = "INSERT INTO runs (started, version, sources, seed, only_exercise, paths) VALUES (?, ?, ?, ?, ?, ?)"
         with self._transaction() as database:
             values = (_now(), version, sources, str(seed), only, json.dumps(list(paths)))
@@ -153,7 +152,7 @@ class Gradebook:
             database.executemany("INSERT INTO handed_in VALUES (?, ?, ?, ?, ?)", rows)
 
     def save(self, run: GradingRun, result: SubmissionResult) -> None:
-        """Commit one result to the disk, so that it survives a crash."""
+        """Commit one result to disk, so that it survives a crash."""
         student, notebook, final = clean(result.student), clean(result.notebook), not is_graded_again(result)
         self._query(
             "INSERT INTO results (run, graded, student, digest, notebook, final, result) VALUES (?,?,?,?,?,?,?)",
@@ -161,16 +160,15 @@ class Gradebook:
         )
 
     def finish(self, run: GradingRun) -> None:
-        """Record the end of a run."""
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
     def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
-        """Record whether a run uses a sandbox. Once it has run without, it stays marked."""
+        """Record whether a run uses a sandbox. Once it has run without one, it stays marked."""
         change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
         self._query(change, (int(sandboxed), run.id))
 
     def save_roster(self, roster: Sequence[Person]) -> None:
-        """Store the roster, replacing an earlier one."""
+        """Store the roster, replacing any earlier one."""
         rows = [(place, clean(person.name), person.number) for place, person in enumerate(roster)]
         with self._transaction() as database:
             database.execute("DELETE FROM roster")
@@ -189,7 +187,7 @@ class Gradebook:
         return GradingRun(*rows[0][:4], int(rows[0][4]), tuple(json.loads(rows[0][5]))) if rows else None
 
     def final_results(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the last result by `(student, digest)`, except for those that have to be graded again."""
+        """Return the last result for each `(student, digest)`, except for those that have to be graded again."""
         rows = self._query(
             "SELECT student, digest, result FROM results WHERE id IN "
             "(SELECT max(id) FROM results GROUP BY student, digest) AND final"
@@ -197,7 +195,7 @@ class Gradebook:
         return {(student, digest): self._read(text) for student, digest, text in rows}
 
     def paths_of_runs(self) -> list[tuple[str, ...]]:
-        """Return the distinct lists of paths that runs were given, newest first, ignoring those of one exercise."""
+        """Return the distinct lists of paths given to runs, newest first, ignoring runs that regraded one exercise."""
         rows = self._query("SELECT paths FROM runs WHERE only_exercise = '' ORDER BY id DESC")
         return list(dict.fromkeys(tuple(json.loads(paths)) for (paths,) in rows))
 
@@ -255,7 +253,7 @@ def grader_failed(result: SubmissionResult) -> bool:
 
 
 def is_graded_again(result: SubmissionResult) -> bool:
-    """Return whether the next run grades it again: the grader failed, or the student's time was up."""
+    """Return whether the next run grades it again because the grader failed or the student's time was up."""
     return grader_failed(result) or result.problem == TIME_IS_UP
 
 
@@ -266,7 +264,6 @@ def columns(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def by_student(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Return the entries of each student."""
     students: dict[str, list[Entry]] = {}
     for entry in entries:
         students.setdefault(entry.student, []).append(entry)
@@ -277,8 +274,8 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
     """Return a table with one row per student, and a row of 0 points for each person who is absent.
 
     The cells of a notebook that was not submitted are empty. If any result was obtained without a sandbox, the heading
-    of the last column warns of it, and its cells say whose. The warning is not a line of its own, because spreadsheets
-    and pandas expect the headings in the first line.
+    of the last column is a warning, and its cells show which students are affected. The warning is not on a separate
+    line, because spreadsheets and pandas expect the headings on the first line.
     """
     import pandas
 
@@ -314,7 +311,7 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
 
 
 def _states(results: Sequence[ExerciseResult]) -> str:
-    """Return the states that points do not show: `not attempted: softmax, causal_mask; timed out: target_mask`."""
+    """Return the states that the points do not show: `not attempted: softmax, causal_mask; timed out: target_mask`."""
     exercises_by_state: dict[str, list[str]] = {}
     for result in results:
         if result.state not in ("passed", "failed"):

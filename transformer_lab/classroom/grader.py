@@ -1,4 +1,4 @@
-"""Grade submissions in worker processes, so that one that crashes or hangs costs a single submission."""
+"""Grade submissions in worker processes, so that a crash or a hang affects only one submission."""
 
 import contextlib
 import multiprocessing
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Grader", "Limits"]
 
-EXTRA_SECONDS = 30.0  # after a submission's limit, before its worker is killed
+EXTRA_SECONDS = 30.0  # how long after a submission's limit its worker is killed
 START_SECONDS = 300.0
 END_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What every worker of a grader is told when it starts."""
+    """The settings that each worker of a grader receives when it starts."""
 
     limits: Limits
     sandboxed: bool
@@ -47,13 +47,13 @@ class Grader:
 
     Args:
         limits: Limits on each submission.
-        jobs: How many submissions to grade at once; as many as there are processors if None.
-        require_sandbox: Refuse to run students' code where there is no sandbox. If False, it has your rights there.
-        seed: Secret seed of the inputs that earn points; random if None.
-        course: The course with its notebooks; that of the package's own checkout if None.
+        jobs: How many submissions to grade at once; if None, as many as there are processors.
+        require_sandbox: Refuse to run students' code without a sandbox. If False, code may run with your permissions.
+        seed: Secret seed of the graded inputs; random if None.
+        course: The course with its notebooks; if None, the one in the package's own checkout.
 
     Raises:
-        InputError: There can be no sandbox, and one is required.
+        InputError: A sandbox is required but cannot be created.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class Grader:
         self._temporary.__exit__(None, None, None)
 
     def grade(self, assembled: "Iterable[Assembled]", only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield results as they come. The next submission is taken from the iterable when a worker becomes free.
+        """Yield results as they arrive. The next submission is taken from the iterable when a worker becomes free.
 
         Args:
-            assembled: Submissions.
+            assembled: The submissions to grade.
             only: Score only this exercise.
         """
         if not self._workers:
@@ -118,12 +118,12 @@ class Grader:
                         busy.remove(worker)
                         yield worker.result()
         finally:
-            for worker in busy:  # the caller wants no more results
+            for worker in busy:  # the caller doesn't want any more results
                 worker.close()
 
 
 class _Worker:
-    """A process that grades one submission after another, and is restarted if it ended or had to be killed."""
+    """A process that grades one submission after another, and is restarted if it has ended or had to be killed."""
 
     def __init__(self, setup: Setup, folder: Path, number: int) -> None:
         self._setup, self._shared_folder, self._folder = setup, folder, folder / f"w{number}"
@@ -135,7 +135,7 @@ class _Worker:
         self._folder.mkdir(exist_ok=True)
         environment = ONE_THREAD | {
             "HOME": str(self._folder),
-            "TMPDIR": str(self._folder),  # `multiprocessing` has a socket there
+            "TMPDIR": str(self._folder),  # `multiprocessing` creates a socket there
             "MPLCONFIGDIR": str(self._shared_folder / "matplotlib"),
             "TRANSFORMER_LAB_MINE": "off",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -157,7 +157,6 @@ class _Worker:
             self.connection.send(self._setup)
 
     def begin(self, assembled: "Assembled", only: str | None) -> None:
-        """Start grading a submission."""
         self._assembled, self._only = assembled, only
         if self._process is None:
             self._start()
@@ -169,7 +168,7 @@ class _Worker:
         self.deadline = self.began + self._setup.limits.submission_seconds + EXTRA_SECONDS
 
     def result(self) -> SubmissionResult:
-        """Return the result if there is one, or else a result that says why there is none."""
+        """Return the result, or if there is none, a result that says why."""
         try:
             if self.connection.poll():
                 return self.connection.recv()
@@ -204,7 +203,7 @@ def _processors() -> int:
 
 
 def _font_lists() -> list[Path]:
-    """Return the lists of fonts that matplotlib has made before, because making them takes seconds."""
+    """Return matplotlib's cached lists of fonts. Creating one takes seconds."""
     configured = os.environ.get("MPLCONFIGDIR")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return sorted(Path(configured or cache / "matplotlib").glob("fontlist-*.json"))

@@ -1,13 +1,13 @@
 """`check`, `hint`, `solution`, and `progress` in a package without answers.
 
-In the package that submissions run with, this file is `transformer_lab/exercises/__init__.py`. It checks nothing: the
-grader looks at what was written from outside, after the notebook has run.
+In the package that submissions run with, this file is `transformer_lab/exercises/__init__.py`. It checks nothing,
+because the grader checks the answers from outside, after the notebook has run.
 """
 
 import sys
 from typing import Any
 
-ANSWERS: dict[str, str] = {}  # exercise to the module of its answer, or of what is left of it
+ANSWERS: dict[str, str] = {}  # exercise to the module of its answer or stub
 
 __all__ = [
     "CheckFailed",
@@ -28,7 +28,7 @@ class CheckFailed(Exception):  # noqa: N818 (the package's name for it)
 
 def check(*arguments: Any, as_: Any = None) -> None:
     """Print which exercise is submitted: `check(softmax)` or `check("softmax", f)`."""
-    if as_ is not None:  # the notebook shows a common mistake
+    if as_ is not None:  # this cell of the notebook shows a common mistake
         return
     name = _name_of(arguments, vars(sys.modules.get("__main__", sys)))
     print(f"handed in: {name}" if name else "check: expected an exercise, for example `check(softmax)`")
@@ -42,24 +42,22 @@ def _name_of(arguments: tuple[Any, ...], names: dict[str, Any]) -> str:
         own_name = getattr(subject, "__name__", None)
         if own_name in ANSWERS:
             return own_name
-        # A lambda, a partial application, or a callable object goes by the name of its variable.
+        # A lambda, a partial, or a callable object is identified by the name of its variable.
         return next((name for name in ANSWERS if names.get(name) is subject), "")
-    except Exception:  # the student's object can do anything when it is looked at
+    except Exception:  # the student's object can do anything when it is inspected
         return ""
 
 
 def find_exercise(name: Any) -> str:
-    """Return the name itself."""
+    """Return the name unchanged."""
     return str(name)
 
 
 def exercises() -> dict[str, str]:
-    """Return the names of all exercises."""
     return {name: name for name in ANSWERS}
 
 
 def notebooks() -> dict[str, list[str]]:
-    """Return no notebooks."""
     return {}
 
 

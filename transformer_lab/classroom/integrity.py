@@ -1,6 +1,6 @@
-"""Flags what an instructor should look at: library answers, the package's own parts, and similar answers.
+"""Flag answers that an instructor should look at: library answers, the package's own parts, and similar answers.
 
-All of this is read from syntax trees, and none of it costs a point.
+All flags come from syntax trees, and none of them costs a point.
 """
 
 import ast
@@ -20,10 +20,10 @@ from transformer_lab.exercises import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES
 
 MAX_FLAGS = 8  # per exercise
-MIN_NODES = 80  # of a syntax tree: smaller answers are alike by chance
-MIN_NODES_FOR_DIFFERENCE = 100  # below, no statement may differ
+MIN_NODES = 80  # in the syntax tree: smaller answers are alike by chance
+MIN_NODES_FOR_DIFFERENCE = 100  # in smaller answers, no statement may differ
 MAX_STATEMENTS = 300
-MAX_STATEMENTS_BY_CHANCE = 3  # that can equal the solution's word for word, by chance or thanks to the hints
+MAX_STATEMENTS_BY_CHANCE = 3  # that can match the solution word for word, by chance or thanks to the hints
 
 PACKAGE = "transformer_lab."
 NEVER_NEEDED = ("transformer_lab.solution", "transformer_lab.exercises.")
@@ -61,10 +61,10 @@ def review(
     """Return the flags of one answer: "line 4 uses `torch.nn.functional.softmax`".
 
     Args:
-        exercise: Knows the names of library answers, and the package's parts that it builds on.
+        exercise: The exercise, including the names of library answers and the package's parts that it builds on.
         source: The student's cell.
         own_cells: Cells that the student added. They may contain helpers.
-        course_cells: The course's cells that are run, for their imports.
+        course_cells: The course's own cells that are run, needed for their imports.
         answers: The cells of all exercises, by name. They may contain helpers, too.
     """
     theirs = _imports(course_cells)
@@ -107,12 +107,12 @@ def _suspicious_lines(
 
 
 def _imports(cells: Iterable[str]) -> dict[str, str]:
-    """Return alias to full name for all cells together."""
+    """Return the full name of each alias in all cells together."""
     return {alias: full for cell in cells for alias, full in names_of(cell).imports.items()}
 
 
 def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Return alias to full name for the student's cells, below the course's imports."""
+    """Return the full name of each alias in the student's cells, given the course's imports."""
     known = {**USUAL_NAMES, **{name: name for name in UNUSUAL_BUILTINS}, **theirs}
     for cell in [*own_cells, source]:
         for name in names_of(cell).definitions:
@@ -128,7 +128,7 @@ def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
     """Return the cells that define what the answer uses, directly or indirectly, or that may define anything.
 
-    Another exercise's cell is included for its helpers only, not for its answer or its imports.
+    Another exercise's cell is included only for its helpers, not for its answer or its imports.
     """
     binds = {cell: names_of(cell).binds for cell in own_cells if cell != source}
     for cell in answers.values():
@@ -143,7 +143,7 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 
 
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
-    """Return whether a cell may bind names that are not in its text, or changes a library, which every answer uses.
+    """Return whether a cell may bind names that aren't in its text, or changes a library, which affects every answer.
 
     Examples are `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
@@ -155,7 +155,7 @@ def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
     """Return the lines and full names of what a cell uses from libraries and from the package.
 
-    Of anything else, only the attributes are known: `.softmax` for `scores.softmax`.
+    For anything else, only the attributes are known: `.softmax` for `scores.softmax`.
     """
     names = names_of(source)
     used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
@@ -163,7 +163,7 @@ def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
 
 
 def _is_library_answer(name: str, banned: Iterable[str]) -> bool:
-    """Return whether it is a banned name, or the same function elsewhere in the library: `torch._C._nn.softmax`."""
+    """Return whether `name` is banned, or is the same function elsewhere in the library: `torch._C._nn.softmax`."""
     library, last = name.partition(".")[0], name.rpartition(".")[2]
     for answer in banned:
         if answer.startswith("."):
@@ -195,7 +195,7 @@ def _is_unusual(name: str) -> bool:
 
 
 def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
-    """Return whether the exercise builds on it, or the course imports it and it is not the answer."""
+    """Return whether the exercise builds on `name`, or the course imports it and it is not the answer."""
     last = name.rpartition(".")[2]
     if name.startswith(NEVER_NEEDED) or last == exercise.name:
         return False
@@ -203,7 +203,7 @@ def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
 
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
-    """Return attempts to change the checks or the package: "replaces `check`". They earn nothing but are reported."""
+    """Return attempts to change the checks or the package: "replaces `check`". They earn no points but are reported."""
     names, theirs = names_of(source), _imports(course_cells)
     known = _known_names(source, [], theirs)
     replaced = [
@@ -230,7 +230,7 @@ def _has_path_of_package(source: str) -> bool:
 
 
 def _solution_flags(exercise: Exercise, source: str) -> list[str]:
-    """Return a flag if the answer is the course's own, or has a marker of its solutions."""
+    """Return a flag if the answer is the course's own, or contains a marker from its solutions."""
     markers = [marker for marker in (BEGIN, END) if marker in source]
     bodies = _solution_bodies(exercise)
     comments = _comments("\n".join(bodies))
@@ -253,7 +253,7 @@ def _answer_text(exercise: Exercise) -> str:
 
 @lru_cache
 def _solution_bodies(exercise: Exercise) -> tuple[str, ...]:
-    """Return the parts that a student writes. The rest is in the notebook."""
+    """Return the parts that a student writes. The rest is given in the notebook."""
     marked = marked_answer(exercise.answer, exercise.blank)
     return tuple(re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL))
 
@@ -264,7 +264,7 @@ def _comments(text: str) -> set[str]:
 
 
 def _is_solution_text(exercise: Exercise, source: str) -> bool:
-    """Return whether the body of a definition equals the package's, except for comments and other ignored parts."""
+    """Return whether the body of a definition is the same as the package's, apart from comments and the like."""
     tree = syntax_tree(source)
     kind = ast.ClassDef if exercise.blank else ast.FunctionDef
     try:
@@ -294,7 +294,7 @@ class _Form:
     nodes: int
 
     def partial_hashes(self) -> Iterator[int]:
-        """Yield hashes that two answers share if they are equal once one or both lose a statement."""
+        """Yield hashes that two answers share if they are equal after a statement is removed from one or both."""
         yield hash(self.statements)
         if self.nodes >= MIN_NODES_FOR_DIFFERENCE and len(self.statements) <= MAX_STATEMENTS:
             for index in range(len(self.statements)):
@@ -304,8 +304,8 @@ class _Form:
 def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[str, ...]]]:
     """Return groups of students whose answers to an exercise are nearly the same, as `(exercise, students)`.
 
-    Names of variables, comments, docstrings, annotations, and imports may differ; in larger answers, so may one
-    statement. Small answers are ignored.
+    Variable names, comments, docstrings, annotations, and imports may differ; in larger answers, one statement may
+    differ, too. Small answers are ignored.
 
     Args:
         answers: `(student, exercise, source)`.

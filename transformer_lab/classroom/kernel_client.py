@@ -2,8 +2,8 @@
 
 It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, their folder
 is read-only, so here the grader binds them, which also lets it limit the size and number of messages ("garbage on the
-sockets", "a message without an end"). And `jupyter_client` waits for a reply only until a time limit, while here the
-wait also ends with the kernel, which any of several limits can end.
+sockets", "a message without an end"). Also, `jupyter_client` stops waiting for a reply only at a time limit. Here, the
+wait also ends when the kernel does, and any of several limits can end the kernel.
 """
 
 import contextlib
@@ -35,16 +35,16 @@ from transformer_lab.classroom.process_group import ProcessGroup
 from transformer_lab.classroom.resource_limits import ONE_THREAD, Limits
 from transformer_lab.classroom.sandbox import INSIDE, Sandbox
 
-START_SECONDS = 60.0  # for a kernel; the first one waits until torch is imported
+START_SECONDS = 60.0  # time for a kernel to start; the first one waits until torch is imported
 END_SECONDS = 10.0
-INTERRUPT_SECONDS = 2.0  # between an interrupt and the end of the cell; after that, the kernel is killed
+INTERRUPT_SECONDS = 2.0  # time for a cell to end after an interrupt; then, the kernel is killed
 QUIET_SECONDS = 2.0  # after a cell's reply: how long to wait for the next output
 OUTPUT_SECONDS = 5.0  # after a cell's reply: how long to wait for outputs altogether
 SHELL_BYTES, IOPUB_BYTES = 12 * 2**20, 4 * 2**20  # per message
 CELL_MESSAGES, CELL_CHARACTERS = 500, 50_000  # how much of a cell's output is kept
-READ_SECONDS = 0.3  # of reading before the next look at the clock
+READ_SECONDS = 0.3  # how long to read before checking the clock again
 WATCH_SECONDS = 0.1
-MESSAGES_BYTES = 512 * 2**20  # for messages in the grader: ZeroMQ buffers all of an endless one
+MESSAGES_BYTES = 512 * 2**20  # limit on messages in the grader's memory: ZeroMQ would buffer an endless one
 
 # Libraries that take long to import. They are imported once, in the process that every kernel is forked from.
 PRELOADED = [
@@ -114,7 +114,7 @@ class _Request:
             self.output_deadline = min(self.output_deadline, time.monotonic() + OUTPUT_SECONDS)
 
     def add_output(self, received: Message) -> None:
-        """Keep an output unless the cell has shown too much: `test_floods_of_output_are_read_and_forgotten`."""
+        """Keep an output unless the cell has produced too much: `test_floods_of_output_are_read_and_forgotten`."""
         if (output := checked_output(received)) is None:
             return
         if not is_idle(output):
@@ -132,12 +132,12 @@ class Kernel:
         package: Folder of the stubbed package.
         folder: A new folder for this kernel. Its path must be short, because it will hold sockets.
         limits: Limits on time, memory, and processes.
-        seconds: When to kill the kernel, whatever else happens.
+        seconds: Time after which the kernel is killed in any case.
         sandboxed: Whether to run it in a sandbox.
 
     Raises:
-        SandboxError: There can be no sandbox.
-        KernelEnded: It ended at once, or doesn't answer.
+        SandboxError: The sandbox cannot be created.
+        KernelEnded: The kernel ended at once, or doesn't answer.
     """
 
     def __init__(self, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True) -> None:
@@ -199,7 +199,7 @@ class Kernel:
         self.group = ProcessGroup(self._process.pid, self.sandbox)
 
     def _watch(self) -> None:
-        """Kill the kernel once it exceeds a limit. This runs in its own thread, so it works while the grader waits."""
+        """Kill the kernel when it exceeds a limit. This runs in its own thread, so it works while the grader waits."""
         grader = psutil.Process()
         most_bytes = grader.memory_info().rss + MESSAGES_BYTES
         while not self._stopped.wait(WATCH_SECONDS):
@@ -249,7 +249,7 @@ class Kernel:
         """Return the next output of a cell that has replied or was interrupted. The last one is always `idle`.
 
         Raises:
-            Empty: The cell went on after the interrupt, so the kernel was killed.
+            Empty: The cell kept running after the interrupt, so the kernel was killed.
             KernelEnded: The kernel is gone.
         """
         outputs = self._request.outputs
@@ -268,7 +268,7 @@ class Kernel:
             pass
 
     def interrupt(self) -> None:
-        """Interrupt the cell as Ctrl-C does. If it goes on, `get_message` kills the kernel."""
+        """Interrupt the cell as Ctrl-C does. If it keeps running, `get_message` kills the kernel."""
         self._request.output_deadline = time.monotonic() + INTERRUPT_SECONDS
         self.group.interrupt()
 
@@ -307,7 +307,7 @@ class Kernel:
         return self._reply_within(timeout)
 
     def _send(self, kind: str, content: dict[str, Any]) -> None:
-        """Send a request. Whatever still arrives for the request before it is ignored."""
+        """Send a request. Any messages that still arrive for the previous request are ignored."""
         self._request = _Request()
         header = {"msg_id": self._request.id, "msg_type": kind, "username": "", "session": "grader", "version": "5.3"}
         header["date"] = "2000-01-01T00:00:00+00:00"
@@ -337,7 +337,7 @@ class Kernel:
             raise _kernel_ended(self.killed_for, self.exit_status or 0)
 
     def _wait(self, arrived: Callable[[], bool], end: float) -> bool:
-        """Read until `arrived()`, the kernel's end, or the time `end`, and return whether it has arrived."""
+        """Read until `arrived()` is true, the kernel ends, or the time is `end`, and return whether it has arrived."""
         while not arrived():
             left = end - time.monotonic()
             if left <= 0 or self._has_ended():
@@ -346,7 +346,7 @@ class Kernel:
         return True
 
     def _pump(self, seconds: float) -> None:
-        """Wait for at most `seconds` for something to read, and read some of it."""
+        """Wait at most `seconds` for something to read, and read some of it."""
         if self._has_ended():
             return
         ready = dict(self._poller.poll(seconds * 1000))
@@ -360,7 +360,7 @@ class Kernel:
             self.group.kill()
 
     def _drain(self, stream: zmq.Socket, add: Callable[[Message], None]) -> None:
-        """Read messages for a moment. More of them could keep the caller from looking at the clock."""
+        """Read messages for a moment only, so that the caller can check the clock."""
         end = time.monotonic() + READ_SECONDS
         while time.monotonic() < end:
             try:
@@ -386,12 +386,12 @@ def _environment(home: Path) -> dict[str, str]:
         "TRANSFORMER_LAB_MINE": "off",
         "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 13 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` has no effect: there is no time to compile
+        "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` has no effect, because there is no time to compile
     }
 
 
 def _kernel_ended(killed_for: str, status: int) -> KernelEnded:
-    """Return the exception for a kernel that was killed, or else ended with this status."""
+    """Return the exception for a kernel that was killed or ended with this status."""
     number = status - 128 if status > 128 else 0
     reason = killed_for or ("cpu" if number == signal.SIGXCPU else "exit")
     names = {member.value: member.name for member in signal.Signals}

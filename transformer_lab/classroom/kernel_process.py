@@ -1,7 +1,7 @@
-"""What a kernel's process does before it runs the first cell: it enters the sandbox and gives up its privileges.
+"""Start a kernel: enter the sandbox, and give up all privileges before the first cell runs.
 
 `kernel_client.py` runs this file in a process that `multiprocessing` forks from one that has imported torch and other
-libraries, but nothing of this package. So a kernel spends no time on imports, and has no answer in its memory.
+libraries, but nothing from this package. So a kernel spends no time on imports, and has no answers in its memory.
 
 The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because only the
 children of a process that enters a process ID namespace live in it. The student's code runs in that child.
@@ -55,7 +55,7 @@ def supervise(request: dict[str, Any]) -> None:
 def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
-    Those of an ordinary user belong to a user namespace that bubblewrap created first, so that one has to come first.
+    For an ordinary user, they belong to a user namespace that bubblewrap created before them, so enter that one first.
     """
     namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
     if os.geteuid() != 0:
@@ -69,7 +69,7 @@ def _enter(process: int) -> None:
 
 
 def _kill_children() -> None:
-    """End what a kernel without a sandbox leaves behind. Its orphans have become children of this process."""
+    """Kill what a kernel without a sandbox leaves behind. Its orphans have become children of this process."""
     import psutil
 
     with contextlib.suppress(ChildProcessError):
@@ -84,7 +84,7 @@ def _kill_children() -> None:
 
 
 def _run_kernel(request: dict[str, Any]) -> None:
-    """Be an IPython kernel until killed."""
+    """Run as an IPython kernel until killed."""
     from multiprocessing import resource_tracker
 
     resource_tracker._resource_tracker._fd = None  # closed above; a notebook that needs a tracker gets its own
@@ -127,13 +127,13 @@ def _import_stubbed_package(folder: str) -> None:
 def _limit_resources(request: dict[str, Any]) -> None:
     """Set the limits that the system enforces for each process.
 
-    Without them, "forks" and "memory in the call" would exceed the limits on the group between two looks at it.
+    Without them, "forks" and "memory in the call" would exceed the limits on the group between two checks.
     """
     import resource
 
     limits = {"CORE": 0, "MEMLOCK": 0, "MSGQUEUE": 0, **request["limits"]}
     limits["DATA"] += _untouched_bytes()
-    # Where the system would also count processes of other kernels or of the grader, only the group is counted.
+    # If the system would also count the processes of other kernels or the grader, only the limit on the group applies.
     if request["sandbox"] is None or (os.geteuid() != 0 and not _counts_processes_by_namespace()):
         del limits["NPROC"]
     for name, value in limits.items():
@@ -179,18 +179,18 @@ def _give_up_privileges(uid: int | None) -> None:
 
 # System calls that no notebook needs, with their numbers on x86_64 and aarch64.
 FORBIDDEN_CALLS = {
-    # Memory that belongs to no process and no folder, so the grader's looks at the group would miss it.
+    # These allocate memory that belongs to no process and no folder, so the grader's checks of the group would miss it.
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
     "msgget": (68, 186),
-    # A new namespace comes with privileges and with mounts of its own, which those looks would miss as well.
+    # A new namespace comes with privileges and with its own mounts, which those checks would miss as well.
     "unshare": (272, 97),
     # The kernel inherits the grader's keyrings, which no namespace hides.
     "keyctl": (250, 219),
     "add_key": (248, 217),
     "request_key": (249, 218),
-    # The starting points of most container escapes in recent years.
+    # Most container escapes in recent years started with these.
     "io_uring_setup": (425, 425),
     "userfaultfd": (323, 282),
 }
@@ -210,11 +210,11 @@ def seccomp_filter() -> bytes:
     if os.uname().machine in ARCHITECTURES:
         column, architecture = ARCHITECTURES[os.uname().machine]
         program += [
-            (load, 0, 0, 4),  # the architecture: another one has other numbers
+            (load, 0, 0, 4),  # the architecture: others have different numbers
             (equal, 1, 0, architecture),
             (end, 0, 0, kill),
             (load, 0, 0, 0),  # the number of the call
-            (any_bit_set, 0, 1, 0x40000000),  # x32, which has other numbers too
+            (any_bit_set, 0, 1, 0x40000000),  # x32, which also has different numbers
             (end, 0, 0, unknown),
             (equal, 0, 1, CLONE3[column]),  # a filter can't read its flags; the C library falls back to `clone`
             (end, 0, 0, unknown),
@@ -232,13 +232,13 @@ def seccomp_filter() -> bytes:
 
 
 def _kernel_app(shell: str, iopub: str) -> Any:
-    """Return an ipykernel that connects to the grader's sockets, so that it needs no writable folder outside."""
+    """Return an ipykernel that connects to the grader's sockets, so it doesn't need a writable folder outside."""
     from ipykernel.iostream import OutStream
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
 
     class BoundedOutStream(OutStream):
-        """A stream for the first million characters that a cell prints. "200 MB of output" would take too long."""
+        """A stream that keeps the first million characters of a cell. "200 MB of output" would take too long."""
 
         def write(self, string: str) -> int | None:
             parent = self.parent_header
@@ -293,7 +293,7 @@ def _kernel_app(shell: str, iopub: str) -> Any:
     )
     app.config.Session.key = b""  # a signature would prove nothing: only this sandbox can reach the sockets
     app.config.HistoryManager.enabled = False
-    app.config.InlineBackend.figure_formats = set()  # the grader does not look at pictures
+    app.config.InlineBackend.figure_formats = set()  # the grader doesn't use pictures
     app.config.ZMQInteractiveShell.colors = "nocolor"
     app.initialize([])
     app.shell.ask_exit = lambda: None  # `exit()` at the end of a cell does not end the notebook

@@ -1,6 +1,6 @@
 """The half of scoring that runs next to the student's code: find their object, call it, and return plain data.
 
-It knows no answers. The other half, `scoring.py`, assumes that the student may have written anything it returns.
+It doesn't know the answers. The other half, `scoring.py`, assumes that the student may have forged everything it gets.
 """
 
 import importlib
@@ -30,7 +30,7 @@ MOST_CHARACTERS = 6 * 2**20  # per reply
 
 
 def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply to a request: what was observed of the object with the exercise's name in `names`."""
+    """Return the reply to a request: what was observed about the object with the exercise's name in `names`."""
     try:
         reply = _observed(json.loads(content["data"]), names)
     except BaseException as error:
@@ -105,10 +105,10 @@ def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None
 
 
 def _is_imported(value: Any, home: Any) -> bool:
-    """Return whether a function or class comes from another module than `home`, without calling anything of it."""
+    """Return whether a function or class comes from a module other than `home`, without calling any of its code."""
     if type(value) is FunctionType:
         module = value.__module__
-    elif issubclass(type(value), type):  # `isinstance` would believe what an object says about its class
+    elif issubclass(type(value), type):  # `isinstance` would trust an object's own `__class__`
         module = type.__getattribute__(value, "__module__")
     else:
         return False

@@ -1,4 +1,4 @@
-"""Messages from a kernel, which a student's code can forge: parse them, and keep only what each kind may contain.
+"""Parse a kernel's messages, which a student's code can forge, and keep only the fields that each kind may have.
 
 `test_messages_that_are_none_are_passed_over` and `test_of_a_message_only_what_its_kind_has_is_kept` fail without it.
 """
@@ -47,7 +47,7 @@ def is_idle(message: Message) -> bool:
 
 
 def checked_output(message: Message) -> Message | None:
-    """Return an output with the fields of its kind, each of the right type; None if nbval has no use for it."""
+    """Return an output with only the fields of its kind, each of the right type, or None if nbval doesn't use it."""
     kind, content = message["msg_type"], message["content"]
     fields: dict[str, Any]
     match kind:
@@ -78,7 +78,7 @@ def checked_output(message: Message) -> Message | None:
 def clean_text(text: Any, most: int = TEXT_CHARACTERS) -> str:
     """Return text without terminal escapes, control characters, and lone surrogates, truncated to `most` characters.
 
-    Anything but text becomes "".
+    Anything other than a string becomes "".
     """
     if not isinstance(text, str):
         return ""

@@ -33,5 +33,5 @@ ENVIRONMENT.filters |= {"clean": clean, "number": number, "prose": lambda text: 
 
 
 def render(template: str, **data: Any) -> str:
-    """Return a whole page, in which characters that a UTF-8 file can't hold are replaced."""
+    """Return a complete page, replacing characters that cannot be written in UTF-8."""
     return clean(ENVIRONMENT.get_template(template).render(data))

@@ -1,4 +1,4 @@
-"""`pytest --transformer-lab-grade FILE`: grade a submission with plain pytest, in a test runner of your own.
+"""`pytest --transformer-lab-grade FILE`: grade a submission with plain pytest, in your own test runner.
 
 pytest imports this file in every run on a machine that has the package, so it imports nothing else until needed.
 """

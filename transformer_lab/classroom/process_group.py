@@ -1,7 +1,8 @@
-"""All processes of a kernel, seen from outside: how many there are, and how much memory they use together.
+"""All of a kernel's processes, seen from outside: how many there are, and how much memory they use in total.
 
-Linux limits the memory of each process, but that of a group only in a cgroup, which few users may create. So the grader
-looks ten times a second. "memory of children" and `test_memory_that_no_process_owns_counts_as_well` fail without it.
+Linux can limit the memory of each process, but it can limit the total of a group only in a cgroup, which few users may
+create. So the grader checks ten times a second. "memory of children" and
+`test_memory_that_no_process_owns_counts_as_well` fail without it.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import Sandbox
 
 SOCKET_BYTES = 2 * 212_992  # the most that Linux buffers in a socket by default, without charging it to a process
-ENTRY_BYTES = 2_048  # of each file in a memory file system, even an empty one
+ENTRY_BYTES = 2_048  # for each file in a memory file system, even an empty one
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -40,7 +41,7 @@ class ProcessGroup:
         if len(processes) > limits.processes:
             return "processes"
         left = limits.memory - (self._file_bytes() + self._socket_bytes() if self.sandbox else 0)
-        # The first sum counts pages that forked processes share once for each. The second is exact, but slower.
+        # The first sum counts shared pages once for each forked process. The second is exact but slower.
         if sum(map(_resident_bytes, processes)) > left and sum(map(_proportional_bytes, processes)) > left:
             return "memory"
         return ""
@@ -62,7 +63,7 @@ class ProcessGroup:
                     process.kill()  # the supervisor kills any orphans, and ends
 
     def _processes(self) -> list[Path]:
-        """Return the folder in /proc of each process. A sandbox's own /proc shows all of them."""
+        """Return each process's folder in /proc. A sandbox's own /proc shows all of them."""
         if self.sandbox is not None:
             folder = self.root / "proc"
             return [folder / name for name in os.listdir(folder) if name.isdigit()]
@@ -78,7 +79,7 @@ class ProcessGroup:
         return total
 
     def _socket_bytes(self) -> int:
-        """Return what all sockets together may hold, including those in transit through another socket."""
+        """Return how much all sockets together may hold, including those in transit through another socket."""
         with contextlib.suppress(OSError, IndexError, ValueError):
             first_line = Path(f"/proc/{self.sandbox.first_process}/net/sockstat").read_text().splitlines()[0]
             return int(first_line.split()[2]) * SOCKET_BYTES
@@ -86,14 +87,14 @@ class ProcessGroup:
 
 
 def _resident_bytes(process: Path) -> int:
-    """Return how much memory a process maps, including shared pages, which no other process may be mapping."""
+    """Return how much memory a process maps, including shared pages even if no other process maps them."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         return int((process / "statm").read_text().split()[1]) * PAGE_BYTES
     return 0
 
 
 def _proportional_bytes(process: Path) -> int:
-    """Return how much memory a process maps, with only its share of the pages that others map too."""
+    """Return how much memory a process maps, counting only its share of the pages that other processes also map."""
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = (process / "smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

@@ -1,9 +1,10 @@
 """A submission as pytest items: one for each cell, which nbval runs in our kernel, then one for each exercise.
 
-nbval runs a cell, collects its outputs, and compares them with the notebook's. It would start a kernel of its own, fail
-every cell after one that has ended the kernel or timed out, and obey its markers in a student's cell. Here, the kernel
-is in a sandbox, the cells share the submission's time, and the next cell gets a new kernel in which the others have run
-again, so that one cell costs its own points only ("os._exit in the cell", "a loop that swallows interrupts").
+nbval runs a cell, collects its outputs, and compares them with the notebook's. By default, it would start its own
+kernel, fail every cell after one that ended the kernel or timed out, and follow nbval markers in a student's cell.
+Here, the kernel is in a sandbox, the cells share the submission's time, and after such a cell, the next one gets a new
+kernel in which the others have run again, so that a cell can only lose its own points ("os._exit in the cell", "a loop
+that swallows interrupts").
 """
 
 import json
@@ -28,10 +29,10 @@ from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS,
 from transformer_lab.exercises.exercise import Exercise
 
 MOST_REMARKS = 10
-MOST_KERNELS = 8  # the first one, and those that replace kernels that cells or exercises have ended
+MOST_KERNELS = 8  # the first one and its replacements, after a cell or an exercise has ended a kernel
 
 
-@dataclass(eq=False)  # pytest keeps its plug-ins in sets
+@dataclass(eq=False)  # hashable, because pytest keeps its plug-ins in sets
 class SubmissionRun:
     """A submission while it is graded, as a pytest plug-in."""
 
@@ -43,7 +44,7 @@ class SubmissionRun:
     limits: Limits
     seed: int  # secret seed of the inputs
     results: list[ExerciseResult] = field(default_factory=list)
-    failures: dict[int, CellFailure] = field(default_factory=dict)  # by index of the code cell
+    failures: dict[int, CellFailure] = field(default_factory=dict)  # keyed by the index of the code cell
     kernel_killing_cells: set[int] = field(default_factory=set)  # not run in later kernels
     revealed: set[str] = field(default_factory=set)  # exercises that are scored, so a kernel may see their answers
     kernels: int = 0
@@ -75,7 +76,7 @@ class SubmissionRun:
         return min(self.limits.cell_seconds, left)
 
     def kernel_after(self, cells: range) -> Kernel:
-        """Return a new kernel that has run these cells, except for those that have ended an earlier one.
+        """Return a new kernel that has run these cells, except for those that ended an earlier one.
 
         Raises:
             KernelEnded: The cells end every kernel, or the time is up.
@@ -97,12 +98,11 @@ class SubmissionRun:
         raise KernelEnded("owner", "too many of its cells have ended the kernel")
 
     def add_kernel_killer(self, index: int, ended: KernelEnded) -> None:
-        """Record that this cell has ended its kernel."""
         self.kernel_killing_cells.add(index)
         self.failures[index] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 
     def remarks(self) -> list[str]:
-        """Return a remark on each added cell that failed, because everything it would define is missing."""
+        """Return a remark about each added cell that failed, because everything it would define is missing."""
         remarks = []
         for index, failure in sorted(self.failures.items()):
             if _about(self.code[index]) == {"student": True}:
@@ -112,7 +112,7 @@ class SubmissionRun:
         return remarks[:MOST_REMARKS]
 
     def cell_of(self, name: str) -> int | None:
-        """Return the index of the code cell that defines the exercise, as far as its text tells."""
+        """Return the index of the code cell that defines the exercise, judging by its text."""
         defining = None
         for index, cell in enumerate(self.code):
             if _about(cell).get("exercise") == name and defining is None:
@@ -135,7 +135,7 @@ class SubmissionRun:
 
 
 class GradedNotebook(IPyNbFile):
-    """The notebook of a submission, and its kernel."""
+    """A submission's notebook and its kernel."""
 
     def __init__(self, *arguments: Any, run: SubmissionRun, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -170,7 +170,7 @@ class GradedNotebook(IPyNbFile):
 
 
 def _about(cell: Any) -> dict[str, Any]:
-    """Return what assembling the notebook has recorded about a cell."""
+    """Return the facts about a cell that were recorded when the notebook was assembled."""
     return dict(cell.metadata.get("transformer_lab", {}))
 
 
@@ -229,7 +229,7 @@ class GradedCell(IPyNbCell):
         return ""
 
     def format_output_compare(self, key: str, left: Any, right: Any) -> None:
-        # Not pytest's own comparison, whose time grows with the cube of a text's lines.
+        # The time of pytest's own comparison would grow with the cube of the number of lines.
         self.comparison_traceback.append(f"{key}: expected {str(left)[:200]!r}, received {str(right)[:200]!r}")
 
     def repr_failure(self, excinfo: Any) -> str:
@@ -295,10 +295,10 @@ class GradedExercise(pytest.Item):
             return ExerciseResult.without_points(self.exercise, "grader error", report)
 
     def _score_where_checked(self) -> ExerciseResult | None:
-        """Return the score right after the exercise's check, if a later cell redefines one of the names involved.
+        """Score the exercise right after its check, if a later cell redefines one of the names involved.
 
-        A later `from torch.nn.functional import softmax` replaces the student's function, and their check, which was
-        green, doesn't show it.
+        A later `from torch.nn.functional import softmax` replaces the student's function, but the student's check,
+        which passed, doesn't show it.
         """
         run, exercise = self.parent.run, self.exercise
         index = run.check_of(exercise.name)

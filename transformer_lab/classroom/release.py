@@ -1,4 +1,4 @@
-"""Releases notebooks to students, with a page that explains how to submit them and a manifest with their points."""
+"""Release notebooks to students, with a page that explains how to submit them and a manifest with their points."""
 
 import hashlib
 import json
@@ -14,17 +14,17 @@ from transformer_lab.classroom.pages import render
 from transformer_lab.errors import InputError
 from transformer_lab.files import write_file
 
-FORMAT = 1  # of the manifest
+FORMAT = 1  # format version of the manifest
 PREVIOUS = "README.md before"  # key of the manifest: the previous page's checksum, until the new page is written
 
 
 def release(name: str, out: Path, course: Course, address: str | None = None) -> list[Path]:
-    """Write the student's notebook, `README.md`, and `manifest.json` into `out`, each in one step.
+    """Write the student's notebook, `README.md`, and `manifest.json` into `out`, each atomically.
 
-    The manifest keeps earlier releases into the same folder. Releasing the same notebook again writes the same bytes.
+    The manifest keeps earlier releases in the same folder. Releasing the same notebook again writes the same bytes.
 
     Args:
-        name: Notebook: `03`, or `03_masks`.
+        name: The notebook, such as `03` or `03_masks`.
         out: A folder, which is created if it does not exist.
         course: The course notebooks.
         address: The address that students clone, which appears on the page. Later releases reuse it.
@@ -33,8 +33,8 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
         The files that were written.
 
     Raises:
-        InputError: The notebook does not exist, contains an answer, or has other points than the package; or a file in
-            `out` was not released there, or was changed since.
+        InputError: The notebook does not exist, contains an answer, or differs from the package in its points; or a
+            file in `out` was not released there, or has been changed since.
     """
     name = course.full_name(name)
     out = Path(out).resolve()
@@ -56,7 +56,7 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
     previous = {PREVIOUS: manifest["README.md"]}
     manifest["README.md"] = _checksum(readme)
     write_file(path, text)
-    # Whenever this is interrupted, the manifest has the checksum of the page on disk.
+    # Even if this is interrupted, the manifest has the checksum of the page on disk.
     write_file(manifest_path, json.dumps(manifest | previous, indent=1) + "\n")
     write_file(page, readme)
     write_file(manifest_path, json.dumps(manifest, indent=1) + "\n")
@@ -70,7 +70,7 @@ def _check_answers_and_points(name: str, course: Course) -> None:
         exercise = exercises.get(exercise_of(cell) or check_of(cell))
         if exercise is None:
             continue
-        points = cell.metadata.nbgrader.get("points", exercise.points)  # the check's
+        points = cell.metadata.nbgrader.get("points", exercise.points)  # only the check has them
         if points != exercise.points:
             raise InputError(
                 f"{path} gives {points:g} points for `{exercise.name}`, but the package gives {exercise.points:g}: "
@@ -98,7 +98,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _refuse_to_overwrite(path: Path, text: str, released: set[str | None]) -> None:
-    """Refuse to replace a file with other contents unless it was released: it may be the user's own work."""
+    """Refuse to replace a file that differs unless it was released here, because it may be the user's own work."""
     if not path.exists() or path.read_bytes() == text.encode():
         return
     if hashlib.sha256(path.read_bytes()).hexdigest() not in released:

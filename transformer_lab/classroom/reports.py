@@ -1,4 +1,4 @@
-"""Writes the reports next to `gradebook.sqlite`: the table, the pages, and the files for other programs."""
+"""Write the reports next to `gradebook.sqlite`: the table, the pages, and the files for other programs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from transformer_lab.files import file_names, write_file
 
 
 def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entry], Attendance, list[Path]]:
-    """Write reports of the results that count, replacing each file in one step.
+    """Write reports about the results that count, replacing each file atomically.
 
         gradebook.csv                                     one row per student
         summary.html                                      for the instructor
@@ -33,7 +33,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
     students = by_student(entries)
     present = attendance(book.roster(), students)
     names = file_names(entry.student for entry in entries)
-    write_file(out / "gradebook.csv", as_csv(entries, present), encoding="utf-8-sig")  # the signature is for Excel
+    write_file(out / "gradebook.csv", as_csv(entries, present), encoding="utf-8-sig")  # Excel needs the byte-order mark
     graded = {entry.notebook for entry in entries} & set(course.names)
     places = {name: where for notebook in graded for name, where in reading_places(course, notebook).items()}
     pages = {student: feedback_page(student, submitted, places) for student, submitted in students.items()}
@@ -51,12 +51,12 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         write_file(out / "moodle_feedback.zip", for_moodle)
         written.insert(3, "moodle_feedback.zip")
     else:
-        (out / "moodle_feedback.zip").unlink(missing_ok=True)  # of an earlier run
+        (out / "moodle_feedback.zip").unlink(missing_ok=True)  # from an earlier run
     return entries, present, [out / name for name in written]
 
 
 def with_similar(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries with the names of students who answered nearly the same."""
+    """Return the entries with the names of students who gave nearly the same answers."""
     answers = [
         (entry.student, result.exercise, result.source)
         for entry in entries

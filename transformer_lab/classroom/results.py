@@ -43,7 +43,7 @@ class ExerciseResult:
 
     @classmethod
     def without_points(cls, exercise: "Exercise", state: str, report: str = "", source: str = "") -> Self:
-        """Return the result of an exercise that has earned nothing."""
+        """Return the result of an exercise that earned no points."""
         return cls(exercise.name, state, 0.0, exercise.points, report=report, source=source)
 
 
@@ -95,12 +95,12 @@ def from_json(text: str) -> SubmissionResult:
 
 
 def with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass with tuples again, which JSON stores as lists."""
+    """Return the fields of a dataclass with its tuples restored, which JSON stores as lists."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
 def require_gradebook(folder: Path, option: str) -> None:
-    """Check that a folder has a gradebook. This file is light, so the command line can check it at once.
+    """Check that a folder has a gradebook. This module imports quickly, so the command line can check this at once.
 
     Raises:
         InputError: It has none, so there is nothing for `option` to continue.

@@ -1,4 +1,4 @@
-"""Reads the roster of a class, and finds out who submitted nothing and who is not on it."""
+"""Read a class roster, and find out who submitted nothing and who is not on it."""
 
 import io
 import re
@@ -21,7 +21,7 @@ FULL_NAME = ("full name", "vollständiger name", "nombre completo", "nom complet
 FIRST_NAME = ("first name", "firstname", "given name", "vorname", "nombre", "prénom")
 LAST_NAME = ("last name", "lastname", "surname", "family name", "nachname", "familienname", "apellido(s)", "nom")
 NUMBER = ("identifier", "id", "identificador", "identifiant")  # "identifier" is Moodle's, "id" is Canvas's
-NOT_STUDENTS = ("Points Possible", "Student, Test", "Test Student")  # rows of Canvas
+NOT_STUDENTS = ("Points Possible", "Student, Test", "Test Student")  # rows that Canvas adds
 
 LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th"})
 GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -40,14 +40,14 @@ class Person:
 
 @dataclass(frozen=True)
 class Attendance:
-    """How the roster and the gradebook differ."""
+    """The differences between the roster and the gradebook."""
 
     listed: int = 0  # people on the roster
     absent: tuple[str, ...] = ()  # on the roster but submitted nothing
     unlisted: tuple[str, ...] = ()  # in the gradebook but not on the roster
-    namesakes: tuple[str, ...] = ()  # absent people whose namesake was found, and may be them
+    namesakes: tuple[str, ...] = ()  # absent people who may be a student of the same name
     doubtful: tuple[str, ...] = ()  # matched by number although the name differs
-    numbers: Mapping[str, str] = field(default_factory=dict)  # of students and of absent people
+    numbers: Mapping[str, str] = field(default_factory=dict)  # numbers of students and absent people
 
     @property
     def is_of_others(self) -> bool:
@@ -60,10 +60,10 @@ NO_ROSTER = Attendance()
 
 
 def read_roster(path: Path) -> list[Person]:
-    """Read a roster from a text with one name per line, or from a table with headings in its first line.
+    """Read a roster from a text file with one name per line, or from a table with headings in its first line.
 
-    A table needs a column of full names, or two columns of first and last names. It may have a column of a course
-    system's numbers. Moodle's grading worksheet and Canvas's gradebook can be read as they are.
+    A table needs a column of full names, or two columns of first and last names. It may also have a column with the
+    numbers of a course system. Moodle's grading worksheet and Canvas's gradebook can be read as they are.
 
     Raises:
         InputError: The file cannot be read, is not a roster, or lists a person twice.
@@ -84,7 +84,7 @@ def read_roster(path: Path) -> list[Person]:
 
 
 def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendance:
-    """Match the people on a roster to students: by number and name, else by name, else by number alone.
+    """Match the people on a roster to students by number and name, or else by name, or else by number alone.
 
     Case, accents, spaces, and punctuation are ignored, and the family name may come first.
 
@@ -160,7 +160,7 @@ def _people(text: str, where: str, must_be_table: bool) -> list[Person]:
 
 
 def _table(text: str, where: str, delimiter: str) -> list[Person]:
-    """Read a table in which cells may span lines: Moodle's worksheet contains texts that students wrote."""
+    """Read a table in which cells may span lines, because Moodle's worksheet contains text written by students."""
     import pandas
 
     try:
@@ -215,7 +215,7 @@ def _split(student: str) -> Person:
 
 
 def _as_people(students: Collection[str]) -> dict[str, Person]:
-    """Split students' names and numbers, except for a `(2)` by which the grader itself told namesakes apart."""
+    """Split students' names and numbers, except for a `(2)` that the grader itself added to tell namesakes apart."""
     people = {student: _split(student) for student in students}
     namesakes = Counter(person.name.casefold() for person in people.values())
     without_number = {student.casefold() for student in students}
@@ -228,9 +228,9 @@ def _as_people(students: Collection[str]) -> dict[str, Person]:
 
 @cache
 def _keys(person: Person) -> dict[str, list[str]]:
-    """Return keys that identify a person, by rule, the strictest rule first.
+    """Return the keys that identify a person under each rule, with the strictest rule first.
 
-    Spellings are `adalovelace` and `lovelaceada`, as Canvas writes names, and also with `mueller` for Müller.
+    The spellings are `adalovelace` and `lovelaceada`, which is Canvas's order, each also with `mueller` for Müller.
     """
     words = _words(person.name)
     spelled = [words, _words(person.name.casefold().translate(GERMAN))]
@@ -241,6 +241,6 @@ def _keys(person: Person) -> dict[str, list[str]]:
 
 
 def _words(name: str) -> list[str]:
-    """Return the words in lowercase, without Latin, Greek, and Cyrillic accents. Other scripts keep their marks."""
+    """Return the words in lowercase, without Latin, Greek, or Cyrillic accents. Other scripts keep their marks."""
     plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", name.casefold().translate(LETTERS)))
     return "".join(char if unicodedata.category(char)[0] in "LMN" else " " for char in plain).split()

@@ -1,9 +1,9 @@
 """The sandbox of a kernel: namespaces that bubblewrap creates and holds, for the kernel's process to enter.
 
-Network, processes, IPC, and mounts are its own. It can read the system and the Python environment, and it has a small
-/tmp and /dev/shm in memory. Nothing else on the machine exists there: not /home, not /run, not the checkout with the
-answers. It can write nothing outside. Even the folder of the kernel's sockets is read-only, which doesn't prevent
-connecting. "reads the disk" and "a detached process that rewrites results" would succeed without it.
+It has its own network, processes, IPC, and mounts. It can read the system and the Python environment, and it has a
+small /tmp and /dev/shm in memory. Nothing else on the machine exists there: not /home, not /run, not the checkout with
+the answers. It cannot write anything outside. Even the folder of the kernel's sockets is read-only, which doesn't
+prevent connecting. "reads the disk" and "a detached process that rewrites results" would succeed without it.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class SandboxError(Exception):
 
 
 class Sandbox:
-    """Namespaces that hold nothing but a waiting `cat`. Every process that enters them ends with it.
+    """Namespaces that hold nothing but a waiting `cat`. When it ends, so does every process that has entered them.
 
     `cat` is their first process, so no signal from inside can end it. It has the seccomp filter as well, because the
     processes of an ordinary user can write to each other's memory (`test_every_process_in_it_has_the_filter`).
@@ -125,7 +125,7 @@ def _is_readable(file: object, seconds: float) -> bool:
 
 def command(package: Path, sockets: Path) -> list[str]:
     """Return the `bwrap` command, without the program to run."""
-    # Root needs no user namespace. The kernel gets a user of its own there, so that its processes are counted alone.
+    # Root doesn't need a user namespace. The kernel gets its own user, so that its processes are counted separately.
     privileges = ["--cap-drop", "ALL"] if os.geteuid() == 0 else ["--unshare-user"]
     return [
         shutil.which("bwrap") or "bwrap",
@@ -141,7 +141,7 @@ def command(package: Path, sockets: Path) -> list[str]:
 
 
 def _in_memory(folder: str, most_bytes: int) -> list[str]:
-    size = ["--size", str(most_bytes)] if "--size" in _bubblewrap_help() else []  # else only the group's limit holds
+    size = ["--size", str(most_bytes)] if "--size" in _bubblewrap_help() else []  # else only the group is limited
     return ["--perms", "1777", *size, "--tmpfs", folder]
 
 
@@ -153,7 +153,7 @@ def _bubblewrap_help() -> str:
 
 @functools.cache
 def _system() -> list[str]:
-    """Return the mounts of the system and of the Python environment, without the package, which has the answers."""
+    """Return the mounts of the system and the Python environment, without the package, which has the answers."""
     arguments: list[str] = []
     for name in ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"):
         if os.path.islink(name):
@@ -182,7 +182,7 @@ def _system() -> list[str]:
 
 
 def _readable(folder: Path) -> list[str]:
-    """Return the arguments for a folder to read under its own path, including its parents.
+    """Return the arguments that make a folder readable under its own path, including those for its parents.
 
     bubblewrap would create the parents for its own user only.
     """

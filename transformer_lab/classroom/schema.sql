@@ -1,4 +1,4 @@
--- The tables of gradebook.sqlite. IF NOT EXISTS: gradebooks of earlier versions lack the roster.
+-- The tables of gradebook.sqlite. IF NOT EXISTS: gradebooks from earlier versions lack the roster.
 CREATE TABLE IF NOT EXISTS runs (
     id INTEGER PRIMARY KEY,
     started TEXT NOT NULL,

@@ -1,4 +1,4 @@
-"""Score an object that lives in a kernel: inputs go there, plain data comes back, and all judging happens here."""
+"""Score an object in a kernel: inputs go to the kernel, plain data comes back, and all judging happens here."""
 
 import contextlib
 import functools
@@ -36,7 +36,7 @@ _source = functools.cache(inspect.getsource)  # before the file can change
 
 
 class CellFailure(NamedTuple):
-    """Why a cell did not run to its end."""
+    """The reason why a cell did not run to completion."""
 
     state: str  # one of `results.STATES`
     reason: str
@@ -47,7 +47,7 @@ class _NotObserved(Exception):  # noqa: N818 (it carries a state and a report)
 
 
 class _Missing(Exception):  # noqa: N818 (`_why_missing` has the reason)
-    """The kernel has nothing of this name."""
+    """The kernel has no object with this name."""
 
 
 def score(
@@ -64,11 +64,11 @@ def score(
     Args:
         kernel: A kernel in which all cells have run.
         exercise: The exercise, with its checks and its answer.
-        seed: Secret seed of the inputs that earn points. The report only mentions those of the notebook's own check.
-        revealed: Exercises whose answers the kernel may see, because they have been scored, or will not be.
+        seed: Secret seed of the graded inputs. The report mentions only inputs of the notebook's own check.
+        revealed: Exercises whose answers the kernel may see, because they have been scored or won't be.
         seconds: Time for each of the two or three runs, after which the kernel is killed.
         source: The student's code, which can rule out a misconception.
-        failure: What happened to the student's cell, if it did not run to its end.
+        failure: What happened to the student's cell, if it did not run to completion.
     """
 
     def observe(seed: int) -> tuple[dict[str, Observation], tuple[str, ...]]:
@@ -102,7 +102,7 @@ def score(
 
 
 def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[str, str]:
-    """Return the state and the report of an exercise that the kernel has no object for."""
+    """Return the state and the report of an exercise for which the kernel has no object."""
     report = f"After the notebook has run, there is no `{name}`."
     if failure is not None:
         return failure.state, f"{report} Its cell did not run to the end: {failure.reason}."
@@ -170,9 +170,10 @@ def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]
 
 
 def _earlier_parts(exercise: Exercise, revealed: set[str]) -> list[dict[str, str]]:
-    """Return the parts the exercise builds on: those of the same notebook as source, if they may be revealed.
+    """Return the parts that the exercise builds on.
 
-    The stubbed package has those of earlier notebooks.
+    Parts of the same notebook come as source, if they may be revealed. Those of earlier notebooks are in the stubbed
+    package.
     """
     parts = []
     for name in exercise.builds_on:
@@ -203,7 +204,7 @@ def _crash_kinds(observations: Iterable[Observation]) -> set[str]:
 def _scored(
     exercise: Exercise, secret: Report, public: Report | None, crash_kinds: set[str], remarks: tuple[str, ...]
 ) -> ExerciseResult:
-    """Return what the secret inputs have earned, with a report that only mentions the public ones."""
+    """Return the result that the secret inputs earned, with a report that mentions only the public ones."""
     state = secret.state
     if state == "failed" and "time" in crash_kinds:
         state = "timed out"

@@ -1,4 +1,4 @@
-"""Grade a single submission in a pytest that is already running."""
+"""Grade a single submission in a pytest session that is already running."""
 
 import secrets
 import warnings

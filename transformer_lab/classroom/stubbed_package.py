@@ -1,4 +1,4 @@
-"""Writes the package that submissions run with: a copy without the answers of a notebook and of later ones."""
+"""Write the package that submissions run with: a copy without the answers to a notebook and all later ones."""
 
 import ast
 import functools
@@ -17,16 +17,16 @@ Place = tuple[str, str, tuple[str, ...]]  # file, name of a function or class, m
 
 PACKAGE = Path(transformer_lab.__file__).resolve().parent
 
-# What no submission needs, by folder. `exercises` contains mistakes, which are nearly answers; the page in `decoding`
-# contains the model in JavaScript.
+# Files that no submission needs, by folder. `exercises` contains mistakes, which are nearly answers; the page in
+# `decoding` contains the model in JavaScript.
 LEFT_OUT = {
     ".": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
          "my_course.py", "notebooks", "results", "tour.py"),
     "decoding": ("page", "page_export.py"),
 }  # fmt: skip
 
-# Copied from these folders all the same, because they contain no answers: the modules that observe a student's object
-# in the sandbox, and the kernel's half of scoring.
+# Copied from these folders anyway, because they contain no answers: the modules that observe a student's object in the
+# sandbox, and the kernel's half of scoring.
 OBSERVERS = ("exercise.py", "harnesses.py", "observation.py", "sampling.py", "time_limit.py")
 KERNEL_SIDE = ("__init__.py", "kernel_side.py", "wire.py")
 
@@ -50,12 +50,13 @@ def __dir__() -> list[str]:
 
 
 def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
-    """Write `folder/transformer_lab`, readable by every user, for submissions of some notebooks.
+    """Write `folder/transformer_lab`, readable by every user, for submissions of the given notebooks.
 
     Args:
         folder: Created if it does not exist. Must not contain a `transformer_lab` yet.
-        names: The notebooks whose answers are removed: `["01_attention"]`. Answers of later notebooks are removed, too,
-            because they repeat parts of earlier ones: a decoder layer is nearly an encoder layer. Earlier answers work.
+        names: The notebooks whose answers are removed: `["01_attention"]`. Answers to later notebooks are removed, too,
+            because they repeat parts of earlier ones: a decoder layer is nearly an encoder layer. Answers to earlier
+            notebooks are kept.
 
     Returns:
         The package's folder. To use the package, put `folder` on Python's path.
@@ -94,7 +95,7 @@ def places_of(exercise: Exercise) -> list[Place]:
 
 @functools.cache
 def reimplementations() -> dict[str, list[Place]]:
-    """Return what the package's source marks with `@reimplements`, by the name of the answer."""
+    """Return the places in the package's source marked with `@reimplements`, by the name of the answer."""
     places: dict[str, list[Place]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -109,7 +110,7 @@ def reimplementations() -> dict[str, list[Place]]:
 
 
 def _marks(node: ast.stmt) -> list[str]:
-    """Return the answers named by `@reimplements` at a function, class, or method."""
+    """Return the answers that `@reimplements` names on a function, class, or method."""
     calls = [call for call in getattr(node, "decorator_list", ()) if isinstance(call, ast.Call)]
     return [ast.literal_eval(name) for call in calls if ast.unparse(call.func) == "reimplements" for name in call.args]
 

@@ -1,4 +1,4 @@
-"""Collects submissions from files, folders, and the zips of Moodle and Canvas.
+"""Collect submissions from files, folders, and Moodle's and Canvas's zips.
 
 Zips are read in memory and never unpacked to disk, links are not followed, and no name is used as a path.
 """
@@ -21,16 +21,16 @@ from typing import Any, BinaryIO
 from transformer_lab.errors import InputError
 
 MEBIBYTE = 2**20
-MAX_BYTES = 64 * MEBIBYTE  # of a file with its outputs, and of a zip's list of entries
-MAX_BYTES_WITHOUT_OUTPUTS = 2 * MEBIBYTE  # twenty times the longest notebook of the course
+MAX_BYTES = 64 * MEBIBYTE  # limit for a file with its outputs, and for a zip's list of entries
+MAX_BYTES_WITHOUT_OUTPUTS = 2 * MEBIBYTE  # twenty times as long as the longest notebook of the course
 MAX_BYTES_UNCHANGED = MEBIBYTE  # larger notebooks lose their outputs, because hundreds are held in memory
 MAX_JSON_VALUES = 2_000_000  # an empty list takes two bytes in a file, but sixty in memory
-MAX_ENTRIES = 100_000  # in the zip of a whole class
+MAX_ENTRIES = 100_000  # limit for the zip of a whole class
 MAX_ENTRIES_PER_STUDENT = 1_000
 MAX_FILES_PER_STUDENT = 100  # including zips
 MAX_BYTES_READ_PER_STUDENT = 4 * MAX_BYTES
 MAX_BYTES_KEPT_PER_STUDENT = 32 * MEBIBYTE  # enough for all notebooks of the course at `MAX_BYTES_UNCHANGED`
-MAX_DEPTH = 8  # of folders
+MAX_DEPTH = 8  # levels of folders
 LONGEST_NAME = 100
 
 LINK = "it is a link, and links are not followed"
@@ -45,7 +45,7 @@ class NotGradable(Exception):  # noqa: N818 (it describes the submission and is 
 
 @dataclass(frozen=True)
 class Submission:
-    """One file of one student. Several notebooks of a student are several submissions under one name."""
+    """One file from one student. Several notebooks from one student are several submissions under one name."""
 
     student: str  # printable, at most 100 characters, no slashes; unique within a batch
     path: str  # printable: "moodle.zip: Ada Lovelace_123_assignsubmission_file_/03_masks.ipynb"
@@ -58,7 +58,7 @@ class _Owner:
     """The student that a file or folder belongs to, judging by its name."""
 
     name: str
-    number: str = ""  # in a course system
+    number: str = ""  # the student's number in a course system
     system: str = ""  # "Moodle" or "Canvas": there, name and number identify a student
 
     @property
@@ -70,7 +70,7 @@ class _Owner:
 class _File:
     """A file on disk or in a zip that has not been read yet."""
 
-    parts: tuple[str, ...]  # of its path within the given folder or zip; an empty folder ends in ""
+    parts: tuple[str, ...]  # parts of its path within the given folder or zip; an empty folder ends in ""
     path: str
     is_link: bool
     read: Callable[["_Student"], bytes]  # raises NotGradable
@@ -90,7 +90,7 @@ class _Candidate:
 
     owner: _Owner
     file: _File
-    container: str  # the owner's folder, zip, or file, which tells the owner from namesakes
+    container: str  # the owner's folder, zip, or file, which distinguishes the owner from namesakes
     content: bytes = b""
     problem: str = ""
 
@@ -112,7 +112,7 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
 
 
 def folder_of_a_pattern(paths: Iterable[Path]) -> Path | None:
-    """Return the folder of three or more given folders and zips, if there is one: a shell expanded `submitted/*`."""
+    """Return the parent of three or more given folders and zips, if any, as when a shell has expanded `submitted/*`."""
     parents = Counter(path.absolute().parent for path in paths if path.is_dir() or _is_zip(path.name))
     folder, count = max(parents.items(), key=lambda item: item[1], default=(None, 0))
     return folder if count >= 3 else None
@@ -137,7 +137,7 @@ def _in_path(path: Path) -> list[_Candidate]:
 
 
 def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Candidate]:
-    """Return the submitted files of all students. Files that don't name a student belong to `fallback`."""
+    """Return all students' submitted files. Files that don't name a student belong to `fallback`."""
     files_of: dict[_Owner, list[_File]] = {}
     for file in files:
         files_of.setdefault(_owner(file) or _Owner(fallback), []).append(file)
@@ -206,7 +206,7 @@ class _Student:
 
 
 def _read(stream: BinaryIO, size: int, student: _Student) -> bytes:
-    """Read at most `size` bytes, the size that the file claims to have, and no more than the student has left."""
+    """Read at most `size` bytes, the size that the file claims to have, if that much is left of the student's limit."""
     if size > MAX_BYTES:
         raise NotGradable(f"it is larger than {MAX_BYTES // MEBIBYTE} MiB: clear the outputs and submit it again")
     if size > student.bytes_to_read:
@@ -244,7 +244,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_junk(name: str) -> bool:
-    """Return whether operating systems and editors create files of this name."""
+    """Return whether operating systems and editors create files with such names."""
     return name.startswith(".") or name == "__MACOSX"
 
 
@@ -282,7 +282,7 @@ def _open_zip(file: BinaryIO, max_entries: int) -> zipfile.ZipFile:
     try:
         if not file.seek(0, os.SEEK_END):
             raise NotGradable("the zip is empty")
-        if end := zipfile._EndRecData(file):  # the function by which `zipfile` itself finds the list of entries
+        if end := zipfile._EndRecData(file):  # the function that `zipfile` itself uses to find the list of entries
             size = end[zipfile._ECD_SIZE]
             if size > MAX_BYTES:
                 raise NotGradable(f"the zip's list of entries is larger than {MAX_BYTES // MEBIBYTE} MiB")
@@ -295,10 +295,10 @@ def _open_zip(file: BinaryIO, max_entries: int) -> zipfile.ZipFile:
 
 
 def _files_in_zip(archive: zipfile.ZipFile, where: str) -> list[_File]:
-    """Return the files in a zip. If two have the same name, the last counts, as in programs that unpack zips."""
+    """Return the files in a zip. If two have the same name, the last one wins, as it does in unzip programs."""
     files = {}
     for entry in archive.infolist():
-        # The parts serve as names only, so `../` and a leading slash can be dropped.
+        # The parts are used only as names, so `../` and a leading slash can be dropped.
         parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
         parts = tuple(part for part in parts if part not in ("/", "..", "//"))
         if parts and not entry.is_dir() and not any(map(_is_junk, parts)):
@@ -319,7 +319,7 @@ def _without_top_folder(files: list[_File]) -> list[_File]:
 
 
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Student) -> bytes:
-    """Read no more than the sizes that the entry claims to have, compressed and uncompressed."""
+    """Read no more than the compressed and uncompressed sizes that the entry claims to have."""
     path = entry.filename.replace("\\", "/")
     if path.startswith("/") or ".." in path.split("/"):
         raise NotGradable("its path points outside the zip")
@@ -343,7 +343,7 @@ def without_outputs(content: bytes) -> bytes:
     """Return a small notebook unchanged, and a large one without outputs and attachments, which are not graded.
 
     Raises:
-        NotGradable: It is large and not a notebook, or too large without its outputs, too.
+        NotGradable: It is large and not a notebook, or is too large even without its outputs.
     """
     if len(content) <= MAX_BYTES_UNCHANGED:
         return content
@@ -393,7 +393,7 @@ def read_notebook(content: bytes) -> dict[str, Any]:
 
 
 def cells_of(notebook: dict[str, Any]) -> list[Any]:
-    """Return the cells, which may be any values. Before version 4 of the format, they were in worksheets."""
+    """Return the cells, which may be values of any type. Before version 4 of the format, they were in worksheets."""
     if isinstance(notebook.get("cells"), list):
         return notebook["cells"]
     sheets = [sheet.get("cells") for sheet in notebook["worksheets"] if isinstance(sheet, dict)]
@@ -409,7 +409,7 @@ _COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.I
 
 
 def _owner(file: _File) -> _Owner | None:
-    """Return whose file this is according to the first part of its path, or None if that doesn't say."""
+    """Return the owner of a file according to the first part of its path, or None if that doesn't name one."""
     name = file.parts[0]
     if (owner := _owner_by_system(name)) or len(file.parts) > 1:
         return owner or _Owner(name)
@@ -421,10 +421,10 @@ def _owner(file: _File) -> _Owner | None:
 
 
 def _owner_by_system(name: str) -> _Owner | None:
-    """Return the owner of a file or folder that was named by Moodle or Canvas.
+    """Return the owner of a file or folder if Moodle or Canvas has named it.
 
     If Moodle's marker appears twice, the student may have put one there. Then neither number can be trusted, and the
-    whole name becomes an owner.
+    whole name becomes the owner.
     """
     if len(re.findall(_MOODLE_MARKER, name)) > 1:
         return _Owner(name)
@@ -438,7 +438,7 @@ def _owner_by_system(name: str) -> _Owner | None:
 
 @cache
 def _notebook_pattern() -> re.Pattern[str]:
-    """Return a pattern for `03_masks` in a file's name, also with a space or hyphen in place of `_`."""
+    """Return a pattern that finds `03_masks` in a file's name, also with a space or hyphen in place of `_`."""
     import transformer_lab.exercises
 
     modules = [module.name for module in pkgutil.iter_modules(transformer_lab.exercises.__path__)]
@@ -450,9 +450,9 @@ def _notebook_pattern() -> re.Pattern[str]:
 def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
     """Give each student a unique printable name.
 
-    Files for one notebook belong to one student if they are in the same folder or zip, or have the same number of a
-    course system; the best of them will count. If only their names agree, they may be from two people, so the second
-    gets another name.
+    Files for the same notebook and name belong to one student if they are in the same folder or zip, or have the same
+    number from a course system; the best of them will count. If only their names match, they may be from two people,
+    so the second gets a different name.
     """
     with_notebook = {candidate.owner for candidate in candidates if candidate.problem != NO_NOTEBOOK}
     candidates = [  # Moodle may put an empty text field next to a notebook
@@ -467,7 +467,7 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
         names[owner] = _unique(owner.display_name, used)  # `Ada Lovelace` keeps her name, `Ada  Lovelace` doesn't
 
     def claim(index: int) -> tuple[bool, int]:
-        """Rank files by their claim to a name: those in a folder or zip of that name, then `a_03`, then `a_03 (1)`."""
+        """Rank files by their claim to a name: those in a folder or zip with it, then `a_03`, then `a_03 (1)`."""
         is_loose = candidates[index].container.lower().endswith(".ipynb")
         return is_loose, len(candidates[index].file.parts[-1]) * is_loose
 
@@ -487,7 +487,7 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
 
 
 def _guess_notebook(candidate: _Candidate) -> str:
-    """Guess the notebook without parsing the file: an exercise's ID, or else the file's name."""
+    """Guess the notebook without parsing the file, from an exercise's ID or else from the file's name."""
     match = re.search(rb'"exercise-\w{1,80}"', candidate.content)
     return match[0].decode(errors="replace") if match else candidate.file.parts[-1]
 
@@ -506,7 +506,7 @@ def _unique(name: str, used: set[str]) -> str:
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
     """Return untrusted text on one line, shortened, without control, format, or lone surrogate characters.
 
-    With a limit of at most `LONGEST_NAME`, the text is a name: slashes are replaced.
+    If the limit is at most `LONGEST_NAME`, the text is a name, so slashes are replaced, too.
     """
     text = unicodedata.normalize("NFC", text[: 10 * longest].encode("utf-8", "replace").decode("utf-8"))
     text = "".join(

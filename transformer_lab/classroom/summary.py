@@ -1,4 +1,4 @@
-"""Writes `summary.html` for the instructor: how the exercises went, common mistakes, who is stuck, what to review."""
+"""Write `summary.html` for the instructor: how the exercises went, common mistakes, who is stuck, what to review."""
 
 import atexit
 import base64
@@ -25,7 +25,7 @@ from transformer_lab.files import on_screen
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The colors (Okabe and Ito) differ in lightness, too, and their order is the same in every bar.
+# The colors (Okabe and Ito) also differ in lightness, and their order is the same in every bar.
 OUTCOMES = {
     "all points": "#0072b2",
     "some points": "#56b4e9",
@@ -39,12 +39,12 @@ THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # co
 
 
 def summary_page(entries: Sequence[Entry], names: Mapping[str, str], attendance: Attendance = NO_ROSTER) -> str:
-    """Return the page.
+    """Return the summary page.
 
     Args:
         entries: The results that count.
-        names: Student to the name of the page in `feedback/`, without its suffix.
-        attendance: Who on the roster submitted nothing, and who is not on it.
+        names: Maps each student to the name of their page in `feedback/`, without its suffix.
+        attendance: Who on the roster submitted nothing, and who is not on the roster.
     """
     graded = [entry for entry in entries if entry.result.exercises]  # those that count toward the averages
     results = [(entry.student, result) for entry in entries for result in entry.result.exercises]
@@ -142,7 +142,7 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return who made each known mistake, most common first, with a chart, or nothing if none was recognized."""
+    """Return who made each known mistake, most common first, with a chart, or nothing if no mistake was recognized."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:
@@ -169,7 +169,7 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the students who are stuck at each exercise: it is the first in its notebook that doesn't pass."""
+    """Return the students who are stuck on each exercise, the first in its notebook that they didn't pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)
@@ -219,7 +219,7 @@ def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
 
 
 def _leave_home_alone() -> None:
-    """Keep matplotlib from saving a list of fonts in the home folder: grading writes to its output folder only."""
+    """Keep matplotlib from saving a list of fonts in the home folder: grading writes only to its output folder."""
     if "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ:
         return
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "matplotlib"), Path.home() / ".matplotlib"

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "tl-"
-LOCK = "transformer-lab.lock"  # locked for as long as the folder's owner lives
+LOCK = "transformer-lab.lock"  # locked as long as the folder's owner is running
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     lock = os.open(folder / "new.lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with suppress(OSError):  # some network file systems have no locks; no other run removes a folder there
+        with suppress(OSError):  # some network file systems have no locks; other runs don't remove folders there
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.rename(folder / "new.lock", folder / LOCK)  # other runs see the lock only once it is held
         yield folder
@@ -38,7 +38,7 @@ def short_temporary_folder() -> Path:
 
 
 def _remove_if_stale(folder: Path) -> None:
-    """Remove a folder whose owner is gone. Follow no links, and leave a folder without a lock to other programs."""
+    """Remove a folder whose owner is gone. Skip links, and folders without a lock, which other programs may own."""
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
         return
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What grading prints in a terminal. Names of students and files are data, so the terminal obeys nothing in them."""
+"""Terminal output of the grader. Names of students and files can't contain anything that a terminal acts on."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
 from transformer_lab.plural import plural
 
-MOST_LINES = 20  # of one kind; the reports have the rest
+MOST_LINES = 20  # per kind; the reports have the rest
 
 
 class Bar(tqdm):
@@ -26,7 +26,7 @@ class Bar(tqdm):
 
 
 def progress_bar() -> Bar:
-    """Return a bar that is removed when it is closed."""
+    """Return a bar that disappears when it is closed."""
     return Bar(desc="grading", disable=None, leave=False, smoothing=0.0)  # an average, because submissions differ a lot
 
 
@@ -44,7 +44,6 @@ def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
 
 
 def as_lines(outcome: BatchResult) -> list[str]:
-    """Return the summary of a run, line by line."""
     students = by_student(outcome.entries)
     problems = [entry for entry in outcome.entries if entry.result.problem]
     refused = f", {outcome.refused} could not be graded" if outcome.refused else ""
@@ -58,7 +57,7 @@ def as_lines(outcome: BatchResult) -> list[str]:
 
 
 def ask_about(changes: Sequence[Change], yes: bool) -> bool:
-    """Show which results have changed now that an exercise was graded again, and ask whether to keep them."""
+    """Show which results changed when an exercise was regraded, and ask whether to keep them."""
     differing = [change for change in changes if change.differs]
     exercise = changes[0].before.exercise
     print(f"{exercise}: {plural(len(changes), 'answer')} graded again, {len(differing)} with a different result")

@@ -1,6 +1,6 @@
-"""Plain data as ASCII JSON, for the way between a kernel and the grader. Numbers keep their exact bits.
+"""Encode plain data as ASCII JSON to send it between a kernel and the grader. Numbers keep their exact bits.
 
-A student's code may have written what the grader decodes, so `decode` accepts nothing that `encode` would not write.
+A student's code may have written what the grader decodes, so `decode` accepts only what `encode` would write.
 Without that, the submissions "replies that are no data" and "a reply of numbers without end" would stop the grader.
 """
 
@@ -90,14 +90,14 @@ def _base64(array: np.ndarray) -> str:
 
 
 def decode(wire: Any) -> Any:
-    """Return the data that `encode` was given. The size of a message limits how many bytes that can be.
+    """Return the data that `encode` was given. The limit on messages also limits its size.
 
     Raises:
-        WireError: `encode` has not written this, or it is too much.
+        WireError: `encode` has not written this, or it is too large.
     """
     try:
         return _decode(wire, 0, itertools.count())
-    except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # from Python, torch, or NumPy
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:  # raised by Python, torch, or NumPy
         raise WireError(f"not the data of any value ({type(error).__name__})") from None
 
 
@@ -136,7 +136,7 @@ def _decode_numbers(kind: str, dtype: Any, shape: list, text: str) -> torch.Tens
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise WireError("more or fewer bytes than the shape says")
     if dtype in (torch.bool, np.bool_):
-        data = bytearray(map(bool, data))  # torch expects no bytes but 0 and 1
+        data = bytearray(map(bool, data))  # torch expects only the bytes 0 and 1
     if kind == "array":
         return np.frombuffer(data, dtype).reshape(shape)
     return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
@@ -149,7 +149,6 @@ def _can_be_key(key: Any) -> bool:
 
 
 def encode_observation(observation: Observation) -> list:
-    """Return an observation as JSON."""
     crash = observation.crash and [
         observation.crash.kind,
         observation.crash.type[:200],
@@ -161,7 +160,7 @@ def encode_observation(observation: Observation) -> list:
 
 
 def decode_observation(wire: Any, changes: tuple[str, ...]) -> Observation:
-    """Return the observation that `encode_observation` was given, with only those changes that are among `changes`.
+    """Return the observation that `encode_observation` was given, with only those changes that are in `changes`.
 
     Raises:
         WireError: As in `decode`.

@@ -1,6 +1,6 @@
 """A worker process of the grader. For each submission it runs pytest, whose items run cells and score exercises.
 
-It runs no student's code. Kernels have processes of their own, and only checked messages come back from them.
+It never runs a student's code. Kernels have their own processes, and only checked messages come back from them.
 """
 
 import compileall
@@ -30,7 +30,7 @@ from transformer_lab.classroom.pytest_items import SubmissionRun
 from transformer_lab.classroom.results import SubmissionResult, without_points
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
-# The last two collect garbage several times, which takes long with all the objects of torch.
+# The last two run garbage collection several times, which takes long with all of torch's objects.
 UNUSED_PLUGINS = ("cacheprovider", "doctest", "faulthandler", "logging", "threadexception", "unraisableexception")
 PYTEST = [
     *("--nbval-lax", "-p", "nbval.plugin", "--noconftest", "-q", "--no-summary"),
@@ -40,7 +40,7 @@ PYTEST = [
 
 
 class Worker:
-    """What the submissions of a worker share: the course and the stubbed packages."""
+    """The state that a worker's submissions share: the course and the stubbed packages."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.setup, self.folder = setup, folder
@@ -84,7 +84,7 @@ def run_pytest(run: SubmissionRun) -> str:
     """Run the submission's cells, score its exercises, and return the JUnit XML."""
     os.chdir(run.folder)
     settings, junit = run.folder / "pytest.ini", run.folder / "junit.xml"
-    settings.write_text("[pytest]\n")  # so that pytest looks for no other settings
+    settings.write_text("[pytest]\n")  # so that pytest doesn't look for other settings
     files = ["-c", str(settings), "--rootdir", str(run.folder), f"--junitxml={junit}", str(run.written_notebook())]
     pytest.main([*PYTEST, *files], plugins=[run])
     text = junit.read_text(encoding="utf-8") if junit.exists() else ""
@@ -102,7 +102,7 @@ def main(file: int, folder: str) -> None:
     try:
         worker = Worker(connection.recv(), Path(folder))
         preload()
-        gc.freeze()  # imported modules stay, so no collection has to look at them
+        gc.freeze()  # imported modules stay, so garbage collection can skip them
         connection.send(True)
         while True:
             connection.send(worker.grade(*connection.recv()))

@@ -46,7 +46,7 @@ class Batch:
     source: Tensor
     target: Tensor  # with bos and eos
     pad_id: int
-    indices: list[int]  # of each pair in the corpus
+    indices: list[int]  # index of each pair in the corpus
 
     @property
     def target_tokens(self) -> int:
@@ -57,7 +57,7 @@ class Batch:
         return replace(self, source=copy_to(self.source, device), target=copy_to(self.target, device))
 
     def repeated(self, times: int) -> "Batch":
-        """Return a batch that holds all pairs `times` times. With dropout, the model sees each copy differently."""
+        """Return a batch that repeats all pairs `times` times. With dropout, the model sees each copy differently."""
         source, target = self.source.repeat(times, 1), self.target.repeat(times, 1)  # (times * batch, length)
         return replace(self, source=source, target=target, indices=self.indices * times)
 
@@ -79,7 +79,7 @@ def bucketed_batches(
     """Return all pairs in padded batches of similar length, with at most `max_tokens` cells on each side of a batch.
 
     The length of a pair is that of its longer side. With a generator, pairs of the same length are shuffled and the
-    batches come in random order, so that every epoch differs. Without one, the order is by length and always the same.
+    batches come in random order, so every epoch is different. Without one, the order is by length and always the same.
 
     Raises:
         ValueError: The numbers of sources and targets differ, or a sentence is longer than `max_tokens`.

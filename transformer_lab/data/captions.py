@@ -23,10 +23,10 @@ FILE = Path(__file__).with_name("captions.tsv.xz")
 class Caption:
     """A German sentence, its English translation, and which words translate which.
 
-    `links` is the alignment as it is written in the file, "0-0 1-2": German word 0 goes with English word 0, and German
-    word 1 with English word 2. A contracted preposition has links to the preposition and the article, each part of a
+    `links` is the alignment as written in the file, "0-0 1-2": German word 0 goes with English word 0, and German
+    word 1 with English word 2. A contracted preposition is linked to the preposition and the article, each part of a
     separable verb to every part of the English verb, a compound to all its English words, and punctuation to
-    punctuation. Only a comma that the other language does not write has no link.
+    punctuation. Only a comma that the other language doesn't use has no link.
     """
 
     german: str
@@ -61,7 +61,7 @@ class CaptionSplits:
 
 
 def caption_lines() -> list[str]:
-    """Return the lines of the file: German, English, and links, with tabs between them.
+    """Return the lines of the file: German, English, and links, separated by tabs.
 
     Raises:
         InputError: The file is missing or damaged.
@@ -74,17 +74,17 @@ def caption_lines() -> list[str]:
 
 
 def load_captions() -> list[Caption]:
-    """Return all captions, in the order of the file. No German and no English sentence occurs twice."""
+    """Return all captions, in file order. No German and no English sentence occurs twice."""
     return [Caption(*line.split("\t")) for line in caption_lines()]
 
 
 def caption_splits(train: int = 48_000, validation: int = 1000, test: int = 1000) -> CaptionSplits:
     """Return training, validation, and test captions that share no German and no English sentence.
 
-    The test set does not depend on the other two sizes, so models trained on more data and on less can be compared.
+    The test set does not depend on the other two sizes, so you can compare models trained on different amounts of data.
 
     Raises:
-        InputError: A size is negative, the sizes add up to more than there is, or the file cannot be read.
+        InputError: A size is negative, the sizes add up to too many captions, or the file cannot be read.
     """
     if min(train, validation, test) < 0:
         raise InputError(f"caption_splits: sizes {train}, {validation}, and {test}, but a size cannot be negative")

@@ -27,7 +27,7 @@ def starts_in_chinese(sentence: str) -> bool:
 def without_needless_spaces(sentence: str) -> str:
     """Remove the spaces between two Chinese characters and next to full-width punctuation.
 
-    Chinese is written without them; they come from typing, typesetting, and word segmenters. A space between a Chinese
-    character and a Latin letter or a digit is a matter of style and is kept.
+    Chinese is written without these spaces; they come from typing, typesetting, and word segmenters. A space between a
+    Chinese character and a Latin letter or a digit is a matter of style and is kept.
     """
     return sentence if sentence.isascii() else _NEEDLESS_SPACE.sub("", sentence)

@@ -1,4 +1,4 @@
-"""Sentence pairs for training, validation, and testing: bundled, downloaded, or the user's own."""
+"""Sentence pairs for training, validation, and testing: included, downloaded, or the user's own."""
 
 import csv
 import gzip
@@ -42,7 +42,7 @@ MULTI30K_SHA256 = {
 
 VALIDATION_NAMES = ("val", "valid", "validation", "dev")
 CAMPAIGN_SET = re.compile(r".+\.((?:dev|tst)\w*)\.(\w+-\w+)\.(\w+)\.xml")  # IWSLT17.TED.tst2010.en-de.de.xml
-HELD_OUT = 1000  # pairs for validation, and as many for test, but at most 5 % of a table each
+HELD_OUT = 1000  # pairs for validation and the same number for testing, but at most 5 % of a table each
 LANGUAGE_NAMES = {"de": "german", "en": "english", "es": "spanish", "fr": "french", "it": "italian", "zh": "chinese"}
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Corpus:
     target: str
     train: Pairs
     validation: Pairs
-    tests: dict[str, Pairs]  # by name, such as "test_2016_flickr"
+    tests: dict[str, Pairs]  # keyed by name, such as "test_2016_flickr"
 
     @property
     def test(self) -> Pairs:
@@ -74,7 +74,7 @@ class Corpus:
         return next(iter(self.tests.values()))
 
     def split(self, name: str | None) -> Pairs:
-        """Return the test set with this name, or the pairs for `validation`; by default, the first test set.
+        """Return the test set with this name, or the validation set for `validation`; by default, the first test set.
 
         Raises:
             InputError: There is no such split; the message lists all splits.
@@ -92,21 +92,22 @@ def load_corpus(
 
     - `captions`: German and English picture captions that come with the package; nothing is downloaded.
     - `multi30k`: German, English, and French picture captions. They are read from `data_dir`, if given, or from the
-      folder that `TRANSFORMER_LAB_DATA` names, if set (either is the `multi30k` folder or its parent); otherwise from
-      the user's cache, where they are downloaded once.
+      folder that `TRANSFORMER_LAB_DATA` names, if set (either one is the `multi30k` folder or its parent). Otherwise,
+      they are read from the user's cache, after they have been downloaded once.
     - a folder with `train.de` and `train.en`, `val.*` (or `valid`, `validation`, `dev`) and `test*.*`; plain or `.gz`.
-      Files of an IWSLT campaign of TED talks work too: `train.tags.de-en.*`, where titles and descriptions are read as
-      sentences and other metadata is skipped, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev` set
-      is used for validation and all others for testing. The name of a training file may have a suffix (`train_small`).
-    - a table with a sentence pair on each line: `.csv`, or any other file with tabs. The first column is the source,
-      unless a header line names the languages in another order (`de` and `en`, or `German words` and `English words`)
+      Files from an IWSLT campaign of TED talks work, too: `train.tags.de-en.*`, where titles and descriptions are read
+      as sentences and other metadata is skipped, and sets such as `IWSLT17.TED.tst2010.en-de.de.xml`. The first `dev`
+      set is used for validation and all others for testing. The name of a training file may have a suffix
+      (`train_small`).
+    - a table with one sentence pair per line: `.csv`, or tab-separated with any other extension. The first column is
+      the source, unless a header line (`de` and `en`, or `German words` and `English words`) shows the opposite order
       or ManyThings.org attributions in the third column show that English comes first. Other columns are ignored. The
       validation and test sets have 1,000 pairs each, or 5 % of a small table. No sentence is in two sets, even with
       different punctuation or capitalization.
 
-    A folder or table that is not found is also looked for in `data_dir` or `TRANSFORMER_LAB_DATA`.
+    If a folder or table isn't found as given, it is looked up in `data_dir` or `TRANSFORMER_LAB_DATA`.
 
-    Pairs with an empty side are skipped, and a warning gives their number.
+    Pairs with an empty side are skipped, and a warning says how many.
 
     Raises:
         InputError: The corpus does not exist or cannot be read. The message names the file, the line, and a remedy.
@@ -141,7 +142,7 @@ def _load_captions(source: str, target: str) -> Corpus:
 
     from transformer_lab.data.captions import caption_lines
 
-    # The same sets as `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file.
+    # The same splits as `caption_splits`. Building 50,000 `Caption`s would take as long as reading the file.
     rows = (line.split("\t") for line in caption_lines())
     pairs = [(german, english) if source == "de" else (english, german) for german, english, _ in rows]
     return Corpus(
@@ -160,7 +161,7 @@ SHORTEST_TEXT = 2000  # characters
 
 
 def load_text(name_or_file: str | Path) -> TextCorpus:
-    """Read a text and split it into a training part and a validation part.
+    """Read running text and split it into a training part and a validation part.
 
     - `captions`: the English sentences of `load_corpus("captions")`, one per line. No sentence is in both parts.
     - a text file in UTF-8, plain or `.gz`: the last tenth is the validation part. It starts at the beginning of
@@ -226,7 +227,7 @@ def _load_folder(name: str, folder: Path, source: str, target: str) -> Corpus:
     else:
         validation_pairs = _read_parallel(folder, validation or "val", source, target)
 
-    # Test sets come first, then the remaining development sets. Without any, the error names the missing file `test`.
+    # Test sets come first, then the remaining development sets. If there are none, the error asks for the file `test`.
     plain = splits_named("test") or ([] if campaign else ["test"])
     tests = {split: _read_parallel(folder, split, source, target) for split in plain}
     tests |= {split: pairs for split, pairs in campaign.items() if split not in development}
@@ -257,7 +258,7 @@ def _plain_or_gzipped(folder: Path, file: str) -> Path:
 
 def _campaign_sets(present: set[str], source: str, target: str) -> dict[str, tuple[str, str]]:
     """Return the source and target XML files of each set, by the name of the set, such as `tst2010`."""
-    files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # by set and direction, then language
+    files: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)  # keyed by set and direction, then by language
     for file in sorted(present):
         if (match := CAMPAIGN_SET.fullmatch(file)) and match[3] in (source, target):
             files[match[1], match[2]][match[3]] = file
@@ -288,7 +289,7 @@ def _read_campaign_set(folder: Path, source_file: str, target_file: str) -> Pair
 
 
 def _read_segments(path: Path) -> dict[str, tuple[int, str]]:
-    """Return line and text of each `<seg>`, by document and number.
+    """Return the line number and the text of each `<seg>`, by document and segment number.
 
     The files may not be well-formed XML: some contain unescaped ampersands.
     """
@@ -327,7 +328,7 @@ def _read_tagged_lines(path: Path) -> list[str]:
 
 
 def _read_lines(path: Path) -> list[str]:
-    # Only "\n" ends a line: str.splitlines would also cut at characters inside sentences, such as U+2028 and U+0085.
+    # Only "\n" ends a line: str.splitlines would also split at characters inside sentences, such as U+2028 and U+0085.
     text = _read_text(path)
     return [normalize(line) for line in text.removesuffix("\n").split("\n")] if text else []
 
@@ -378,7 +379,7 @@ def _load_table(path: Path, source: str, target: str) -> Corpus:
     swapped = False
     if rows:
         first = rows[0][1]
-        # A first line with the two languages is a header, which says which column is which.
+        # If the first line names the two languages, it is a header that shows which column is which.
         swapped = _names(first[0], target) and _names(first[1], source)
         if swapped or (_names(first[0], source) and _names(first[1], target)):
             rows = rows[1:]
@@ -412,7 +413,7 @@ def _is_a_language(cell: str) -> bool:
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Return line number and cells of every line that is not empty."""
+    """Return the line number and the cells of every line that is not empty."""
     text = _read_text(path)
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         separator = "comma"
@@ -464,7 +465,7 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
 
     Sentences with the same `letters_and_digits` count as the same.
     """
-    parent: dict[str, str] = {}  # union-find: sentences that must stay together have one root
+    parent: dict[str, str] = {}  # union-find: sentences that must stay together share a root
 
     def root(sentence: str) -> str:
         parent.setdefault(sentence, sentence)
@@ -482,7 +483,7 @@ def related_pairs(pairs: Pairs) -> list[list[int]]:
 
 
 def letters_and_digits(sentence: str) -> str:
-    """Return a sentence without capitalization, punctuation, and spaces, or unchanged if nothing would be left."""
+    """Return a sentence without capitalization, punctuation, or spaces, or unchanged if nothing would be left."""
     return "".join(character for character in sentence.casefold() if character.isalnum()) or sentence
 
 
@@ -490,14 +491,14 @@ def letters_and_digits(sentence: str) -> str:
 
 
 def cache_folder() -> Path:
-    """Return the user's own folder for what this package downloads."""
+    """Return the user's cache folder for this package's downloads."""
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("transformer-lab"))
 
 
 def find_multi30k(data_dir: str | Path | None = None) -> Path | None:
-    """Return this machine's folder with Multi30k, or None. `load_corpus` describes where it is looked for."""
+    """Return the folder with Multi30k on this machine, or None. `load_corpus` describes where it can be."""
     named = data_dir or os.environ.get("TRANSFORMER_LAB_DATA")
     folders = [Path(named), Path(named) / "multi30k"] if named else [cache_folder() / "multi30k"]
     return next((folder for folder in folders if any(folder.glob("train.*"))), None)
@@ -525,10 +526,10 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
 
 
 def _download_multi30k(files: list[str]) -> Path:
-    """Return the cache folder, after downloading the files that are missing there or damaged.
+    """Return the cache folder, after downloading the files that are missing or damaged there.
 
     Raises:
-        InputError: There is no connection, or a file is not the published one. No incomplete file is left behind.
+        InputError: There is no connection, or a file differs from the published one. No incomplete file is left behind.
     """
     import pooch
 
@@ -537,13 +538,13 @@ def _download_multi30k(files: list[str]) -> Path:
         url = MULTI30K_URL + file
         alternative = f"put {file} into {folder} yourself, or use the corpus captions, which needs no download"
         try:
-            # Downloads only if the file there has another hash, and replaces it when the new one is complete.
+            # Downloads only if the file there has a different hash, and replaces it when the new one is complete.
             pooch.retrieve(url, known_hash=MULTI30K_SHA256[file], fname=file, path=folder)
         except ValueError as error:
             raise InputError(
                 f"{url} is damaged (its SHA-256 differs) and was deleted: try again, {alternative}"
             ) from error
-        except OSError as error:  # the errors of requests are OSErrors
+        except OSError as error:  # errors of the requests library are OSErrors
             reason = error.strerror or type(error).__name__
             raise InputError(f"{url} cannot be downloaded ({reason}): try again, {alternative}") from error
     return folder

@@ -1,7 +1,7 @@
 """From sentences to token IDs and back.
 
-All tokenizers have the same methods and the same IDs for the four special tokens. Only byte pairs allow BPE-dropout,
-which splits the same text in different ways.
+All tokenizers have the same methods and the same IDs for the four special tokens. Only byte-pair encoding allows
+BPE-dropout, which splits the same text in different ways.
 """
 
 import json
@@ -27,12 +27,12 @@ ChineseTokens = Literal["byte_pairs", "characters"]  # frequent groups of charac
 
 
 def normalize(sentence: str) -> str:
-    """Make text that looks the same equal: Unicode NFC, and one plain space for any kind of white space.
+    """Make strings equal if they look the same: use Unicode NFC, and a single space for any amount of white space.
 
-    Spaces between Chinese characters mean nothing and are removed.
+    Spaces between Chinese characters are meaningless and are removed.
 
     Raises:
-        InputError: The string contains a lone surrogate, which valid text can't: it was decoded with a wrong encoding.
+        InputError: The string contains a lone surrogate, so it was decoded with the wrong encoding.
     """
     try:
         sentence.encode("utf-8")
@@ -44,10 +44,10 @@ def normalize(sentence: str) -> str:
 
 
 class PairTokenizer:
-    """The methods of all tokenizers, on top of a source side and a target side.
+    """The methods of all tokenizers, built on a source side and a target side.
 
-    A side knows one vocabulary: `tokens` lists its tokens by ID, `encode(sentences, dropout, seed)` returns IDs, and
-    `decode(ids)` returns a sentence. IDs of special tokens are added and removed here.
+    A side has one vocabulary: `tokens` lists its tokens by ID, `encode(sentences, dropout, seed)` returns IDs, and
+    `decode(ids)` returns a sentence. The IDs of special tokens are added and removed here.
     """
 
     kind: str  # in `tokenizer.json`
@@ -81,8 +81,8 @@ class PairTokenizer:
     def encode_sources(self, sentences: Sequence[str], dropout: float = 0.0, seed: int = 0) -> list[list[int]]:
         """Return the IDs of source sentences, with eos.
 
-        With byte pairs, `dropout` is the probability of skipping a merge, so that each `seed` splits words differently
-        (BPE-dropout, Provilkov et al. 2020).
+        With byte-pair encoding, `dropout` is the probability of skipping a merge, so that each `seed` splits words
+        differently (BPE-dropout, Provilkov et al. 2020).
         """
         return [[*ids, EOS_ID] for ids in self.source_side.encode(sentences, dropout, seed)]
 
@@ -95,11 +95,11 @@ class PairTokenizer:
         return self.target_side.decode([index for index in ids if index > UNK_ID])
 
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return one readable string per ID. With byte pairs, `▁` marks the start of a word."""
+        """Return one readable string per ID. With byte-pair encoding, `▁` marks the start of a word."""
         return [self.source_side.tokens[index].replace(" ", "▁") for index in ids]
 
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return one readable string per ID. With byte pairs, `▁` marks the start of a word."""
+        """Return one readable string per ID. With byte-pair encoding, `▁` marks the start of a word."""
         return [self.target_side.tokens[index].replace(" ", "▁") for index in ids]
 
     def save(self, folder: str | Path) -> None:
@@ -112,13 +112,13 @@ class BytePairs:
     """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary.
 
     A word includes the space before it. A character that is not in the alphabet is encoded as its UTF-8 bytes
-    (`<0xF0>` ...), so that every text decodes to what `normalize` made of it, and `<unk>` is never needed. Text never
-    becomes a special token: `<eos>` typed in a sentence is five ordinary characters.
+    (`<0xF0>` ...), so that any text decodes to its normalized form, and `<unk>` is never needed. Text never becomes a
+    special token: if `<eos>` is typed in a sentence, it is five ordinary characters.
     """
 
-    # Letters, digits, and other characters never share a token. That separates punctuation from words, and no merge can
+    # Letters, digits, and other characters never share a token. This separates punctuation from words, and no merge can
     # form a special token or a byte.
-    _pieces: ClassVar = {  # by `chinese`
+    _pieces: ClassVar = {  # keyed by the value of `chinese`
         None: r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "byte_pairs": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}+| ?[^\s\p{L}\p{M}\p{N}]+",
         "characters": r" ?[\p{L}\p{M}&&[^\p{Han}]]+| ?[\p{N}&&[^\p{Han}]]+|\p{Han}| ?[^\s\p{L}\p{M}\p{N}]+",
@@ -130,12 +130,12 @@ class BytePairs:
 
         if tuple(tokens[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
             raise ValueError(f"the first tokens are not {SPECIAL_TOKENS}")
-        self.tokens = list(tokens)  # by ID
+        self.tokens = list(tokens)  # in the order of their IDs
         self.merges = [(left, right) for left, right in merges]  # in the order in which they were learned
         self.chinese = chinese  # None if neither language is Chinese
         self._ids = {token: index for index, token in enumerate(self.tokens)}
         self._rank = {(self._ids[left], self._ids[right]): rank for rank, (left, right) in enumerate(self.merges)}
-        self._joined = [self._ids[left + right] for left, right in self.merges]  # the result of the merge of each rank
+        self._joined = [self._ids[left + right] for left, right in self.merges]  # the result of each merge, by rank
         model = models.BPE(self._ids, self.merges, unk_token="<unk>", byte_fallback=True)
         self.library_tokenizer = Tokenizer(model)
         self.library_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self._pieces[chinese]), "isolated")
@@ -148,7 +148,7 @@ class BytePairs:
         """Learn at most `vocab_size` tokens, including special tokens and bytes.
 
         Raises:
-            InputError: `vocab_size` is too small, or there is no such way to split Chinese.
+            InputError: `vocab_size` is too small, or `chinese` is not a way to split Chinese.
         """
         from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
@@ -163,7 +163,7 @@ class BytePairs:
             raise InputError(f"chinese is {chinese!r}, but must be one of: {', '.join(get_args(ChineseTokens))}")
         kind = chinese if any(map(is_chinese, languages)) else None
         sentences = [_with_first_space(normalize(sentence), kind) for sentence in sentences]
-        # If there are too many characters, the rare ones get no token, so that half of the room is left for merges.
+        # If there are too many characters, the rare ones get no token, so that half of the vocabulary is for merges.
         counts = Counter(character for sentence in sentences for character in sentence)
         alphabet = sorted(counts, key=lambda character: (-counts[character], character))[: vocab_size // 2]
         learner = Tokenizer(models.BPE())
@@ -201,8 +201,8 @@ class BytePairs:
     ) -> tuple[int, ...]:
         """Encode a piece with BPE-dropout (Provilkov et al., algorithm 1).
 
-        Every step skips each possible merge with probability `dropout` and applies the remaining merge that was learned
-        first, until none remains. `known` caches the possible merges, because most words occur many times.
+        Each step skips each possible merge with probability `dropout` and applies the earliest-learned merge of those
+        that remain, until none remains. `known` caches the possible merges, because most words occur many times.
         """
         ids = tuple(self._ids[symbol] for character in piece for symbol in self._symbols(character))
         while True:
@@ -225,18 +225,18 @@ class BytePairs:
 
 
 def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
-    """Return the sentence with a space before its first word, like the one before every other word."""
+    """Return the sentence with a space before its first word, so that all words have one."""
     return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
 
 
 class BpeTokenizer(PairTokenizer):
     """Byte-pair encoding (Sennrich et al. 2016) with one vocabulary for both languages, as in section 5.1, or with two.
 
-    With separate vocabularies the languages share no tokens, so names and numbers have a vector in each language, and
+    With separate vocabularies, the languages share no tokens, so names and numbers have a vector in each language, and
     the embeddings cannot be tied.
 
-    Chinese writes no spaces between words. If one of the languages is Chinese, a token consists of Chinese characters
-    only or contains none: any number that was merged (`chinese="byte_pairs"`), or always one (`"characters"`).
+    Chinese has no spaces between words. If one of the languages is Chinese, a token consists of Chinese characters only
+    or contains none. It can have any number of them (`chinese="byte_pairs"`) or always has one (`"characters"`).
     """
 
     @property
@@ -253,7 +253,7 @@ class BpeTokenizer(PairTokenizer):
         chinese: ChineseTokens = "byte_pairs",
         shared_vocabulary: bool = True,
     ) -> Self:
-        """Learn one vocabulary from both sides, or one from each: at most `vocab_size` tokens, with specials and bytes.
+        """Learn one vocabulary for both sides or one for each: at most `vocab_size` tokens, with specials and bytes.
 
         `chinese` has no effect unless one of the languages is Chinese.
         """
@@ -292,7 +292,7 @@ class Words:
     def encode(self, sentences: Sequence[str], dropout: float, seed: int) -> list[list[int]]:
         """Return the IDs of each sentence, without special tokens. Words can't be split, so there is no dropout."""
         return [
-            # A special token typed by a user must not become the real one: encode it as unknown.
+            # If a user types a special token, it must not become the real one: encode it as unknown.
             [UNK_ID if word.text in SPECIAL_TOKENS else self.vocabulary[word.text] for word in doc]
             for doc in _split(self._rules, sentences)
         ]
@@ -300,8 +300,8 @@ class Words:
     def decode(self, ids: Sequence[int]) -> str:
         """Join the words.
 
-        Whether there is a space between two tokens depends on the token with the more decisive statistics, where
-        punctuation outranks words. Straight quotation marks look alike on both ends, so they open and close in turn.
+        Whether there is a space between two tokens depends on the token with the clearer statistics, where punctuation
+        outranks words. Straight quotation marks look the same at both ends, so they open and close in turn.
         """
         words = [self.tokens[index] for index in ids]
         sentence = "".join(words[:1])
@@ -320,12 +320,12 @@ class Words:
         return sentence
 
     def counts(self) -> dict[str, int]:
-        """Return how often each token occurred in training, from which the vocabulary can be built again."""
+        """Return how often each token occurred in training, so that the vocabulary can be rebuilt."""
         return {token: self.vocabulary.freqs[token] for token in self.tokens[len(SPECIAL_TOKENS) :]}
 
 
 class SpacyTokenizer(PairTokenizer):
-    """Word-level tokenizer with spaCy's rules and a separate vocabulary for each language."""
+    """A word-level tokenizer with spaCy's rules and a separate vocabulary for each language."""
 
     kind = "spacy"
 
@@ -394,7 +394,7 @@ def _split(rules, sentences: Iterable[str]) -> Iterator["Doc"]:
 
 Side = BytePairs | Words
 Tokenizer = BpeTokenizer | SpacyTokenizer
-TOKENIZERS = {"bpe": BpeTokenizer, "separate_bpe": BpeTokenizer, "spacy": SpacyTokenizer}  # by kind
+TOKENIZERS = {"bpe": BpeTokenizer, "separate_bpe": BpeTokenizer, "spacy": SpacyTokenizer}  # keyed by kind
 
 
 def train_tokenizer(
@@ -407,7 +407,7 @@ def train_tokenizer(
     shared_vocabulary: bool = True,
     chinese: ChineseTokens = "byte_pairs",
 ) -> Tokenizer:
-    """Train a tokenizer of the kind `bpe` or `spacy`.
+    """Train a tokenizer, `bpe` or `spacy`.
 
     `bpe` uses `vocab_size`, `shared_vocabulary` (one vocabulary for both languages, or one of that size for each), and
     `chinese`. `spacy` uses `min_frequency` and always has two vocabularies.
@@ -423,7 +423,7 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: str | Path) -> Tokenizer:
-    """Load the tokenizer that was saved in the folder.
+    """Load the tokenizer saved in the folder.
 
     Raises:
         InputError: `tokenizer.json` is missing, damaged, or from another program, or a library is not installed.

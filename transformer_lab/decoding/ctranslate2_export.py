@@ -1,11 +1,11 @@
 """Export a trained model to CTranslate2, an inference engine in C++ that doesn't need PyTorch.
 
-CTranslate2 runs its own kernels; all it takes from a model is sizes and weights. Greedy decoding gives the same
-translations, except where sums that are rounded in a different order change a choice. Its beam search differs from
-section 6.1's in two ways. It divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. And a
-finished hypothesis leaves the beam to make room for another, so the search ends after `beam_size` hypotheses have
-finished. Its default, `length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With
-`patience=2`, it waits for twice as many hypotheses and finds nearly the same translations as section 6.1's search.
+CTranslate2 runs its own kernels and needs only a model's sizes and weights. Greedy decoding gives the same
+translations, unless a different order of rounding changes a choice. Its beam search differs from that of section 6.1 in
+two ways. It divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. And a finished hypothesis
+leaves the beam to make room for another, so the search ends after `beam_size` hypotheses have finished. Its default,
+`length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, it waits
+for twice as many hypotheses and finds nearly the same translations as the search of section 6.1.
 """
 
 import math
@@ -64,7 +64,7 @@ def export_ctranslate2(translator: Translator, folder: str | Path) -> None:
     source.
 
     Args:
-        translator: Its model must be made of the package's own parts.
+        translator: Its model must be built from the package's own parts.
         folder: A folder that does not exist yet or is empty.
 
     Raises:
@@ -146,7 +146,7 @@ def model_spec(translator: Translator) -> "TransformerSpec":
 
 
 def refuse_unsupported(model: nn.Module) -> None:
-    """Check that CTranslate2 would compute the same as the model.
+    """Check that CTranslate2 would compute the same results as the model.
 
     Raises:
         InputError: It would not. The message names the unsupported part.

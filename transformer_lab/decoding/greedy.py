@@ -11,7 +11,7 @@ from transformer_lab.model import Transformer, TransformerConfig
 
 @contextmanager
 def evaluation_mode(model: Transformer) -> Iterator[None]:
-    """Inside the `with` block, switch off dropout and gradients; afterwards, restore the mode the model was in."""
+    """Switch off dropout and gradients inside the `with` block, and restore the model's mode afterwards."""
     was_training = model.training
     model.eval()
     try:

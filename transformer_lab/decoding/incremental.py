@@ -1,8 +1,8 @@
 """Decoding with a cache: the same translations as `greedy_decode` and `beam_search`, several times faster.
 
 The plain decoders run the whole prefix through the decoder for every new token. Since no position sees a later one,
-the keys and values of earlier tokens never change and can be cached. The model's own code stays as in the paper; this
-file accesses its parts by name.
+the keys and values of earlier tokens never change and can be cached. The model itself stays as in the paper; this file
+accesses its parts by name.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class Cache:
         return self.buffer[:, :, : self.length]
 
     def reorder(self, indices: Tensor) -> None:
-        """Replace row i by the former row `indices[i]`."""
+        """Replace row i with the former row `indices[i]`."""
         self.buffer = self.buffer.index_select(0, indices)  # several times faster than `buffer[indices]`
 
 
@@ -122,7 +122,7 @@ class CachedCrossAttention:
 
 
 class IncrementalLayer:
-    """A `DecoderLayer` that processes only the newest tokens, with its own residuals, norms, and feed-forward."""
+    """A `DecoderLayer` that processes only the newest tokens, using its residuals, norms, and feed-forward network."""
 
     @reimplements("CachedAttention")
     def __init__(self, layer: DecoderLayer, n_heads: int, memory: Tensor) -> None:
@@ -193,7 +193,7 @@ class IncrementalDecoder:
         return x if final_norm is None else normalize(final_norm, x)
 
     def reorder(self, parents: Tensor) -> None:
-        """Continue hypothesis i from `parents[:, i]`. Nothing to do here: the mask of the next step accounts for it."""
+        """Continue hypothesis i from `parents[:, i]`. This does nothing, because the next step's mask handles it."""
 
     def select(self, sentences: Tensor) -> None:
         """Continue with these sentences only, `(sentences,)` integers."""
@@ -277,7 +277,7 @@ def cached_beam_search(
     translations: list[list[int]] = [[] for _ in source]
     with evaluation_mode(model):
         decoder = incremental_decoder(model, source)
-        output = getattr(model, "output", nn.Identity())  # `decode` of a model without one yields logits
+        output = getattr(model, "output", nn.Identity())  # without one, the model's `decode` yields logits
         sentences = torch.arange(len(source), device=device)  # indices of the unfinished sentences in the batch
         limits = torch.as_tensor(max_length, device=device).expand(len(source))
         newest = torch.full_like(source[:, :1], config.bos_id)  # (sentences, beam): the beam starts with one hypothesis
@@ -327,8 +327,8 @@ def children_of(
 ) -> tuple[Tensor, Tensor]:
     """Return the likeliest next tokens of each hypothesis.
 
-    The result is log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished hypothesis
-    is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
+    The results are log-probabilities and IDs, both `(sentences, beam, children)`. The only child of a finished
+    hypothesis is itself, so the output layer skips it. `finished` is `(sentences, beam)`.
     """
     log_probabilities = x.new_full((*finished.shape, n_children), -torch.inf, dtype=torch.float64)
     log_probabilities[:, :, 0] = 0.0
@@ -340,7 +340,7 @@ def children_of(
 
 
 ROWS_AT_ONCE = 128  # limits the memory for logits: 19 MB with a vocabulary of 37,000
-ROWS_AT_ONCE_ON_GPU = 8192  # where launching a kernel takes longer than its work
+ROWS_AT_ONCE_ON_GPU = 8192  # where launching a kernel takes longer than running it
 GROUPS = 128
 
 
@@ -373,7 +373,7 @@ def greatest(x: Tensor, k: int) -> Tensor:
     groups are sorted.
     """
     rows, columns = x.shape
-    size = columns // GROUPS  # of each group; the remaining columns are always sorted
+    size = columns // GROUPS  # size of each group; the remaining columns are always sorted
     if size < k or k > GROUPS // 4:
         return x.topk(k).indices
     maxima = x[:, : GROUPS * size].view(rows, size, GROUPS).amax(dim=1)  # (rows, groups)

@@ -1,4 +1,4 @@
-"""Is this sentence in the language that the model reads? The function words tell."""
+"""Detect from function words and script whether a sentence is in the language that the model reads."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from transformer_lab.data import Tokenizer
 from transformer_lab.errors import InputError
 
 LANGUAGE_NAMES = {"de": "German", "en": "English"}
-# Frequent words of one language that the other doesn't have. Words of both, such as "in", "an", "man", "was", "so",
-# and "die", are in neither list.
+# Frequent words that only one of the languages has. Words that both have, such as "in", "an", "man", "was", "so", and
+# "die", are in neither list.
 ENGLISH = """
 a about across after again and another are around as at be because been before behind being between both but by can
 can't could couldn't did didn't do does doesn't doing don't down each every few for from get had has have he he's
@@ -28,7 +28,7 @@ FUNCTION_WORDS = {"en": frozenset(ENGLISH.split()), "de": frozenset(GERMAN.split
 
 
 def reject_unknown_script(sentences: Sequence[str], sources: Sequence[list[int]], tokenizer: Tokenizer) -> None:
-    """Reject a sentence without a single letter or digit that the model knows: its translation would be made up.
+    """Reject a sentence without a single letter or digit that the model knows: its translation would be nonsense.
 
     Args:
         sentences: The sentences.
@@ -36,7 +36,7 @@ def reject_unknown_script(sentences: Sequence[str], sources: Sequence[list[int]]
         tokenizer: The tokenizer of the model.
 
     Raises:
-        InputError: There is such a sentence.
+        InputError: There is at least one such sentence.
     """
     for number, (sentence, ids) in enumerate(zip(sentences, sources, strict=True), start=1):
         tokens = tokenizer.source_tokens(ids[:-1])
@@ -49,7 +49,7 @@ def reject_unknown_script(sentences: Sequence[str], sources: Sequence[list[int]]
 
 
 def in_target_language(sentences: Sequence[str], source: str, target: str) -> list[int]:
-    """Return the numbers, counted from 1, of the sentences that seem to be in the target language already.
+    """Return the numbers, counted from 1, of the sentences that seem to be in the target language.
 
     A sentence is reported if it has more than twice as many function words of the target language as of the source
     language, and at least two of them if it is shorter than four words. On Multi30k's three test sets, this reports

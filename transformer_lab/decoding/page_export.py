@@ -1,4 +1,4 @@
-"""A trained model on a web page: it translates in the reader's browser, with the JavaScript in the folder `page`."""
+"""Export a trained model as a web page that translates in the browser, with the JavaScript in the folder `page`."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ PAGE = Path(__file__).with_name("page")
 SCRIPTS = ("translator.js", "style.js", "transformer.js")  # the first one imports the others
 MODEL_FILES = ("config.json", "tokenizer.json", "weights.safetensors")
 TRAINING = "training.json"
-FIRST_SENTENCES = {  # in translator.js too, which starts with them
+FIRST_SENTENCES = {  # the same as the first examples in translator.js
     "de": "Ein brauner Hund rennt über die grüne Wiese.",
     "en": "A brown dog is running across the green meadow.",
 }
@@ -45,10 +45,11 @@ def write_translator(folder: Path) -> None:
 
 
 def export_page(translator: Translator, file: Path, training: Path | None = None) -> None:
-    """Write a page that translates with this model: a single file that opens without a server and without a network.
+    """Write a page that translates with this model: a single file that needs neither a server nor a network.
 
     Args:
-        translator: A model made of the package's own parts, with byte pairs. Its weights are stored in half precision.
+        translator: A model built from the package's own parts, using byte-pair encoding. Its weights are stored in half
+            precision.
         file: Replaced if it exists.
         training: The `training.json` of its run, which tells the page how long the training took.
 
@@ -78,7 +79,7 @@ def export_page(translator: Translator, file: Path, training: Path | None = None
 
 
 def render_page(picture: str, model: dict | None = None) -> str:
-    """The HTML: with scripts and model inside, or, without `model`, for a server that has them next to it."""
+    """Return the HTML, which contains the scripts and the model or, without `model`, loads them from its server."""
     start, *imported = SCRIPTS
     modules = {f"./{name}": base64.b64encode((PAGE / name).read_bytes()).decode() for name in imported}
     return render(
@@ -96,7 +97,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def in_script(data: dict) -> str:
-    """JSON that can't end the `<script>` around it."""
+    """Return JSON that can't end the `<script>` element around it."""
     return json.dumps(data, ensure_ascii=False).replace("</", "<\\/")
 
 
@@ -110,9 +111,9 @@ class Word:
 
 
 def still_picture(translator: Translator) -> str:
-    """An SVG of one translation, with a curve from each word to those that looked at it; "" if there's no example.
+    """Return an SVG of one translation, with curves between words and those they attended to; "" without an example.
 
-    The weights are the mean over the heads of the last decoder layer but one, as on the page.
+    The weights are the mean over the heads of the second-to-last decoder layer, as on the page.
     """
     config, tokenizer = translator.model.config, translator.tokenizer
     sentence = FIRST_SENTENCES.get(tokenizer.source, "")
@@ -145,7 +146,7 @@ def still_picture(translator: Translator) -> str:
 
 
 def line_of_words(tokens: list[str]) -> tuple[list[Word], float]:
-    """Return the words that the tokens form, placed side by side at estimated widths, and the width of the line."""
+    """Return the words that the tokens form, placed side by side with estimated widths, and the width of the line."""
     words: list[Word] = []
     for index, token in enumerate(tokens):
         if not words or token.startswith("▁") or not token.isalnum():

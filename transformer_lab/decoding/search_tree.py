@@ -47,7 +47,7 @@ class SearchTree:
         return self.nodes[place].score / length_penalty(self.nodes[place].length, alpha)
 
     def best(self, alpha: float) -> int:
-        """Return the index of the hypothesis that `beam_search` returns."""
+        """Return the index of the hypothesis that `beam_search` would return."""
         return max(self.beams[-1], key=lambda place: self.normalized_score(place, alpha))
 
 

@@ -1,4 +1,4 @@
-"""A model without weights: its probabilities come from a table, so you can follow a search with a pencil."""
+"""A model without weights: its probabilities come from a table, so you can follow a search by hand."""
 
 import math
 from typing import Any, NoReturn
@@ -9,12 +9,12 @@ from torch import Tensor
 from transformer_lab.model import TransformerConfig
 from transformer_lab.reimplementations import reimplements
 
-UNLIKELY = 1e-9  # roughly the probability of a token that the table does not name; no two are equal
+UNLIKELY = 1e-9  # roughly the probability of a token that is not in the table; no two are equal
 HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each step"
 
 
 class TableModel:
-    """Model for trying out decoders. It has only `config`, `training`, `encode`, `decode`, `eval`, and `train`.
+    """A model for trying out decoders. It has only `config`, `training`, `encode`, `decode`, `eval`, and `train`.
 
     Its logits are the logarithms of the table's probabilities plus a number that depends on the prefix, because the
     logits of a real model are not log-probabilities either. In training mode, where a real model uses dropout, the
@@ -23,7 +23,7 @@ class TableModel:
     Args:
         table: Maps the first token of a source to a dictionary of prefixes, where `"3 4"` means tokens 3 and 4 after
             bos. Each prefix maps to the probabilities of the next token: `{5: 0.7, 2: 0.3}`.
-        default: The probabilities after any other prefix. With None, the sentence ends there. After eos comes nonsense.
+        default: The probabilities after any other prefix. With None, the sentence ends there. Nonsense follows eos.
         training: The mode it starts in.
         target_vocab: Number of tokens.
         pad_id, bos_id, eos_id: As in `TransformerConfig`.
@@ -90,7 +90,7 @@ class TableModel:
         bos, eos, nonsense = self.config.bos_id, self.config.eos_id, self.config.target_vocab - 1
         prefix = " ".join(map(str, tokens[1:]))
         if tokens[0] != bos:
-            chances = {eos: 1.0}  # all it has learned is to start with bos
+            chances = {eos: 1.0}  # it knows only prefixes that start with bos
         elif eos in tokens:
             chances = {nonsense if nonsense != eos else eos - 1: 0.9, eos: 0.1}
         else:

@@ -28,7 +28,7 @@ BATCH_CELLS_ON_GPU = 4 * BATCH_CELLS  # kernel launches dominate a step, whateve
 class Translator:
     """A trained Transformer and the tokenizer it was trained with.
 
-    The model runs in evaluation mode; afterwards it is back in the mode it was in.
+    The model runs in evaluation mode and is left in the mode it was in.
     """
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
@@ -101,7 +101,7 @@ class Translator:
         """Translate sentences. Each translation is independent of the other sentences.
 
         Args:
-            sentences: Sentences of the source language, of any lengths and in any order.
+            sentences: Sentences in the source language, of any length and in any order.
             beam_size: Number of hypotheses to keep for each sentence; 1 is greedy decoding.
             alpha: Exponent of the length penalty; larger values favor longer translations.
             max_length: Maximum number of tokens per translation. The default is the length of the source plus 50
@@ -175,8 +175,8 @@ class Translator:
         """Return the attention weights of all modules for a sentence and its translation.
 
         Args:
-            sentence: A sentence of the source language.
-            translation: A sentence of the target language to use in place of the model's own translation.
+            sentence: A sentence in the source language.
+            translation: A sentence in the target language to use in place of the model's own translation.
 
         Returns:
             `(weights, source_tokens, target_tokens)`: the weights by module, named as in `record_attention`, each

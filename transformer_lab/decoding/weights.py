@@ -47,7 +47,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) 
     """Copy `weights`, named as `model_weights` names them, into `model`.
 
     Raises:
-        InputError: The weights belong to another model. The message names `origin` and the first tensor that differs.
+        InputError: The weights are from a different model. The message names `origin` and the first differing tensor.
     """
     own = model_weights(model)
     remedy = "take weights.safetensors and config.json from the same run"

@@ -1,1 +1,1 @@
-"""What surrounds the Transformer: answers and parts of the electives 20 to 23."""
+"""Topics around the Transformer: the answers and other parts of electives 20 to 23."""

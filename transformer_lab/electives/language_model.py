@@ -18,7 +18,7 @@ from transformer_lab.training import linear_rate
 
 
 class LanguageModel(nn.Module):
-    """A decoder-only model that predicts the next token at every position (Radford et al. 2018).
+    """A decoder-only model that predicts the next token at each position (Radford et al. 2018).
 
     Without a source, a decoder is an encoder with a causal mask. All parts are PyTorch's own. The positional encoding
     is learned, and layer norms come first (Radford et al. 2019).
@@ -231,10 +231,10 @@ def train_language_model(
     pairs: Callable[[Tensor, int], tuple[Tensor, Tensor]] = next_token_pairs,
     seed: int = 1,
 ) -> Iterator[dict[str, float]]:
-    """Train for `steps` batches of whole windows. In each pass through the text, the windows start somewhere else.
+    """Train on `steps` batches of whole windows. In each pass through the text, the windows start somewhere else.
 
     The learning rate rises for a tenth of the steps and then falls to zero; gradients are clipped at 1. The model is
-    put into training mode before every step, so the caller may use it between two steps.
+    put into training mode before every step, so the caller may use it between steps.
 
     Args:
         model: Trained in place.
@@ -276,7 +276,7 @@ def train_language_model(
 
 @dataclass(frozen=True)
 class LanguageModelScore:
-    """How well a model predicted a text. It counts the whole text, whatever the tokens are."""
+    """A model's score on a text. It covers the whole text, whatever the tokens are."""
 
     nats: float  # loss of the whole text, summed over its tokens
     tokens: int
@@ -289,12 +289,12 @@ class LanguageModelScore:
 
     @property
     def perplexity(self) -> float:
-        """Return the exponential of the loss. Comparable only between models with the same tokens."""
+        """Return the exponential of the loss. It is comparable only between models with the same tokenizer."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_character(self) -> float:
-        """Return the loss in bits per character. Comparable between all models of the same text."""
+        """Return the loss in bits per character. It is comparable between all models scored on the same text."""
         return self.nats / math.log(2) / self.characters
 
 
@@ -303,7 +303,8 @@ def score_language_model(
 ) -> LanguageModelScore:
     """Predict every token of `text` once, from the tokens before it in its window. The first one follows a line break.
 
-    Every character counts, even at the end of the text, so models with different tokens are scored on the same text.
+    Every character counts, even at the end of the text, so models with different tokenizers are scored on the same
+    text.
 
     Args:
         model: Runs in evaluation mode without gradients and is left in the mode it was in.
@@ -319,7 +320,7 @@ def score_language_model(
     tokens = tokenizer.encode("\n" + text).to(next(model.parameters()).device)
     length, count = model.max_length, len(tokens) - 1
     nats = 0.0
-    whole = count // length * length  # tokens in full windows; the rest is a window of its own
+    whole = count // length * length  # tokens in full windows; the rest is a separate window
     with evaluation_mode(model):
         if whole:
             for inputs, labels in zip(*(side.split(32) for side in next_token_pairs(tokens, length)), strict=True):

@@ -72,7 +72,7 @@ class FixedContext(nn.Module):
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """Same as `AdditiveAttention.forward` for a mask `(batch, 1, key)`, but without weights."""
+        """Do the same as `AdditiveAttention.forward` for a mask `(batch, 1, key)`, but without weights."""
         half = memory.size(-1) // 2
         last = torch.full_like(memory[:, 0, 0], memory.size(1) - 1, dtype=torch.long)  # (batch,)
         if mask is not None:
@@ -83,7 +83,7 @@ class FixedContext(nn.Module):
 
 
 class NoContext(nn.Module):
-    """Reproduce the mistake of a context that is never used: the decoder gets zeros."""
+    """Reproduce the mistake of never using the context: the decoder gets zeros."""
 
     def project(self, memory: Tensor) -> Tensor:
         return memory
@@ -91,7 +91,7 @@ class NoContext(nn.Module):
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """Same as `AdditiveAttention.forward`, but without weights."""
+        """Do the same as `AdditiveAttention.forward`, but without weights."""
         return torch.zeros_like(memory[:, :1]).expand(-1, query.size(1), -1), None
 
 
@@ -203,7 +203,8 @@ class AttentionDecoder(nn.Module):
 class RecurrentTranslator(nn.Module):
     """An encoder and a decoder with an output layer. Trainers and decoding functions can use it like a `Transformer`.
 
-    It uses `d_model`, `target_vocab`, `tie`, and the ids from the configuration; encoder and decoder are already built.
+    It takes an encoder and a decoder that are already built, and uses `d_model`, `target_vocab`, `tie`, and the IDs
+    from the configuration.
 
     Raises:
         ValueError: `tie` is True, but the vocabularies have different sizes.
@@ -266,7 +267,7 @@ class IncrementalRecurrentDecoder:
 
         Args:
             tokens: `(sentences, hypotheses)`, integers.
-            mask: Over earlier tokens. Not used here, because earlier tokens are in the state.
+            mask: A mask over earlier tokens. Not used here, because earlier tokens are in the state.
 
         Returns:
             `(sentences, hypotheses, d_model)`.
@@ -318,7 +319,7 @@ def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_leng
 
 
 def with_attention(config: TransformerConfig) -> RecurrentTranslator:
-    """Build the translator of Bahdanau et al. (2015) with the sizes in `config`. For `train(..., build_model=…)`."""
+    """Build the translator of Bahdanau et al. (2015) with the sizes in `config`, as in `train(..., build_model=…)`."""
     encoder = RecurrentEncoder(config.source_vocab, config.d_model, config.n_layers, config.dropout, config.pad_id)
     decoder = AttentionDecoder(config.target_vocab, config.d_model, config.dropout, config.pad_id)
     return RecurrentTranslator(config, encoder, decoder)

@@ -1,4 +1,4 @@
-"""Compare recurrent translators with a Transformer: same tokens, same number of updates, same scores."""
+"""Compare recurrent translators with a Transformer, with the same tokens, number of updates, and scores."""
 
 import json
 import os
@@ -67,10 +67,10 @@ def contenders(
     """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: The Transformer's. The recurrent models have one layer and differ in the next two arguments.
+        preset: The Transformer's preset. The recurrent models use it with one layer and with the next two arguments.
         d_model: Width of the recurrent models. Choose it so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
-        attention: Builds the recurrent translator with attention; the other two are the same with another context.
+        attention: Builds the recurrent translator with attention; the other two differ from it only in the context.
         transformer: Builds the Transformer.
     """
     recurrent = replace(preset, d_model=d_model, n_layers=1, peak_rate=peak_rate, attention="explicit")
@@ -85,7 +85,7 @@ def contenders(
 def write_packing_lists(folder: Path, train: int, validation: int = 100, test: int = 200) -> None:
     """Write a small corpus in which no word can be guessed from the others: random lists of 3 to 20 different things.
 
-    The folder must be new. `train`, `validation`, and `test` are numbers of sentence pairs.
+    The folder must not exist. `train`, `validation`, and `test` are numbers of sentence pairs.
     """
     folder.mkdir()
     things = [thing.split("/") for thing in THINGS.split()]
@@ -100,9 +100,9 @@ def write_packing_lists(folder: Path, train: int, validation: int = 100, test: i
 def choose_comparison(
     scratch: Path, epochs: int, attention: BuildModel, transformer: BuildModel
 ) -> tuple[Corpus, list[Contender]]:
-    """Return a corpus and the four contenders for it: Multi30k, or packing lists without it and for the `tiny` preset.
+    """Return a corpus and its four contenders: Multi30k, or packing lists if it's missing or the preset is `tiny`.
 
-    The packing lists go into the folder `scratch`; `epochs` is the number on Multi30k.
+    The packing lists are written into the folder `scratch`; `epochs` is the number of epochs on Multi30k.
     """
     if os.environ.get("TRANSFORMER_LAB_PRESET") != "tiny":
         try:
@@ -132,7 +132,7 @@ def train_and_measure(
         contender: The model to train.
         folder: A new folder for the run.
         corpus: The corpus that the preset names.
-        training_sentences: Translate this many training pairs too, to show what a score on them is worth.
+        training_sentences: Also score this many training pairs, to show what a score on training data is worth.
         data_dir: As in `train`.
         quiet: Print nothing.
 
@@ -164,7 +164,7 @@ def train_and_measure(
 
 
 def recorded_comparison() -> dict[str, Any] | None:
-    """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if it was never run."""
+    """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if there is no record."""
     path = shipped("results") / "recurrent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
@@ -172,7 +172,7 @@ def recorded_comparison() -> dict[str, Any] | None:
 def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
     """Return the time that an epoch's updates took, without validation and saving.
 
-    It is the time from the first update to the last, plus one more on average.
+    It is the time from the first update to the last, plus the average time of one update.
     """
     times = [line["seconds"] for line in metrics if line["kind"] == "step" and line["epoch"] == epoch]
     if len(times) < 2:

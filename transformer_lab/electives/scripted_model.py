@@ -7,19 +7,19 @@ from torch import Tensor, nn
 
 
 class ScriptedModel(nn.Module):
-    """Model that reads its translations from a script. It has what a decoder uses of a `RecurrentTranslator`.
+    """A model that reads its translations from a script. It has the parts of a `RecurrentTranslator` that decoders use.
 
-    Its state holds what it has been fed. If that is not the translation so far, it repeats the last word it was fed.
-    The other things that can confuse it have a token each, so its translation tells what went wrong. The model also
+    Its state holds the tokens it has been fed. If they are not the translation so far, it repeats the last one. Each of
+    the other things that can confuse it has its own token, so the translation shows what went wrong. The model also
     records how it was used.
 
     Args:
         says_to_source_beginning_with: Maps the first token of a source to the tokens of its translation.
         says_when_confused: Token that follows a pad, bos, or eos that is not part of the translation so far.
-        says_when_it_sees_padding: Token that it says if no mask hides the padding of the source.
-        says_when_it_sees_nothing: Token that it says if the mask hides the first word of the source.
-        says_in_training_mode: Token that it says in training mode, where a real model uses dropout.
-        says_after_its_end: Token that it says once a translation is over.
+        says_when_it_sees_padding: Token that it outputs if no mask hides the padding of the source.
+        says_when_it_sees_nothing: Token that it outputs if the mask hides the first word of the source.
+        says_in_training_mode: Token that it outputs in training mode, where a real model uses dropout.
+        says_after_its_end: Token that it outputs after a translation has ended.
         vocab: Number of tokens.
         pad_id, bos_id, eos_id: As in `TransformerConfig`.
         training: The mode it starts in.
@@ -54,7 +54,7 @@ class ScriptedModel(nn.Module):
         self.decoder = ScriptedDecoder(self)
         self.output = nn.Linear(vocab, vocab, bias=False, dtype=torch.float64)
         with torch.no_grad():
-            self.output.weight.copy_(torch.eye(vocab).flip(0))  # so that features can't pass for logits
+            self.output.weight.copy_(torch.eye(vocab).flip(0))  # so that features can't be mistaken for logits
         if not training:
             self.eval()
 
@@ -87,13 +87,13 @@ class ScriptedModel(nn.Module):
 
 
 class ScriptedDecoder(nn.Module):
-    """The decoder of a `ScriptedModel`. Its state holds the number 1, how much it has read, and what."""
+    """The decoder of a `ScriptedModel`. Its state holds the number 1, how many tokens it has read, and the tokens."""
 
     room = 40
 
     def __init__(self, model: ScriptedModel) -> None:
         super().__init__()
-        self.model = [model]  # in a list: a module can't be a part of its own part
+        self.model = [model]  # in a list, because a module can't be a submodule of its own submodule
         self.attention = SimpleNamespace(project=lambda memory: -memory)
 
     def first_state(self, memory: Tensor) -> Tensor:
@@ -107,8 +107,8 @@ class ScriptedDecoder(nn.Module):
         """Do one step, as `AttentionDecoder.step` does. `model.output` turns the output into logits.
 
         Raises:
-            ValueError: The shape of the token or the mask is not what a real decoder takes, or the keys are not what
-                its attention computes from the memory.
+            ValueError: A real decoder wouldn't accept the shape of the tokens or the mask, or the keys are not what its
+                attention computes from the memory.
         """
         if token.dim() != 1:
             raise ValueError(f"the tokens have shape {tuple(token.shape)}, expected (batch,): one for each sentence")

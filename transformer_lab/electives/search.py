@@ -38,10 +38,10 @@ from transformer_lab.training.records import differing_values, read_json, softwa
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance"]  # from here, wherever they are defined
+__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance"]  # exported here, too
 
-WORDS = 8  # in the longest German caption of a search on `captions`: a small model learns those in seconds
-HELD_OUT = 200  # validation captions: enough to tell trials apart, and quickly translated
+WORDS = 8  # length of the longest German caption in a search on `captions`: a small model learns these in seconds
+HELD_OUT = 200  # validation captions: enough to tell trials apart, but quick to translate
 STARTUP_TRIALS = 5  # trials that finish before any other trial may be pruned
 LOCK_SECONDS = 300  # the longest wait for another process, which holds the lock for milliseconds
 
@@ -57,24 +57,24 @@ def search(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> Results:
-    """Search until the plan is fulfilled, and return the results.
+    """Search until the plan is complete, and return the results.
 
     Call it again to resume a search that was stopped or killed. Call it from another process to join a search that is
     running. A trial that diverges or runs out of memory is recorded as such, and the search goes on.
 
     Args:
-        folder: A new folder, or that of a search to resume or to join.
-        plan: What to do. The default is the plan of the folder's search, or a standard search on `captions`. The
-            numbers of trials, finalists and seeds of an existing search may be changed, and nothing else.
-        workers: The number of processes that train at once. A single worker is this process. Several workers are
-            started as processes of their own, and one that is killed, perhaps for want of memory, is replaced.
+        folder: A new folder, or the folder of a search to resume or join.
+        plan: The plan of the search. The default is the plan in the folder or, in a new folder, a standard search on
+            `captions`. In an existing search, only the numbers of trials, finalists, and seeds may be changed.
+        workers: The number of processes that train at once. A single worker runs in this process. Several workers are
+            started as separate processes, and if one is killed, perhaps because memory ran out, it is replaced.
         device: For example `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
-        on_trial: Called with one line about every trial that has ended. Several workers print it to stderr instead.
-        advance: Called now and then with the number of trials that have ended and the number planned, finalists
-            included.
+        on_trial: Called with one line about each trial that has ended. Several workers print it to stderr instead.
+        advance: Called now and then with the number of trials that have ended and the number planned, both including
+            finalists.
 
     Raises:
-        InputError: Optuna is missing, the plan is not that of the folder's search, or no training is possible.
+        InputError: Optuna is missing, the plan differs from that of the folder's search, or training is not possible.
     """
     load_optuna()
     if not 1 <= workers <= MOST_WORKERS:
@@ -87,7 +87,7 @@ def search(
         else:
             keep_working(folder, workers, device, advance)
     except BaseException:
-        with suppress(Exception):  # report what stopped the search, not what followed from it
+        with suppress(Exception):  # report the error that stopped the search, not one that it caused here
             write_tables(folder)
         raise
     return write_tables(folder)
@@ -130,7 +130,7 @@ def read_plan(folder: Path) -> Plan:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Let one process at a time into this block. If that process dies, the system releases its lock."""
+    """Let only one process at a time into this block. If that process dies, the system releases its lock."""
     from filelock import FileLock, Timeout
 
     try:
@@ -143,7 +143,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
-    """Open the folder's database with its studies `trials` and `finalists`. This takes a good part of a second."""
+    """Open the folder's database with its studies `trials` and `finalists`. This takes most of a second."""
     optuna = load_optuna()
     from sqlalchemy.exc import DatabaseError
 
@@ -201,11 +201,11 @@ def folder_of(trial: "Trial", folder: Path) -> Path:
 
 
 def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
-    """Take a trial that no process is training, and lock its folder; None if there is none. Call it inside `only_one`.
+    """Lock a trial that no process is training, and return it, or None if there is none. Call it inside `only_one`.
 
-    A trial runs from the moment it is in the database until it has ended. If its folder isn't locked, it is new, or
-    its process has died or was interrupted. Optuna's heartbeat can't replace the lock: it fails the trial of a living
-    process that was paused, and it never fails a trial whose process died before the first heartbeat.
+    A trial is running from the moment it is in the database until it has ended. If its folder isn't locked, it is new,
+    or its process has died or was interrupted. Optuna's heartbeat can't replace the lock: it fails a trial if its
+    process was only paused, and it never fails a trial whose process died before the first heartbeat.
     """
     optuna = load_optuna()
     from filelock import FileLock, Timeout
@@ -226,7 +226,7 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
         if not new:
             return None
         params, attributes = new
-        study.add_trial(  # in a single step, so a process that dies here leaves all of the trial, or nothing
+        study.add_trial(  # in a single step, so a process that dies here leaves either the whole trial or nothing
             optuna.create_trial(
                 state=states.RUNNING, params=params, distributions=plan.space(), user_attrs=attributes
             )
@@ -236,13 +236,13 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
 def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Sample the hyperparameters of one more trial, and return them with its attributes; None if there are enough.
 
-    Every trial has a random seed of its own, so a search that was killed goes on with the trials it would have had.
+    Every trial has its own random seed, so a search that was killed continues with the trials it would have had anyway.
     """
     optuna = load_optuna()
     trials = study.get_trials()
     if len(trials) >= plan.trials:
         return None
-    seed = (plan.preset.seed * 100_003 + len(trials)) % 2**32  # NumPy has no larger seeds
+    seed = (plan.preset.seed * 100_003 + len(trials)) % 2**32  # NumPy doesn't accept larger seeds
     samplers = optuna.samplers
     sampler = samplers.RandomSampler(seed) if plan.sampler == "random" else samplers.TPESampler(seed=seed)
     history = optuna.create_study(direction="maximize", sampler=sampler)
@@ -253,8 +253,8 @@ def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any
 def new_finalist(studies: dict[str, "Study"], plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the hyperparameters of one of the best trials and the attributes of its next repetition; None if done.
 
-    The score that a trial was selected by is too high on average, because the trial was selected for it. So it is
-    repeated with other seeds.
+    A selected trial's score is too high on average, because the trial was selected for it. So the trial is repeated
+    with other seeds.
     """
     complete = [trial for trial in studies["trials"].get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
     begun = [(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in studies["finalists"].trials]
@@ -274,7 +274,7 @@ def work(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train the trials of the search in `folder` until none is left, then its finalists. This is a worker's job."""
+    """Train the trials of the search in `folder` until none are left, then its finalists. Each worker calls this."""
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)
     with only_one(folder):  # the first process creates the database and the corpus
@@ -293,7 +293,7 @@ def work(
                 with lock:
                     ending = run_trial(trial, plan, folder, device)
                 say(f"{name.removesuffix('s')} {trial.number}: {ending}")
-            elif others:  # one of them may die, and leave its trial to this process
+            elif others:  # one of them may die and leave its trial to this process
                 if not has_said_waiting:
                     say("waiting for other processes to end their trials")
                 has_said_waiting = True
@@ -303,7 +303,7 @@ def work(
 
 
 def count_ended(studies: dict[str, "Study"]) -> int:
-    """Return the number of trials and finalists that no process has to train any more."""
+    """Return the number of trials and finalists that don't need any more training."""
     return sum(trial.state.is_finished() for study in studies.values() for trial in study.get_trials(deepcopy=False))
 
 
@@ -328,9 +328,9 @@ def own_corpus(folder: Path, plan: Plan) -> None:
 
 
 def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> str:
-    """Train a trial, record how it ended, and describe that in a line. Call it while holding the trial's lock.
+    """Train a trial, record how it ended, and return a line about that. Call it while holding the trial's lock.
 
-    After an interruption, or an error that isn't a result, the trial still has all of its LIVES.
+    An interruption, or an error that isn't a result, doesn't cost the trial any of its LIVES.
     """
     optuna = load_optuna()
     states = optuna.trial.TrialState
@@ -363,7 +363,7 @@ def train_trial(trial: "Trial", plan: Plan, where: Path, folder: Path, device: s
     """Train a trial and return its validation BLEU (greedy decoding) after the last epoch.
 
     Raises:
-        optuna.TrialPruned: It was below the median.
+        optuna.TrialPruned: The trial was below the median.
     """
     optuna = load_optuna()
     preset = plan.preset_of(trial.params, trial.user_attrs["seed"])
@@ -402,7 +402,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def keep_working(
     folder: Path, workers: int, device: str | None, advance: Callable[[int, int], None] | None = None
 ) -> None:
-    """Keep this many processes working on the folder until the plan is fulfilled. Replace one that is killed."""
+    """Keep this many processes working on the folder until the plan is complete. Replace any that are killed."""
     threads = max(1, torch.get_num_threads() // workers)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(folder), *([device] if device else [])]

@@ -1,4 +1,4 @@
-"""A random search in a few lines, and training runs of less than a second to try it on."""
+"""A random search in a few lines, and training runs that take less than a second, to try it on."""
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transformer_lab.model import MultiHeadAttention
 
-EPOCHS, BATCH = 6, 20  # of `train_spotter`
+EPOCHS, BATCH = 6, 20  # for `train_spotter`
 
 
 def random_search(
@@ -53,7 +53,7 @@ def random_search(
 
 
 class PairSpotter(nn.Module):
-    """A tiny classifier with one self-attention and a residual connection: two classes for a sequence of 20 tokens."""
+    """A tiny classifier with one self-attention and a residual connection, for two classes and a vocabulary of 20."""
 
     def __init__(self, width: int, n_heads: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class PairSpotter(nn.Module):
 def pair_data(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return random token sequences, `(count, 12)`, and their labels, `(count,)`.
 
-    The label is 1 if the tokens 3 and 7 both occur or both don't, and 0 if only one of them occurs (exclusive or).
+    The label is 1 if both or neither of the tokens 3 and 7 occur, and 0 if only one of them does (exclusive or).
     """
     tokens = torch.randint(20, (count, 12), generator=torch.Generator().manual_seed(seed))
     return tokens, ((tokens == 3).any(dim=1) == (tokens == 7).any(dim=1)).long()

@@ -17,11 +17,11 @@ SAMPLERS = ("random", "tpe")
 
 
 def base_preset(corpus: str = "captions") -> Preset:
-    """Return the preset that all trials share, apart from the six hyperparameters that are searched.
+    """Return the preset that all trials share, except for the six hyperparameters that are searched.
 
     On `captions` a trial takes seconds: 3,000 captions of at most 8 words, a model of width 64. Any other corpus gets
-    the preset `laptop` with 6 instead of 15 epochs, so a search takes hours. Both train with Adam, because the range of
-    learning rates that is searched is Adam's.
+    the preset `laptop` with 6 instead of 15 epochs, so a search takes hours. Both train with Adam, because the search
+    covers a range of learning rates for Adam.
     """
     if corpus == "captions":
         small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 4, "max_length": 32}
@@ -36,14 +36,14 @@ class Plan:
     """The plan of a search. It is kept in `search.json`, and a process that joins or resumes must have the same one.
 
     Raises:
-        InputError: A value that no search can have.
+        InputError: A value is impossible in any search.
     """
 
     preset: Preset
     trials: int = 20
     sampler: str = "random"  # one of SAMPLERS
     prune: bool = True  # stop a trial whose BLEU is below the median of the finished ones after the same epoch
-    finalists: int = 3  # the number of best trials that are repeated ...
+    finalists: int = 3  # the number of best trials to repeat ...
     seeds: int = 3  # ... with this many other seeds each
     source: str = "de"
     target: str = "en"
@@ -64,8 +64,8 @@ class Plan:
     def space(self) -> dict[str, "BaseDistribution"]:
         """Return the distributions that trials are sampled from: the learning rate on a log scale, the rest evenly.
 
-        Learning rate, batch size and depth lie around those of the preset. No batch is smaller than the longest
-        sentence pair may need.
+        Learning rate, batch size, and depth vary around those of the preset. No batch is too small for the longest
+        sentence pair that is allowed.
         """
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -91,7 +91,7 @@ def load_optuna() -> ModuleType:
     """Import Optuna and silence its log and its warnings about experimental functions.
 
     Raises:
-        InputError: Optuna does not load.
+        InputError: Optuna cannot be imported.
     """
     try:
         import optuna

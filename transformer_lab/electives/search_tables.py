@@ -1,4 +1,4 @@
-"""The outcome of a hyperparameter search: a table of its trials, a conclusion in words, and each one's importance."""
+"""The outcome of a hyperparameter search: a table of its trials, a summary, and each hyperparameter's importance."""
 
 import random
 from collections.abc import Iterable
@@ -28,11 +28,11 @@ class Results:
 
     - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (its process died LIVES times), or `running`,
       which includes trials that were interrupted and not resumed yet;
-    - `bleu`: validation BLEU with greedy decoding. A complete trial has that of its last epoch. A pruned trial has the
-      last one it reached, which is a lower bound. A diverged trial has 0, and every other trial has none (NaN);
-    - `epochs`, `seconds` and `curve`, the BLEU after each epoch, and `message`, the reason for a failure.
+    - `bleu`: validation BLEU with greedy decoding. For a complete trial, it is from the last epoch. For a pruned trial,
+      it is the last score reached, which is a lower bound. A diverged trial has 0, and every other trial NaN;
+    - `epochs`, `seconds`, and `curve`, the BLEU after each epoch, and `message`, the reason for a failure.
 
-    `finalists` also has `of`, the number of the trial that is repeated, and the `seed` of the repetition.
+    `finalists` also has `of`, the number of the repeated trial, and the `seed` of the repetition.
     """
 
     plan: Plan
@@ -86,7 +86,7 @@ def write_table(table: "DataFrame", path: Path) -> None:
 
 
 def read_table(path: Path) -> "DataFrame":
-    """Read what `write_table` wrote.
+    """Read a table that `write_table` wrote.
 
     Raises:
         InputError: There is no such table.
@@ -101,13 +101,13 @@ def read_table(path: Path) -> "DataFrame":
 
 
 def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFrame":
-    """Measure how much each hyperparameter decides whether a trial is among the best quarter.
+    """Measure how strongly each hyperparameter affects whether a trial is among the best quarter.
 
     PED-ANOVA (Watanabe et al. 2023), in Optuna's implementation, compares the values of the best quarter with the
     values of all trials. 0 means that there is no difference.
 
     Args:
-        trials: A table of `Results`; rows without a BLEU are left out.
+        trials: A table of `Results`; rows without a BLEU score are left out.
         shuffles: How often to repeat the measurement with the BLEU scores shuffled among the trials.
 
     Returns:
@@ -115,7 +115,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
         percentile of the shuffled measurements (NaN without shuffles).
 
     Raises:
-        InputError: There are fewer than 8 trials with a BLEU.
+        InputError: Fewer than 8 trials have a BLEU score.
     """
     import pandas as pd
 
@@ -131,7 +131,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
 
 def pedanova(trials: "DataFrame", scores: Iterable[float]) -> dict[str, float]:
-    """Return the importances if the trials had these scores. The space is the range that the trials cover."""
+    """Return the importances that these scores would give. The space is the range that the trials cover."""
     optuna = load_optuna()
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

@@ -14,8 +14,8 @@ SINGULAR = ("Tom", "Mary", "my brother")
 def small_chinese_pairs() -> Pairs:
     """Return 1,680 pairs (English, Chinese), such as `("Tom does not eat fish today.", "汤姆今天不吃鱼。")`.
 
-    The time comes last in English and before the verb in Chinese; "do not" is two words in one and a character in the
-    other.
+    The time comes last in English and before the verb in Chinese; "do not" is two words in English and one character in
+    Chinese.
     """
     pairs = []
     for (who, who_zh), (when, when_zh), (verb, verb_zh), (what, what_zh), negated in product(

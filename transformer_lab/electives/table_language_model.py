@@ -37,7 +37,7 @@ class CountingLanguageModel(nn.Module):
     """A replacement for a trained two-layer model whose logits depend on all visible tokens and their positions.
 
     Each layer adds up numbers over the positions that the mask leaves visible. A mask that hides too much or too
-    little, or a token that is missing or in the wrong position, leads to a different text.
+    little, or a token that is missing or in the wrong position, produces different text.
 
     Args:
         vocab_size: Number of tokens.

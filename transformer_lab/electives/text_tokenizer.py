@@ -12,21 +12,21 @@ from transformer_lab.errors import InputError
 
 
 class TextTokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) of a text with its whitespace. Without merges, tokens are characters.
+    """Byte-pair encoding (Sennrich et al. 2016) of text including whitespace. Without merges, tokens are characters.
 
     A character that was rare in the training text, or didn't occur in it, is encoded as its UTF-8 bytes (`<0xF0>` ...).
-    There is no token for "unknown", so every character costs something, and models with different tokenizers can be
-    compared. A word includes the space before it. A line break is a token of its own.
+    There is no token for "unknown", so every character counts toward the loss, and models with different tokenizers can
+    be compared. A word includes the space before it. A line break is a separate token.
     """
 
-    # Words, numbers and punctuation with the space before them; a line break; other whitespace. Nothing is left out.
+    # Words, numbers, and punctuation with the space before them; a line break; other whitespace. Nothing is left out.
     _pieces = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\n|[^\S\n]+(?= \S)|[^\S\n]+"
     _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
     def __init__(self, tokens: Sequence[str], merges: Sequence[tuple[str, str]] = ()) -> None:
         from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-        self.tokens = list(tokens)  # the token of each id
+        self.tokens = list(tokens)  # the token for each ID
         self.merges = [(left, right) for left, right in merges]
         ids = {token: index for index, token in enumerate(self.tokens)}
         self._tokenizer = Tokenizer(models.BPE(ids, self.merges, byte_fallback=True))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-# The name of each part of a layer here and in nn.TransformerEncoderLayer.
+# The name of each part of a layer, here and in nn.TransformerEncoderLayer.
 PARTS = {
     "self_attention.w_o": "self_attn.out_proj",
     "feed_forward.w_1": "linear1",
@@ -50,7 +50,7 @@ def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
 
 
 def _copy(source: Mapping[str, Tensor], old: str, weights: dict[str, Tensor], new: str, course_norm: bool) -> None:
-    """Copy weight and bias of one part. The weight of a norm is called `gain` in this course."""
+    """Copy the weight and bias of one part. The weight of a norm is called `gain` in this course."""
     is_norm = "norm" in new.rsplit(".", 1)[-1]
     gain_here, gain_there = ("gain", "weight") if is_norm else ("weight", "weight")
     old_kind, new_kind = (gain_there, gain_here) if course_norm else (gain_here, gain_there)

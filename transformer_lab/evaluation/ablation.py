@@ -15,7 +15,7 @@ def without_heads(model: nn.Module, heads: Iterable[tuple[str, int]]) -> Iterato
     The model's weights and the attention of the other heads don't change.
 
     Args:
-        model: A model whose attention has the hook `attend`.
+        model: A model whose attention modules have an `attend` hook.
         heads: Pairs of a module's name, such as `decoder.layers.0.cross_attention`, and the head's index from 0.
 
     Raises:

@@ -1,4 +1,4 @@
-"""BLEU (Papineni et al. 2002), written out. For scores to report, `score_translations` uses sacreBLEU."""
+"""BLEU (Papineni et al. 2002), implemented from scratch. For scores to report, use `score_translations` (sacreBLEU)."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Scores for reports, computed with sacreBLEU and labeled with its signatures."""
+"""Scores to report, computed with sacreBLEU and labeled with its signatures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from transformer_lab.errors import InputError
 class Scores:
     """Scores of one set of translations, from 0 to 100, with the signatures that make them comparable.
 
-    `str(scores)` has three lines: one per score, each with its signature.
+    `str(scores)` has three lines, each with a score and its signature.
     """
 
     bleu: float  # cased, tokenized as in the WMT campaigns: "13a", or for Chinese "zh"

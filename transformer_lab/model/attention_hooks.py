@@ -37,10 +37,10 @@ def fused_attention(
 
 
 def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the modules of `model` that have the hook `attend`, by name.
+    """Return the modules of `model` that have an `attend` hook, by name.
 
     Raises:
-        ValueError: The model has no such module.
+        ValueError: No module has it.
     """
     modules = {name: module for name, module in model.named_modules() if hasattr(module, "attend")}
     if not modules:
@@ -49,10 +49,10 @@ def attending_modules(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def set_attention(model: nn.Module, attend: Attend) -> None:
-    """Replace the attention function in all modules of `model` by `attend`, such as `fused_attention`.
+    """Replace the attention function in all modules of `model` with `attend`, such as `fused_attention`.
 
     Raises:
-        ValueError: `model` has no attention with the hook `attend`.
+        ValueError: No module of `model` has an `attend` hook.
     """
     for module in attending_modules(model).values():
         module.attend = attend
@@ -60,7 +60,7 @@ def set_attention(model: nn.Module, attend: Attend) -> None:
 
 @contextmanager
 def wrapped_attention(modules: Mapping[str, nn.Module], wrap: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Replace each module's `attend` by `wrap(name, attend)` inside the `with` block."""
+    """Replace each module's `attend` with `wrap(name, attend)` inside the `with` block."""
     own = {name: vars(module)["attend"] for name, module in modules.items() if "attend" in vars(module)}
     try:
         for name, module in modules.items():
@@ -87,7 +87,7 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
         detached and on the CPU.
 
     Raises:
-        ValueError: `model` has no attention with the hook `attend`.
+        ValueError: No module of `model` has an `attend` hook.
     """
     recorded: dict[str, Tensor] = {}
 

@@ -12,10 +12,10 @@ from transformer_lab.model.masks import padding_mask, target_mask
 
 @dataclass
 class TransformerConfig:
-    """The sizes of a Transformer. The defaults are those of the base model (table 3), which has `tie=True` as well.
+    """The sizes of a Transformer. The defaults are those of the base model (table 3), which also has `tie=True`.
 
     Raises:
-        ValueError: A size is below 1, or `dropout` is not below 1. `Transformer` rejects sizes that are incompatible.
+        ValueError: A size is below 1, or `dropout` is not below 1. `Transformer` rejects incompatible sizes.
     """
 
     source_vocab: int

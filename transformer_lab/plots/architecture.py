@@ -130,7 +130,7 @@ def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> N
 
 
 def _residual(axes: "Axes", x: float, sublayer: float, norm: float) -> None:
-    """Draw the residual connection around a sublayer, to its add & norm."""
+    """Draw the residual connection around a sublayer, up to its add & norm."""
     left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
     axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
     _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))

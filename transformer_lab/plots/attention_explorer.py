@@ -1,4 +1,4 @@
-"""Figures with controls: any figure of yours, and the attention of a model while it translates."""
+"""Figures with controls: any figure that you draw, and the attention of a model while it translates."""
 
 import functools
 import inspect
@@ -38,7 +38,7 @@ def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
         choices: As for `interact`: `(0, 10)` makes a slider, a list makes a menu, and a boolean makes a checkbox.
 
     Returns:
-        The widget. A cell that ends with it shows it.
+        The widget. To show it, make it the last expression of a cell.
     """
     from ipywidgets import interactive
 
@@ -128,10 +128,10 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         sentence: The initial sentence, in the source language.
 
     Returns:
-        The widget. A cell that ends with it shows it.
+        The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated. For later ones, the widget shows the message.
+        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
     """
     from ipywidgets import Dropdown, HBox, IntSlider, Label, Layout, Text, ToggleButtons
 

@@ -26,7 +26,7 @@ def _shade(weight: float) -> tuple[float, float, float]:
     return 1 - 0.97 * weight, 1 - 0.68 * weight, 1 - 0.39 * weight
 
 
-# --- notebook 01: a word that looks at another ----------------------------------------------------------------------
+# --- notebook 01: a word that attends to another --------------------------------------------------------------------
 
 
 def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> "Figure":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = DARK, "#c6dbef", "0.95", "white", "#fdae6b"
-ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: height of a row, space between columns, width of a letter
+ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: height of a row, space between columns, width of a character
 TOKEN, NUMBER = 9, 7.5  # points: the font sizes of a token and of a score
 LONGEST_SEARCH = 60  # tokens
 WIDEST = 6  # maximum beam size in an explorer
@@ -30,19 +30,19 @@ def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float =
 
     Args:
         translator: A `Translator`.
-        sentence: A sentence of the source language.
+        sentence: A sentence in the source language.
         beam_size: Number of hypotheses to keep.
         alpha: Exponent of the length penalty.
 
     Raises:
-        InputError: The sentence cannot be translated, or the beam is empty.
+        InputError: The sentence cannot be translated, or `beam_size` is below 1.
     """
     tree, greedy = (search(translator, sentence, size) for size in (beam_size, 1))
     return draw_tree(tree, token_names(translator, tree), alpha, greedy=(greedy, token_names(translator, greedy)))
 
 
 def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
-    """Return the tree for a sentence. With a beam of one, which is greedy decoding, it has a single branch."""
+    """Return the tree for a sentence. A beam of one, which is greedy decoding, yields a single branch."""
     if beam_size < 1:
         raise InputError(f"beam_size is {beam_size}, but must be at least 1")
     device = next(translator.model.parameters()).device
@@ -69,9 +69,9 @@ def draw_tree(
         tree: The search.
         names: The labels of its nodes.
         alpha: Exponent of the length penalty, which decides among the hypotheses at the end.
-        step: Stop after this many steps, and also show what was tried in the last one but not kept. The default shows
-            the whole search, but only what was kept.
-        greedy: A search with a beam of one, and its labels, to be drawn above.
+        step: Stop after this many steps, and also show the candidates that the last one dropped. The default shows the
+            whole search, but only what was kept.
+        greedy: A search with a beam of one and its labels, to draw above the tree.
     """
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
@@ -117,20 +117,20 @@ def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int,
 
 
 class _Drawing:
-    """Draws the boxes of a tree one by one, and their texts and lines all together at the end.
+    """Draws the boxes of a tree one by one, and their text and lines all at once at the end.
 
     Args:
         axes: One unit is one inch.
         left: Left edge of each column.
         widths: Width of each column.
-        alpha: If given, the hypotheses of the last step show their normalized score.
+        alpha: If given, the hypotheses of the last step are labeled with their normalized score.
     """
 
     def __init__(self, axes: "Axes", left: list[float], widths: list[float], alpha: float | None) -> None:
         self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
         self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
         self.scores: list[tuple[float, float, str, str]] = []
-        self.lines: dict[tuple[str, float], list] = {}  # by color and width, drawn together for speed
+        self.lines: dict[tuple[str, float], list] = {}  # keyed by color and width, drawn together for speed
 
     def draw_node(
         self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str
@@ -173,7 +173,7 @@ class _Drawing:
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write the tokens as shapes. Those that need another font, such as Chinese ones, are written as texts."""
+    """Write the tokens as shapes, or as text if they need another font, as Chinese ones do."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, color in tokens:
@@ -239,10 +239,10 @@ def explore_beam(translator: Any, sentence: str) -> Any:
         sentence: The initial sentence, in the source language.
 
     Returns:
-        The widget. A cell that ends with it shows it.
+        The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated. For later ones, the widget shows the message.
+        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
     """
     import html
 
@@ -261,7 +261,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=4)
     def find(sentence: str) -> list[tuple[SearchTree, list[str]]]:
-        """Run the searches of all beam sizes at once, so that moving the slider afterwards takes no time."""
+        """Run the searches for all beam sizes at once, so that moving the slider afterwards takes no time."""
         trees = [search(translator, sentence, size) for size in range(1, WIDEST + 1)]
         return [(tree, token_names(translator, tree)) for tree in trees]
 

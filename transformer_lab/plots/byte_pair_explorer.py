@@ -29,7 +29,7 @@ MOST_CHARACTERS = 300
 
 
 def cut_into_words(text: str) -> list[str]:
-    """Split a text into words. Every other character except spaces is a token of its own."""
+    """Split a text into words. Every other character except for spaces becomes a separate token."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
@@ -84,13 +84,14 @@ def draw_byte_pairs(
     word_counts: Mapping[str, Mapping[str, int]],
     steps: Sequence[int],
 ) -> "Figure":
-    """Draw the sentences split into symbols after some numbers of merges, and the symbols per word against the merges.
+    """Draw the sentences split into symbols at several stages, and the symbols per word against the number of merges.
 
     Args:
-        merges: In the order in which they were learned.
-        sentences: One sentence for each language, by the language's name.
-        word_counts: How often each word occurs, by the same names.
-        steps: Numbers of merges, from 0 to all of them. The symbols made by the last of these merges have a frame.
+        merges: The merges, in the order in which they were learned.
+        sentences: Maps the name of each language to a sentence.
+        word_counts: Maps the name of each language to how often each word occurs.
+        steps: The stages to draw, each a number of merges from 0 to all of them. Symbols created by a stage's last
+            merge are framed.
 
     Raises:
         InputError: A step is out of range, a sentence is empty or very long, or a language has no words.
@@ -218,21 +219,21 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Seq
 def explore_byte_pairs(
     merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
 ) -> Any:
-    """Show `draw_byte_pairs` for a text of your own, merge by merge.
+    """Show `draw_byte_pairs` for your own text, merge by merge.
 
     There is a text field for each language, a slider for the number of merges, and three buttons: back by one merge,
-    forward by one, and forward to the next merge that changes the texts.
+    forward by one, and forward to the next merge that changes anything.
 
     Args:
-        merges: In the order in which they were learned.
-        sentences: The initial text for each language, by the language's name.
-        word_counts: How often each word occurs, by the same names.
+        merges: The merges, in the order in which they were learned.
+        sentences: Maps the name of each language to its initial text.
+        word_counts: Maps the name of each language to how often each word occurs.
 
     Returns:
-        The widget. A cell that ends with it shows it.
+        The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: As in `draw_byte_pairs`, for the initial texts. For later ones, the widget shows the message.
+        InputError: As in `draw_byte_pairs`, for the initial text. For later text, the widget shows the message.
     """
     from ipywidgets import Button, HBox, IntSlider, Layout, Text
 
@@ -250,7 +251,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> "Figure":  # by keyword only: a language may have the name of a variable here
+    def draw(**_: Any) -> "Figure":  # not by name: a language could have the name of a local variable
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

@@ -82,7 +82,7 @@ def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figur
     """Plot several runs in the same axes: validation loss and BLEU by epoch, and the loss by minutes.
 
     Args:
-        runs: The records of each run, as returned by `transformer_lab.training.read_metrics`, by its name.
+        runs: Maps the name of each run to its records, as returned by `transformer_lab.training.read_metrics`.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -154,7 +154,8 @@ class LiveCurve:
 
     Args:
         seconds: Minimum time between two updates. Drawing takes as long as several training steps.
-        before: Records of the resumed run, as returned by `read_metrics`. Steps that run again lose their old records.
+        before: Earlier records of a resumed run, as returned by `read_metrics`. If a step is repeated, its old record
+            is dropped.
     """
 
     def __init__(self, seconds: float = 2.0, before: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -164,7 +165,6 @@ class LiveCurve:
         self._shown = None
 
     def __call__(self, record: Mapping[str, Any]) -> None:
-        """Add one record of the run."""
         if record["kind"] == "step":
             while self.records and self.records[-1].get("step", record["step"]) >= record["step"]:
                 self.records.pop()

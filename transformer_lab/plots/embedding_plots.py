@@ -16,7 +16,7 @@ SIGNED = "PuOr"  # a diverging color map: white is 0
 
 
 def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str) -> "Figure":
-    """Draw a histogram for each set of values, one below the other, over the same axis."""
+    """Draw a histogram for each set of values, one below another, over the same axis."""
     figure = new_picture(alternative_text, 7.6, 0.9 + 0.75 * len(values))
     rows = figure.subplots(len(values), 1, sharex=True)
     for axes, (name, numbers), color in zip(rows, values.items(), COLORS, strict=False):
@@ -90,7 +90,7 @@ def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative
     """Draw sets of vectors side by side as heat maps with one color scale.
 
     Args:
-        panels: By title: the vectors `(row, feature)` and the name of each row.
+        panels: Maps each title to the vectors `(row, feature)` and the names of the rows.
         alternative_text: As in `new_picture`.
     """
     figure = new_picture(alternative_text, 9.6, 2.8)

@@ -1,4 +1,4 @@
-"""Figures with an alternative text that need not be closed and can be saved as PNG or SVG."""
+"""Figures with alternative text. They don't have to be closed, and can be saved as PNG or SVG."""
 
 import base64
 import html
@@ -27,7 +27,7 @@ INK_LIGHTNESS = 0x75 / 255
 def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
     """Return an empty figure that a notebook shows with `alternative_text`, for readers who cannot see it.
 
-    The figure isn't registered with pyplot, so it need not be closed, and a cell that ends with it shows it once.
+    The figure isn't registered with pyplot, so you don't have to close it, and a cell that ends with it shows it once.
 
     Args:
         alternative_text: One sentence that says what the figure shows.
@@ -84,7 +84,7 @@ def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
 
 
 def as_html(figure: "Figure", sharpness: float = 2) -> str:
-    """Return the figure as an HTML image that contains its own data and its alternative text.
+    """Return the figure as a self-contained HTML image with its alternative text.
 
     Args:
         figure: A figure from `new_picture`.
@@ -99,7 +99,7 @@ def as_html(figure: "Figure", sharpness: float = 2) -> str:
 def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
     """Return the figure as a PNG in base64. A character that no font has becomes a box, without a warning.
 
-    Explorers need this to be fast: `savefig` would draw twice and spend as long again on compression.
+    Explorers need this to be fast: `savefig` would draw twice and take as long again to compress the image.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
@@ -125,13 +125,13 @@ def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
 def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
     """Give lines and text on a transparent background a medium lightness that is legible on white and on black pages.
 
-    Black becomes #757575, which has a contrast of 4.6 to both white and black; no color has more to both. Lighter grays
-    become transparent instead: they look the same on a white page and do not glare on a black one. Filled areas keep
-    their colors, and so does the text on them.
+    Black becomes #757575, whose contrast of 4.6 with both white and black is the highest possible. Lighter grays become
+    transparent instead: they look the same on a white page and do not glare on a black one. Filled areas keep their
+    colors, and so does the text on them.
 
     Args:
         drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255; changed in place.
-        dots_per_inch: Anything opaque over a sixteenth of an inch in both directions is an area; the rest is ink.
+        dots_per_inch: Opaque regions of more than a sixteenth of an inch in both directions are areas; the rest is ink.
     """
     from PIL import Image, ImageFilter
 
@@ -153,7 +153,7 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     """Save a figure in the format given by the suffix of `path`, `.png` or `.svg`. Text in an SVG remains text.
 
     Raises:
-        InputError: The suffix is a different one, or the file cannot be written.
+        InputError: The suffix is neither of the two, or the file cannot be written.
     """
     import matplotlib
 

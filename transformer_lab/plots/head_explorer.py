@@ -1,4 +1,4 @@
-"""What switching off attention heads does to a translation and to the BLEU of a small test set."""
+"""How switching off attention heads affects a translation and the BLEU score of a small test set."""
 
 import functools
 import textwrap
@@ -27,11 +27,11 @@ LINE = 112  # maximum number of characters of a translation
 def draw_without_heads(
     translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
 ) -> "Figure":
-    """Draw which heads are on, the translation of a sentence with them, and the BLEU of a test set.
+    """Draw which heads are on, and show the translation of a sentence and the BLEU score of a test set with them.
 
     Args:
         translator: A `Translator`.
-        sentence: A sentence of the source language.
+        sentence: A sentence in the source language.
         pairs: The test set: a few dozen sentences and their references.
         off: The heads to switch off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`. The stacks are those of
             `draw_attention`; layers and heads count from 0.
@@ -51,8 +51,8 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     Args:
         translator: A `Translator`.
         sentence: The initial sentence.
-        pairs: The test set. It is translated again after each switch, once the new sentence is shown; a few dozen pairs
-            take less than a second.
+        pairs: The test set. Whenever a head is switched, it is translated again after the new translation of the
+            sentence is shown. A few dozen pairs take less than a second.
 
     Raises:
         InputError: The test set is empty.
@@ -108,7 +108,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
 
 
 class _Measured:
-    """Translations and BLEU scores without some of the heads, each computed only once."""
+    """Translations and BLEU scores with some of the heads off, each computed only once."""
 
     def __init__(self, translator: Any, pairs: Sequence[tuple[str, str]]) -> None:
         if not pairs:
@@ -204,7 +204,7 @@ def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], le
 
 
 def _write(axes: "Axes", sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
-    """Write the sentences one below the other, truncated to `LINE` characters. Dollar signs are text, not formulas."""
+    """Write the sentences, one below another, truncated to `LINE` characters. Dollar signs are text, not formulas."""
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
         look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}

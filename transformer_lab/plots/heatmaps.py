@@ -1,4 +1,4 @@
-"""Attention weights as heat maps: rows are queries, columns are keys, and every row and column carries its token."""
+"""Attention weights as heat maps: rows are queries, columns are keys, and each is labeled with its token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A single hue from white to dark, so that it works in gray print and for color-blind readers.
 COLORS = "Blues"
 
-# The title of each stack, the name of its modules, and the sides of its queries and keys (section 3.2.3).
+# For each stack: its title, the name of its modules, and the sides of its queries and keys (section 3.2.3).
 STACKS = {
     "encoder": ("Encoder self-attention", "encoder.layers.{}.self_attention", "source", "source"),
     "decoder": ("Decoder self-attention", "decoder.layers.{}.self_attention", "target", "target"),
@@ -118,14 +118,14 @@ def label_length(tokens: Sequence[str], cell: float) -> float:
 def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
     """Write a token next to every row, or below every column. Dollar signs are text here, not formulas.
 
-    The labels are plain texts with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
+    The labels are text objects with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
 
     Args:
-        axes: They contain the map, one unit of data per token.
+        axes: The axes of the map, with one data unit per token.
         side: "query" (on the left), "next" (on the right), or "key" (below).
         tokens: From top to bottom or from left to right. An empty list leaves the side empty.
         cell: Inches per token.
-        look: Properties of the texts, such as `color`.
+        look: Properties of the labels, such as `color`.
     """
     rows, columns, gap = axes.get_ylim()[0], axes.get_xlim()[1], 0.05 / cell
     aligned = {
@@ -165,10 +165,11 @@ def draw_attention(
 
     Args:
         translator: A `Translator`.
-        sentence: A sentence of the source language.
+        sentence: A sentence in the source language.
         stack: "encoder", "decoder" (its self-attention), or "cross" (the decoder's attention to the encoder).
         layer: Index of the layer, from 0. Negative numbers count from the last layer.
-        head: Index of the head, from 0 or, if negative, from the last. By default, all heads are drawn side by side.
+        head: Index of the head, also from 0 or, if negative, from the last. By default, all heads are drawn side by
+            side.
 
     Raises:
         InputError: The stack, layer, or head does not exist, or the sentence cannot be translated.
@@ -200,7 +201,7 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """Return the names of the two languages, by side."""
+    """Return the name of the language on each side."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
@@ -240,8 +241,8 @@ def chosen_weights(
     """Return the weights of one layer, with everything needed to label them.
 
     Returns:
-        The weights, `(heads, query, key)`; the tokens of the rows and of the columns; the languages of the two; and
-        the title, which names the stack and the layer.
+        The weights, `(heads, query, key)`; the tokens of the rows and of the columns; the languages of both; and the
+        title, which names the stack and the layer.
 
     Raises:
         InputError: The stack or layer does not exist.

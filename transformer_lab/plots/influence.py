@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def set_weights(module: nn.Module, seed: int = 0, gain: float = 1.0) -> None:
-    """Initialize matrices with Xavier, and the biases of linear layers with small numbers, in the order of their names.
+    """Initialize matrices with Xavier, and the biases of linear layers with small numbers.
 
-    A module gets the same weights if its attributes are created in a different order.
+    The parameters are initialized in the order of their names, so the order in which attributes are created doesn't
+    matter.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(module.named_parameters()):
@@ -27,7 +28,7 @@ def set_weights(module: nn.Module, seed: int = 0, gain: float = 1.0) -> None:
 
 
 def influence(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return how much each position of `function(x)` changes with each position of x.
+    """Return how much each position of `function(x)` depends on each position of `x`.
 
     Args:
         function: Maps `(1, input, d_model)` to `(1, result, d_model)`.

@@ -24,7 +24,7 @@ class WithPicture(VBox):
 
     Args:
         children: The widgets, from top to bottom.
-        picture: The child that such a page shows, unless `still` is set to other HTML.
+        picture: The child that such a page shows, unless `still` is set to different HTML.
     """
 
     def __init__(self, children: Sequence[Widget], picture: HTML) -> None:
@@ -45,11 +45,11 @@ class Explorer(WithPicture):
     picture.
 
     Args:
-        controls: Widgets with a `value`, by the parameter of `draw` that receives it.
-        draw: Takes the values by name and returns a figure. It may move controls without drawing another picture. It
-            may also return a figure and a function for slower work. The function is called after the figure is shown,
-            unless a control has moved by then, and the picture is drawn once more afterwards.
-        rows: What to put above the picture, if not simply the controls one below the other.
+        controls: Maps the parameters of `draw` to the widgets whose `value` they receive.
+        draw: Takes the values by name and returns a figure. It may move controls without redrawing the figure. It may
+            also return a figure and a function for slower work. The function is called after the figure is shown,
+            unless a control has moved by then, and the picture is drawn again afterwards.
+        rows: The widgets above the picture. The default is the controls, one below another.
         scrolls: Whether a picture that is wider than the page keeps its size and can be scrolled.
     """
 
@@ -75,7 +75,7 @@ class Explorer(WithPicture):
             rest()
 
     def _show(self) -> Callable[[], Any] | None:
-        """Draw, and return the work that is left."""
+        """Draw the picture, and return the work that is left."""
         self._drawing = True
         try:
             with _undisturbed():
@@ -85,7 +85,7 @@ class Explorer(WithPicture):
         return rest
 
     def _picture(self) -> tuple[str, Callable[[], Any] | None]:
-        """Return the figure as HTML. Its thousands of objects are garbage when collection is switched on again."""
+        """Return the figure as HTML. Its thousands of objects are no longer used once garbage collection is back on."""
         drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
         figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
         return scrolling_image(figure, "none" if self._scrolls else None), rest
@@ -98,7 +98,7 @@ class Explorer(WithPicture):
             self._rest.cancel()
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # no notebook: a script or a test
+        except RuntimeError:  # not in a notebook but in a script or a test
             self._answer(self.show)
             return
         self._waiting = True
@@ -122,7 +122,7 @@ class Explorer(WithPicture):
 
 
 def scrolling_image(figure: Any, widest: str | None = None) -> str:
-    """Return the figure as HTML that a narrow page scrolls where shrinking it would make its text illegible."""
+    """Return the figure as HTML that scrolls if the page is too narrow to show the figure with legible text."""
     widest = widest or f"max(100%, {_legible_width(figure)}px)"
     image = as_html(figure, SHARPNESS).replace("max-width: 100%", f"max-width: {widest}")
     return f'<div style="overflow-x: auto">{image}</div>'
@@ -139,11 +139,11 @@ def _legible_width(figure: Any) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Draw without three things that take time.
+    """Switch off three things that take time while a figure is drawn.
 
-    A garbage collection in the middle of a drawing treats the half-finished figure as long-lived, and after a few
-    pictures, it has to search everything. A title doesn't need to look for ticks above it, because there are none. And
-    text doesn't need to be fitted to the pixel grid, which is fine enough here.
+    Garbage collection in the middle of drawing treats the half-finished figure as long-lived, so after a few pictures,
+    it has to search everything. A title doesn't need to look for ticks above it, because there are none. And text
+    doesn't need to be aligned with the pixel grid, because the grid is fine enough here.
     """
     import matplotlib
 

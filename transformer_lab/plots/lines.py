@@ -22,12 +22,12 @@ def name_line(axes: "Axes", x: float, y: float, name: str, color: str, **look: A
 def draw_lines(
     lines: Mapping[str, Sequence[float]], alternative_text: str, *, width: float = 8, height: float = 3, **labels: Any
 ) -> "Figure":
-    """Draw lines over the positions of their values, each with its name at its end.
+    """Draw each line's values by position, with its name at its end.
 
     Args:
-        lines: The values, by name.
+        lines: Maps the name of each line to its values.
         alternative_text: As in `new_picture`.
-        labels: For `Axes.set`: `title`, `xlabel`, `ylabel`, `ylim`.
+        labels: Arguments for `Axes.set`: `title`, `xlabel`, `ylabel`, `ylim`.
     """
     figure = new_picture(alternative_text, width, height)
     axes = figure.subplots()

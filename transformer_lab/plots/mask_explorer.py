@@ -40,14 +40,14 @@ def draw_masks(
     padding_mask: Callable = model.padding_mask,
     causal_mask: Callable = model.causal_mask,
 ) -> "Figure":
-    """Draw the masks of two sentences in one batch, and the shapes that are combined.
+    """Draw the masks of two sentences in one batch, with the shapes that are combined.
 
     Args:
         sentences: Two sentences, with words separated by spaces. The shorter one is padded.
         padding: Whether to hide padding.
         causal: Whether to hide the future.
-        padding_mask: A function like the exercise of that name, such as your own.
-        causal_mask: Likewise.
+        padding_mask: A function like `model.padding_mask`, such as your own.
+        causal_mask: A function like `model.causal_mask`.
 
     Raises:
         InputError: A sentence is empty or too long for the figure.
@@ -108,7 +108,7 @@ def _draw_tables(
 
 
 def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Callable = model.causal_mask) -> Any:
-    """Show `draw_masks` with two text fields and a checkbox for each mask. A cell that ends with it shows it."""
+    """Return a widget that shows `draw_masks` with two text fields and a checkbox for each mask."""
     from ipywidgets import Checkbox, HBox, Layout, Text
 
     from transformer_lab.plots.interactive_figure import Explorer

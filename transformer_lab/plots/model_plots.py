@@ -16,10 +16,10 @@ PART_COLORS = (DARK, MIDDLE, INK, "#d9d9d9")
 
 
 def draw_embedding_scale(words: Mapping[str, Tensor], positions: Tensor) -> "Figure":
-    """Draw one histogram per way of initializing embeddings, each on top of that of the positional encodings.
+    """Draw a histogram for each way of initializing embeddings, over the histogram of the positional encodings.
 
     Args:
-        words: Scaled embeddings `(…, d_model)` by the name of their initialization.
+        words: Maps the name of each initialization to the scaled embeddings `(…, d_model)`.
         positions: Positional encodings `(length, d_model)`.
     """
     deviations = {name: entries.std().item() for name, entries in words.items()}

@@ -1,4 +1,4 @@
-"""The next-token distribution of a language model, and what temperature, top-k, and top-p do to it."""
+"""The next-token distribution of a language model, and how temperature, top-k, and top-p change it."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,14 +27,14 @@ def draw_next_token(
     top_p: float | None = None,
     filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
 ) -> "Figure":
-    """Draw the most probable next tokens: the model's probabilities, and those that you sample from.
+    """Draw the most probable next tokens: the model's probabilities and the ones used for sampling.
 
     Args:
         logits: `(vocab,)`, as the model returns them.
         names: A readable string for each token.
         temperature: Divides the logits; 0 keeps only the most probable token.
-        top_k: For the first of `filters`, or None for no filter.
-        top_p: For the second one, or None for no filter.
+        top_k: Argument of the first of `filters`, or None for no filter.
+        top_p: Argument of the second one, or None for no filter.
         filters: The functions for top-k and top-p, such as your own.
 
     Raises:
@@ -99,10 +99,10 @@ def explore_next_token(
         text: The text so far. The model reads it after a line break.
         filters: The functions for top-k and top-p.
         write: A function like `sample`, called by the buttons.
-        seed: For the tokens that the buttons sample.
+        seed: Seed for the tokens that the buttons sample.
 
     Returns:
-        The widget. A cell that ends in it shows it.
+        The widget. To show it, make it the last expression of a cell.
     """
     from ipywidgets import Button, FloatSlider, HBox, Layout, SelectionSlider, Text
 
@@ -124,7 +124,7 @@ def explore_next_token(
         return draw_next_token(logits, names, temperature, *asked_for(top_k, top_p), filters)
 
     def asked_for(top_k: int, top_p: float) -> tuple[int | None, float | None]:
-        """Translate the sliders' values: a slider cannot hold None, so it has a k of 0 and a p of 1 for "all"."""
+        """Convert the sliders' values: k = 0 and p = 1 mean "all", because a slider cannot hold None."""
         return top_k or None, None if top_p == 1 else top_p
 
     controls = {
@@ -146,7 +146,7 @@ def explore_next_token(
             written = controls["text"].value
             settings = temperature.value, *asked_for(top_k.value, top_p.value)
             new = write(model, ids(written), count, *settings, generator=generator)
-            # The field holds a single line: a line break starts a new text.
+            # The field holds a single line, so a line break starts over.
             controls["text"].value = (written + tokenizer.decode(new)).split("\n")[-1]
 
         made = Button(description=label)

@@ -49,7 +49,7 @@ def attention_page(translator: Any, sentence: str) -> str:
 
     Args:
         translator: A `Translator`.
-        sentence: A sentence of the source language.
+        sentence: A sentence in the source language.
 
     Raises:
         InputError: The sentence cannot be translated.

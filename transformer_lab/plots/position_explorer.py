@@ -55,7 +55,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
 
 
 def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
-    """Draw waves between -1 and 1 one below the other, each with its name on the left."""
+    """Draw waves between -1 and 1, one below another, each with its name on the left."""
     heights = [-2.6 * row for row in range(len(waves))]
     for height, wave in zip(heights, waves.values(), strict=True):
         axes.axhline(height, color="0.85", linewidth=0.8)
@@ -67,7 +67,7 @@ def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
 
 
 def explore_positions() -> Any:
-    """Show `draw_positions` with a slider for each argument. A cell that ends with it shows it."""
+    """Return a widget that shows `draw_positions` with a slider for each argument."""
     from ipywidgets import FloatLogSlider, HBox, IntSlider, Layout
 
     from transformer_lab.plots.interactive_figure import Explorer

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # color, line, marker
-# A model looks the same in every figure, whatever else is in the figure and in whichever order.
+# Each model has the same style in every figure, no matter which other models are in it, or in what order.
 LOOK_OF = dict(
     zip(("GRU with attention", "GRU without attention", "GRU, context never used", "Transformer"), LOOKS, strict=True)
 )
@@ -118,7 +118,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
 
 
 def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Figure":
-    """Draw the map of an additive attention next to that of a Transformer, on the same tokens.
+    """Draw the heat map of additive attention next to that of a Transformer, on the same tokens.
 
     Args:
         maps: The result of `heat_maps` in `transformer_lab.electives.recurrent_comparison`.
@@ -161,8 +161,8 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
     """Draw the BLEU scores of several models by the number of words in the source.
 
     Args:
-        results: For each model's name, `bleu` and `bleu_by_length` as `train_and_measure` returns them. At most four
-            names other than those of the comparison.
+        results: Maps the name of each model to its `bleu` and `bleu_by_length`, as `train_and_measure` returns them.
+            Besides the four models of the comparison, there can be at most four others.
     """
     scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
@@ -185,10 +185,10 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
 
 
 def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
-    """Draw how much of a gradient arrives at words further and further away, on a logarithmic scale.
+    """Draw how much of a gradient reaches words at increasing distances, on a logarithmic scale.
 
     Args:
-        reaches: For each model's name, the size of the gradient at the distances 0, 1, 2, ….
+        reaches: Maps the name of each model to the size of the gradient at distances 0, 1, 2, ….
     """
     shares = "; ".join(
         f"{name}: {sizes[1] / sizes[0]:.2g} one position earlier, "

@@ -54,7 +54,7 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> "Figure"
 
 
 def _table(axes: "Axes", left: float, table: Tensor, hidden: Tensor, form: str) -> None:
-    """Draw a table of numbers as squares whose left edge is at `left`, the hidden ones in orange."""
+    """Draw a table of numbers as squares starting at `left`, with the hidden numbers in orange."""
     for row in range(table.size(0)):
         for column in range(table.size(1)):
             off = bool(hidden[row, column])
@@ -68,7 +68,7 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
 
     Args:
         words: The words of a sentence.
-        vectors: Their rows of the table, already multiplied by √d_model, `(length, d_model)`.
+        vectors: Their embeddings, already multiplied by √d_model, `(length, d_model)`.
         encoding: The positions, `(length, d_model)`.
     """
     titles = ("row of the table × √d_model", "position", "input of the first layer")
@@ -98,7 +98,7 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
 
 
 def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
-    """Draw a table of numbers whose left edge is at `left`: purple for positive numbers, orange for negative ones."""
+    """Draw a table of numbers starting at `left`: purple for positive numbers, orange for negative ones."""
     from matplotlib import colormaps
 
     for row in range(table.size(0)):
@@ -138,7 +138,7 @@ def draw_cache(words: Sequence[str]) -> "Figure":
 
 
 def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> "Figure":
-    """Draw the n-grams of a sentence as rows of boxes, one row for each n, and how many of them match.
+    """Draw the n-grams of a sentence as boxes, with one row for each n, and show how many of them match.
 
     Args:
         words: The tokens of a translation.
@@ -227,11 +227,11 @@ def _block(
 
 
 def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
-    """Draw one layer as a stack of sublayers over the words of a sentence: who gets information from whom.
+    """Draw one layer as a stack of sublayers over a sentence, showing which words get information from which.
 
     Args:
-        words: One column each.
-        memory: The words of the source. If there are any, this is a decoder layer: it hides the future, and it has
+        words: The words of the sentence, one per column.
+        memory: The words of the source. If there are any, this is a decoder layer, which hides the future and has
             cross-attention.
     """
     rows = ["self-attention", *(["cross-attention"] if memory else []), "feed-forward"]
@@ -286,7 +286,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
     return figure
 
 
-LOOP_BOXES = {  # center of each box, and whether the reader writes it
+LOOP_BOXES = {  # center of each box, and whether it is an exercise
     "a batch": (0, 2, False),
     "shift_target": (2, 2, True),
     "label_smoothing_loss": (6.5, 2, True),
@@ -337,7 +337,7 @@ def draw_training_loop() -> "Figure":
 
 
 def draw_next_token_questions(read: str, predicted: str, highlight: int) -> "Figure":
-    """Draw a text, the next character above each of its characters, and which characters each prediction depends on.
+    """Draw a text with the character to predict above each character, and show what each prediction depends on.
 
     Args:
         read: The characters that the model reads.

@@ -65,7 +65,7 @@ def draw_scores(
 
 
 def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
-    """Show `draw_scores` with sliders for the query, the keys, and the scale. A cell that ends with it shows it."""
+    """Return a widget that shows `draw_scores` with sliders for the query, the keys, and the scale."""
     from ipywidgets import FloatSlider, HBox, Layout
 
     from transformer_lab.plots.interactive_figure import Explorer

@@ -33,10 +33,10 @@ Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float, floa
 
 
 def judged(trials: "DataFrame") -> "DataFrame":
-    """Return the trials that have a BLEU. The figures show only these.
+    """Return the trials that have a BLEU score. The figures show only these.
 
     Raises:
-        InputError: No trial has one.
+        InputError: No trial has a BLEU score.
     """
     scored = trials.dropna(subset="bleu")
     if scored.empty:
@@ -45,15 +45,15 @@ def judged(trials: "DataFrame") -> "DataFrame":
 
 
 def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
-    """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU.
+    """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU score.
 
     Args:
-        trials: The table of a search (`transformer_lab.electives.search.Results.trials`).
-        plan: The plan of the same search. If given, each axis covers the range that was searched, otherwise only the
-            range of the values that were sampled.
+        trials: The table of trials in a search (`transformer_lab.electives.search.Results.trials`).
+        plan: The plan of the same search. If given, each axis covers the range that was searched; otherwise, it covers
+            only the range of the sampled values.
 
     Raises:
-        InputError: No trial has a BLEU.
+        InputError: No trial has a BLEU score.
     """
     import seaborn as sns
     from matplotlib.cm import ScalarMappable
@@ -96,7 +96,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
     """Draw BLEU against each of the six hyperparameters.
 
     Raises:
-        InputError: No trial has a BLEU.
+        InputError: No trial has a BLEU score.
     """
     import seaborn as sns
 
@@ -127,11 +127,11 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
     """Draw how important each hyperparameter is (PED-ANOVA), next to the importance that chance alone would give it.
 
     Args:
-        trials: The table of a search, with at least 8 trials that have a BLEU.
+        trials: The table of trials in a search, at least 8 of which have a BLEU score.
         shuffles: How often to shuffle the BLEU scores among the trials for the gray bars.
 
     Raises:
-        InputError: There are fewer than 8 trials.
+        InputError: Fewer than 8 trials have a BLEU score.
     """
     import seaborn as sns
 
@@ -160,11 +160,11 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     """Draw each hyperparameter's rank correlation with BLEU and its 95 % interval.
 
     Args:
-        trials: The table of a search.
+        trials: The table of trials in a search.
         interval: A function like `correlation_interval`, such as your own.
 
     Raises:
-        InputError: No trial has a BLEU.
+        InputError: No trial has a BLEU score.
     """
     scored = judged(trials)
     rows = []
@@ -199,7 +199,7 @@ def draw_pruning(trials: "DataFrame", score: str = "validation BLEU") -> "Figure
     """Draw the score of each trial after each epoch, and where trials were pruned.
 
     Args:
-        trials: The table of a search; only `curve`, `epochs`, and `state` are used.
+        trials: The table of trials in a search; only `curve`, `epochs`, and `state` are used.
         score: What the curves show.
 
     Raises:
@@ -239,8 +239,8 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
     """Draw the finalists' scores with new seeds next to the score that each was chosen for.
 
     Args:
-        trials: The table of a search.
-        finalists: The table of its finalists.
+        trials: The table of trials in a search.
+        finalists: The table of finalists in the same search.
 
     Raises:
         InputError: No finalist has been trained.
@@ -277,11 +277,11 @@ def draw_expected_best(
 ) -> "Figure":
     """Draw the expected best of n runs, for n from 1 to the number of runs.
 
-    The estimate doesn't know any run that's better than the best one measured, so it's too low when n approaches the
-    number of runs. The background is gray from half of that number on.
+    The estimate can't exceed the best score measured, so it's too low when n approaches the number of runs. The
+    background is gray from half of that number on.
 
     Args:
-        runs: The scores of the runs in each series, by its name.
+        runs: Maps the name of each series of runs to their scores.
         best: A function like `expected_best`, such as your own.
     """
     from matplotlib.ticker import MaxNLocator
@@ -313,7 +313,7 @@ def draw_expected_best(
 def draw_intervals(
     trials: int = 20, correlation: float = 0.0, interval: Interval = correlation_interval, searches: int = 40
 ) -> "Figure":
-    """Draw what many searches would report in a world where the true correlation is known.
+    """Simulate many searches with a known true correlation, and draw what each of them would report.
 
     Args:
         trials: Number of trials in each search, at least 4.
@@ -326,7 +326,7 @@ def draw_intervals(
     """
     if trials < 4 or abs(correlation) > 0.95 or searches < 1:
         raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
-    # Two normal variables with this Pearson correlation have the rank correlation asked for (Pearson 1907).
+    # Two normal variables with this Pearson correlation have the requested rank correlation (Pearson 1907).
     straight = 2 * math.sin(math.pi * correlation / 6)
     draw, intervals = random.Random(trials), []
     for _ in range(searches):
@@ -359,7 +359,7 @@ def draw_intervals(
 
 
 def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
-    """Show `draw_intervals` with sliders for the number of trials and the true correlation."""
+    """Return a widget that shows `draw_intervals` with sliders for the number of trials and the true correlation."""
     from ipywidgets import FloatSlider, SelectionSlider
 
     from transformer_lab.plots.interactive_figure import Explorer

@@ -1,4 +1,4 @@
-"""The vocabulary of the schematics: centered text, rounded boxes, cells of a table, and arrows."""
+"""Building blocks for schematics: centered text, rounded boxes, table cells, and arrows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def write(axes: "Axes", x: float, y: float, text: str, **look: Any) -> None:
-    """Write a text centered on `(x, y)`, unless `look` aligns it differently."""
+    """Write text centered on `(x, y)`, unless `look` aligns it differently."""
     axes.text(x, y, text, **{"ha": "center", "va": "center"} | look)
 
 
@@ -25,7 +25,7 @@ def add_cell(
     linewidth: float = 1,
     **look: Any,
 ) -> None:
-    """Draw a rectangle from its corner `(x, y)`, with a text in the middle; `look` is that of the text."""
+    """Draw a rectangle from its corner `(x, y)`, with text in the middle; `look` has properties of the text."""
     from matplotlib.patches import Rectangle
 
     axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=edge, linewidth=linewidth))
@@ -43,6 +43,6 @@ def add_box(
 
 
 def draw_arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
-    """Draw an arrow that reaches exactly from `start` to `end`; `look` has other properties of the arrow."""
+    """Draw an arrow exactly from `start` to `end`; `look` has other properties of the arrow."""
     look = {"color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10} | look
     axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>"} | look)

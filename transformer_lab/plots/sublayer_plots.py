@@ -1,4 +1,4 @@
-"""Plots of what the ReLU does in a feed-forward network, and what the position of the norm does in training."""
+"""Plots of the effect of the ReLU in a feed-forward network, and of the norm's position on training."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ POST, PRE = RUST, DARK
 
 
 def draw_bends(x: Tensor, bent: Tensor, straight: Tensor, bends: Sequence[float]) -> "Figure":
-    """Draw a feed-forward network of one number with and without its ReLU; all tensors are `(length,)`.
+    """Draw a feed-forward network with a single input, with and without its ReLU; all tensors are `(length,)`.
 
     Args:
         x: The inputs, in order.
@@ -49,8 +49,8 @@ def draw_norm_runs(
     """Draw the losses of four training runs, and the gradients of their sublayers in the last step.
 
     Args:
-        runs: By `("post-norm" or "pre-norm", "no warm-up" or another name)`: the loss of each step, and the gradient
-            norm of each sublayer.
+        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to the loss at each step and the
+            gradient norm of each sublayer.
         guessing: The loss of a model that guesses.
     """
     figure = new_picture(
@@ -89,9 +89,9 @@ def draw_growth(post: Sequence[float], pre: Sequence[float], after_last_norm: fl
     """Draw the root mean square of the features by depth: before the first layer, and after each.
 
     Args:
-        post: In post-norm.
-        pre: In pre-norm.
-        after_last_norm: In pre-norm, after the last norm.
+        post: The values for post-norm.
+        pre: The values for pre-norm.
+        after_last_norm: The value for pre-norm after the last norm.
     """
     figure = new_picture(
         f"Root mean square of the features by depth in {len(pre) - 1} layers. Post-norm stays at 1. Pre-norm grows "

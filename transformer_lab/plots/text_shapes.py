@@ -1,4 +1,4 @@
-"""Text as shapes: which fonts it needs, how wide it is, and how to write hundreds of labels quickly."""
+"""Text drawn as shapes: find the fonts that it needs, measure its width, and write hundreds of labels quickly."""
 
 import functools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ WIDE_FONTS = (
 
 @functools.cache
 def token_fonts() -> list[str]:
-    """Return matplotlib's font, then this machine's fonts that have Chinese or other characters it lacks."""
+    """Return matplotlib's own font, then installed fonts with Chinese and other characters that it lacks."""
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
@@ -25,7 +25,7 @@ def token_fonts() -> list[str]:
 
 @functools.cache
 def has_shape(text: str) -> bool:
-    """Return whether the first font has every character of a text."""
+    """Return whether the first font has every character in `text`."""
     from matplotlib import font_manager
 
     known = font_manager.get_font(font_manager.findfont(token_fonts()[0])).get_charmap()
@@ -45,16 +45,16 @@ def advance(character: str) -> float:
 
 
 def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], size: float, **look: Any) -> None:
-    """Write short texts as shapes that are drawn together, each centered on a point.
+    """Write short labels as shapes that are drawn all at once, each centered on a point.
 
-    The tree of a beam search has hundreds of labels. As ordinary texts, they would take up half of the drawing time.
-    Characters that the first font lacks have no shape here: see `has_shape`.
+    The tree of a beam search has hundreds of labels. Drawn as ordinary text, they would take half of the drawing time.
+    Characters that the first font lacks can't be drawn this way: see `has_shape`.
 
     Args:
         axes: The axes to write on.
-        texts: For each text, its point in the units of `axes`, the text itself, and its color.
+        texts: For each label, the x and y of its center in the units of `axes`, the text, and the color.
         size: Font size in points.
-        look: Properties of all texts, such as `zorder`.
+        look: Properties of all labels, such as `zorder`.
     """
     from matplotlib.collections import PathCollection
     from matplotlib.transforms import Affine2D
@@ -76,7 +76,7 @@ def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], s
 
 @functools.lru_cache(maxsize=4096)
 def _outline(text: str, size: float) -> Any:
-    """Return the shape of a text around its center, in points."""
+    """Return the shape of a text centered on the origin, in points."""
     from matplotlib.path import Path
 
     x, parts = -size * sum(map(advance, text)) / 2, []

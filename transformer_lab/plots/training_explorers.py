@@ -29,16 +29,16 @@ def draw_warmup(
     factor: float = 1.0,
     rate: Callable[[int, int, int], float] = warmup_rate,
 ) -> "Figure":
-    """Draw the learning-rate schedule of section 5.3 with its peak, in front of the schedule of the paper's base model.
+    """Draw the learning-rate schedule of section 5.3 with its peak, over the schedule of the paper's base model.
 
     Args:
         d_model: Width of the model.
         warmup_steps: The step at which the learning rate peaks.
         factor: Multiplies the whole schedule.
-        rate: Returns the learning rate for `(step, d_model, warmup_steps)`. Pass your own function to see what it does.
+        rate: Returns the learning rate for `(step, d_model, warmup_steps)`. Pass your own function to try it out.
 
     Raises:
-        InputError: A number is not above 0.
+        InputError: A number is not positive.
     """
     for name, value in (("d_model", d_model), ("warmup_steps", warmup_steps), ("factor", factor)):
         if not value > 0:
@@ -77,7 +77,7 @@ def draw_warmup(
 
 
 def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
-    """Show `draw_warmup` with sliders for the width, warm-up, and factor. A cell that ends with it shows it."""
+    """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor."""
     from ipywidgets import FloatSlider, Layout, SelectionSlider
 
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
@@ -103,7 +103,7 @@ def draw_label_smoothing(
     Args:
         smoothing: From 0, which is plain cross-entropy, to below 1.
         vocab: Number of tokens.
-        loss: Called like `label_smoothing_loss`. Pass your own function to see what it does.
+        loss: Called like `label_smoothing_loss`. Pass your own function to try it out.
 
     Raises:
         InputError: `smoothing` is out of range, or `vocab` is below 2.
@@ -141,7 +141,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["right token"], ylabel="probability")
     bars.set_title("Labels" + (f": {shown} of {vocab} tokens" if shown < vocab else ""))
     bars.text(answer, right + 0.03, f"{right:.4g}", ha="center")
-    # There is room to the left of the right token. With two tokens, that is the center of the other bar.
+    # There is room to the left of the right token's bar. With two tokens, this is the center of the other bar.
     bars.text((answer - 1) / 2, each + 0.03, f"each {each:.2g}", ha="center")
 
     name = f"smoothed by {smoothing:g}"
@@ -161,7 +161,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
 
 
 def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
-    """Show `draw_label_smoothing` with sliders for smoothing and vocabulary. A cell that ends with it shows it."""
+    """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary size."""
     from ipywidgets import FloatSlider, Layout, SelectionSlider
 
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
@@ -174,7 +174,7 @@ def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
 
 
 def _losses_and_gradients(loss: "Loss", smoothing: float, vocab: int) -> tuple[list[float], list[float]]:
-    """Return the loss and its derivative by the correct token's logit for each lead. The correct token is the last."""
+    """Return the loss and its derivative with respect to the correct (last) token's logit, for each lead."""
     labels = torch.tensor([[vocab - 1]])
     with torch.enable_grad():
         logits = [torch.zeros(1, 1, vocab) for _ in LEADS]
@@ -182,7 +182,7 @@ def _losses_and_gradients(loss: "Loss", smoothing: float, vocab: int) -> tuple[l
             some[..., -1] = lead
             some.requires_grad_()
         values = [loss(some, labels, smoothing, -1) for some in logits]  # no token is padding
-        gradients = torch.autograd.grad(sum(values), logits)  # each loss depends on its own logits alone
+        gradients = torch.autograd.grad(sum(values), logits)  # each loss depends only on its own logits
     return [value.item() for value in values], [gradient[0, 0, -1].item() for gradient in gradients]
 
 
@@ -203,15 +203,16 @@ def explore_training(
     """Watch a training run that continues while you use the notebook. You can pause or stop it.
 
     Args:
-        run: Runs the training. It receives a function to call with every record, as `train(..., on_log=...)` does:
+        run: Trains the model. It receives a function to call with every record, as `train(..., on_log=...)` does:
             `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
         sample: Called after each epoch. Its result, such as a translation, is shown.
         seconds: Minimum time between two updates.
 
     Returns:
-        The widget. A cell that ends with it shows it, and you can run the next cells while the model trains. `result`
-        is what `run` returned, once `state` is "finished". Stopping raises KeyboardInterrupt in `run`, as Ctrl-C does.
-        `figure()` returns the curves so far, so that you can keep them as a cell's output; `wait()` waits for the end.
+        The widget. To show it, make it the last expression of a cell. You can run the next cells while the model
+        trains. `result` is the return value of `run`, once `state` is "finished". Stopping raises KeyboardInterrupt in
+        `run`, as Ctrl-C does. `figure()` returns the curves so far, so that you can keep them as a cell's output;
+        `wait()` waits for the end.
     """
     from transformer_lab.plots.training_watch import TrainingWatch
 

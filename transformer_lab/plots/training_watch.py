@@ -19,7 +19,7 @@ class TrainingWatch(WithPicture):
     """The widget of `explore_training`.
 
     Attributes:
-        result: What `run` returned, after it has ended.
+        result: The return value of `run`, once it has ended.
         state: "running", "paused", "stopped", "finished", or "failed".
     """
 
@@ -48,7 +48,7 @@ class TrainingWatch(WithPicture):
         """Wait until the run has ended or is paused. Afterwards, you can use its `figure`, for example.
 
         Raises:
-            Exception: The run failed with it.
+            Exception: The run failed, with this exception.
         """
         while self.thread.is_alive() and self._may_go_on.is_set():
             self.thread.join(0.05)

@@ -1,4 +1,4 @@
-"""How the model learns (section 5 of the paper): loss, schedule, one step, whole runs and what they leave."""
+"""Training (section 5 of the paper): loss, schedule, single steps, whole runs, and the files they write."""
 
 from transformer_lab.presets import PRESETS, Preset, find_preset, override
 from transformer_lab.training.checkpoints import average_checkpoints

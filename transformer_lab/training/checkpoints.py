@@ -1,4 +1,4 @@
-"""Weights and training states on disk: safetensors with JSON in the header, replaced atomically, never pickled."""
+"""Weights and training states on disk: safetensors with JSON in the header, replaced atomically and never pickled."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write tensors, with `facts` as JSON in the header of the same file, so that the two always belong together."""
+    """Write tensors, with `facts` as JSON in the header of the same file, so that the two always match."""
     with replacing(path) as unfinished:
         save_file(
             {name: tensor.contiguous() for name, tensor in tensors.items()},
@@ -102,7 +102,7 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
         raise InputError(f"{path} is damaged (nothing of the optimizer): start this run again in another folder")
     for name, parameter in model.named_parameters():
         for moment, value in moments[name].items():
-            # Kernels of torch take them unseen, and would read beyond a tensor that is too small.
+            # torch's kernels don't check these shapes and would read past the end of a tensor that is too small.
             shape = torch.Size() if moment == "step" else parameter.shape
             if not value.is_floating_point() or value.shape != shape:
                 raise InputError(f"{path} is damaged (the {moment} of {name}): start this run again in another folder")

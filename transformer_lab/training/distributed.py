@@ -1,4 +1,4 @@
-"""Train one model in several processes: each takes its part of every batch, and the gradients are summed.
+"""Train one model in several processes: each takes its share of every batch, and the gradients are summed.
 
 Start them with `torchrun --nproc-per-node 2 -m transformer_lab.cli train ...`.
 """
@@ -17,7 +17,7 @@ from transformer_lab.errors import InputError
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """This process as one of those that train together. Only the first, rank 0, writes files and prints."""
+    """This process's place among those that train together. Only the first, rank 0, writes files and prints."""
 
     rank: int = 0
     world_size: int = 1
@@ -27,7 +27,7 @@ class WorkerGroup:
         return self.rank == 0
 
     def share_of(self, batch: Batch) -> Batch:
-        """Return this process's sentences of `batch`: every `world_size`-th one. A small batch may have none for it."""
+        """Return this process's share of `batch`: every `world_size`-th sentence, which may be none at all."""
         mine = slice(self.rank, None, self.world_size)
         return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
 
@@ -44,7 +44,7 @@ class WorkerGroup:
             return losses
         parameters = list(parameters)
         for parameter in parameters:
-            if parameter.grad is None:  # this process had no sentence
+            if parameter.grad is None:  # this process had no sentences
                 parameter.grad = torch.zeros_like(parameter)
         message = torch.cat([losses, *(parameter.grad.flatten() for parameter in parameters)])
         dist.all_reduce(message)
@@ -62,7 +62,7 @@ def join_workers(device: torch.device) -> WorkerGroup:
     """Join the other processes if torchrun has started any: over NCCL between GPUs, otherwise over Gloo.
 
     Raises:
-        InputError: WORLD_SIZE says that there are others, but variables needed to reach them are not set.
+        InputError: WORLD_SIZE says that there are others, but the variables needed to reach them are not set.
     """
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
@@ -77,14 +77,14 @@ def join_workers(device: torch.device) -> WorkerGroup:
 def choose_device(name: str | None = None) -> torch.device:
     """Return the device with that name. The default is a GPU if there is one, otherwise the CPU.
 
-    If there are several GPUs, it is this process's own, unless the name has a number: `cuda:1`.
+    If there are several GPUs, each process gets its own, unless the name has a number: `cuda:1`.
 
     Raises:
         InputError: The device does not exist, or is neither `cpu` nor `cuda`.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if device.type not in ("cpu", "cuda"):  # Apple's mps, for one, has no float64, in which a beam adds its scores
+        if device.type not in ("cpu", "cuda"):  # Apple's mps, for example, lacks float64, needed for beam scores
             raise InputError(
                 f"this course computes on cpu or cuda, not on {name}: name one of them", parameter="device"
             )
@@ -92,7 +92,7 @@ def choose_device(name: str | None = None) -> torch.device:
             return device
         if device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)  # before anything else: every process would take memory of the first GPU
+        torch.cuda.set_device(device)  # first of all: otherwise, every process would take memory on the first GPU
     except (RuntimeError, AssertionError, AttributeError, NotImplementedError):  # which one depends on the device
         raise InputError(
             f"this torch cannot compute on {name or device} here: name another device, such as cpu", parameter="device"

@@ -43,7 +43,7 @@ def label_smoothing_loss(logits: Tensor, labels: Tensor, smoothing: float, pad_i
 def consistency_loss(
     first: Tensor, second: Tensor, labels: Tensor, smoothing: float, pad_id: int, consistency: float
 ) -> Tensor:
-    """R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks").
+    """Compute the loss of R-Drop (Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks").
 
     The same sentences pass through the model twice with different dropout. Both passes must predict the labels, and
     their predictions must agree.
@@ -53,8 +53,8 @@ def consistency_loss(
 
     Args:
         first: `(batch, length, vocab)`, the logits of the first pass.
-        second: The logits of the second pass.
-        labels: `(batch, length)`. Positions with `pad_id` do not count, for neither predictions nor agreement.
+        second: The logits of the second pass, of the same shape.
+        labels: `(batch, length)`. Positions with `pad_id` count toward neither the predictions nor the agreement.
         smoothing: Label smoothing.
         pad_id: The ID of padding.
         consistency: Weight of the disagreement; 5 in that paper for translation.

@@ -1,4 +1,4 @@
-"""A training run in a process of its own, so that you can use the notebook in the meantime."""
+"""A training run in its own process, so that you can use the notebook in the meantime."""
 
 import json
 import os
@@ -41,10 +41,10 @@ print(json.dumps({"kind": "result", "result": result}), file=channel, flush=True
 def train_in_own_process(
     preset: Preset, output: str | Path, on_log: Callable[[dict[str, Any]], None], resume: bool = False
 ) -> dict[str, Any]:
-    """Train with the parts you have built, as `train` does, but in a process of its own.
+    """Train with the parts you have built, as `train` does, but in a separate process.
 
     After each record, the process waits until `on_log` has returned, so `on_log` can pause it. With `resume`, the
-    records of the earlier part of the run come first. Arguments and result are those of `train`.
+    records of the earlier part of the run come first. The arguments and the result are the same as for `train`.
 
     Raises:
         InputError: As in `train`, or the process failed; the message contains its last lines.
@@ -52,7 +52,7 @@ def train_in_own_process(
     if resume:
         records = read_metrics(Path(output) / "metrics.jsonl")
         finished = max((record["epoch"] for record in records if record["kind"] == "epoch"), default=0)
-        for record in records:  # the steps of an epoch that was interrupted come again
+        for record in records:  # the steps of an interrupted epoch will be repeated
             if record.get("epoch", finished + 1) <= finished:
                 on_log(record)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -66,7 +66,7 @@ def train_in_own_process(
             text=True,
             encoding="utf-8",
         )
-        with process:  # leaving it closes the channel, at which the process ends, and waits
+        with process:  # on exit, this closes the channel, which ends the process, and waits for it
             process.stdin.write(json.dumps([asdict(preset), str(output), resume]) + "\n")
             process.stdin.flush()
             for line in process.stdout:

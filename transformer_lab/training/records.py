@@ -1,4 +1,4 @@
-"""The records of a run: `training.json`, its whole configuration and result, and `metrics.jsonl`, its history.
+"""The records of a run: `training.json` with its full configuration and result, and `metrics.jsonl` with its history.
 
 Every line of `metrics.jsonl` is a JSON object with a `kind`:
 
@@ -55,13 +55,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def configuration(preset: Preset, corpus: Corpus) -> dict[str, Any]:
-    """Return everything that determines what a run computes and which of its weights it chooses.
+    """Return everything that determines what a run computes and which weights it saves.
 
     A run can be resumed only with the same configuration.
     """
     train_pairs = corpus.train[: preset.train_limit]
     return {
-        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON gives it back
+        "preset": asdict(preset) | {"betas": list(preset.betas)},  # as JSON will return it
         "source": corpus.source,
         "target": corpus.target,
         "train_pairs": len(train_pairs),
@@ -78,7 +78,7 @@ def sha256_of(pairs: Pairs) -> str:
 
 
 def environment(preset: Preset, device: torch.device, precision: torch.dtype, processes: int) -> dict[str, Any]:
-    """Describe where and how a run was started, to help repeat it. Resumed elsewhere, it may round differently."""
+    """Describe where and how a run was started, to help reproduce it. On another machine, rounding may differ."""
     standard = PRESETS.get(preset.name)
     return {
         "overridden": {
@@ -173,7 +173,7 @@ class Metrics:
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Return the records of a `metrics.jsonl`, up to the first line that is incomplete; none without a file."""
+    """Return the records in a `metrics.jsonl`, up to the first incomplete line, or none if the file doesn't exist."""
     records = []
     if Path(path).exists():
         for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""The learning rate of every step."""
+"""The learning rate at each step."""
 
 
 def warmup_rate(step: int, d_model: int, warmup_steps: int) -> float:
@@ -15,10 +15,10 @@ def linear_rate(step: int, peak_rate: float, warmup_steps: int, total_steps: int
     """Return a learning rate for a run of known length.
 
     It grows linearly to `peak_rate` at `warmup_steps`, and then decreases linearly to zero at `total_steps`. A run that
-    ends with small steps reaches a lower loss than one that stops at full speed.
+    ends with small steps reaches a lower loss than one that stops at the full learning rate.
 
-    A run shorter than twice its warm-up uses half of its steps to reach the same peak. Unless there is only one
-    step, the last one has a rate of 0 and changes nothing.
+    A run shorter than twice its warm-up spends half of its steps warming up to the same peak. Unless there is only one
+    step, the last one has a learning rate of 0 and changes nothing.
     """
     step = max(step, 1)
     warmup_steps = max(1, min(warmup_steps, total_steps // 2))

@@ -53,7 +53,7 @@ from transformer_lab.training.steps import (
 
 
 class DivergedError(InputError):
-    """A loss or a gradient was not finite. Other hyperparameters, a lower learning rate above all, may help."""
+    """A loss or a gradient was not finite. Different hyperparameters may help, especially a lower learning rate."""
 
 
 class DoesNotFitError(InputError, MemoryError):
@@ -73,39 +73,39 @@ def train(
 ) -> dict[str, Any]:
     """Train a model and save it, together with a record of how it was trained.
 
-    At the end, `output` is a folder for `Translator.load`. It also holds `training.json`, `metrics.jsonl` (see
-    `records`) and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one in a single step,
-    so that an interruption of any kind costs one epoch at most. A run that was interrupted and resumed yields the same
-    weights as one that was not: bit for bit on a CPU.
+    At the end, `Translator.load` can load the model from `output`, which also holds `training.json`, `metrics.jsonl`
+    (see `records`), and the checkpoints. Every epoch ends with a checkpoint that replaces the previous one atomically,
+    so an interruption of any kind costs one epoch at most. A run that was interrupted and resumed yields the same
+    weights as one that was not, bit for bit on a CPU.
 
-    Under torchrun, the processes share every batch, and each has its own dropout. Without dropout the result is that of
-    one process, apart from rounding; with dropout it is like that of another seed. Torch's global seed is set from
-    `preset.seed` in every epoch.
+    Under torchrun, the processes share every batch, and each has its own dropout. Without dropout, the result is the
+    same as with one process, apart from rounding; with dropout, it differs as it would with a different seed. Torch's
+    global seed is set from `preset.seed` in every epoch.
 
     Args:
         preset: What to train, or the name of one of `PRESETS`.
-        output: A new folder, or with `resume` the folder of the run to continue.
-        data_dir: The folder of the corpus, so that it is not downloaded; as in `load_corpus`.
+        output: A new folder or, with `resume`, the folder of the run to continue.
+        data_dir: The folder with the corpus, so that it is not downloaded; as in `load_corpus`.
         resume: Continue the run in `output` after its last finished epoch. Its configuration must be the same. If the
             run is finished and its checkpoints were removed, return its record.
         source: The language to translate from.
         target: The language to translate into.
-        build_model: Makes the model from its configuration. It may use parts of your own.
+        build_model: Builds the model from its configuration, possibly with your own parts.
         on_log: Called with every record of `metrics.jsonl` when it is written.
-        device: Such as `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
+        device: For example `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
 
     Returns:
-        The content of `training.json`; nothing in any process but the first.
+        The content of `training.json`, or an empty dictionary in every process but the first.
 
     Raises:
-        InputError: An argument cannot work, or the folder cannot be written.
+        InputError: An argument is unusable, or the folder cannot be written.
         DivergedError: (an InputError) the loss or the gradient is not finite.
         DoesNotFitError: (an InputError) the model does not fit into memory.
     """
     preset = find_preset(preset) if isinstance(preset, str) else preset
     output = Path(output)
-    # oneDNN caches the last 1,024 kernels, one for each shape. They would take a third of a run's memory, although a
-    # batch rarely has the same shape again.
+    # oneDNN caches the last 1,024 kernels, one for each shape. They would take a third of a run's memory, although
+    # batches rarely have the same shape.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     where = choose_device(device)
     workers = join_workers(where)
@@ -126,13 +126,13 @@ def train(
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
-    """Make sure that a run can be resumed in the folder, or without `resume` started there."""
+    """Make sure that a run can be resumed in the folder or, without `resume`, started there."""
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
         if not is_finished(output):
             with writing(output):
-                (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint the run starts over
+                (output / "checkpoints").mkdir(exist_ok=True)  # without a checkpoint, the run starts over
         elif not (output / "weights.safetensors").exists():
             raise InputError(f"{output} holds a finished run without weights and checkpoints: train in another folder")
         return
@@ -157,7 +157,7 @@ def is_finished(output: Path) -> bool:
 
 @dataclass
 class Progress:
-    """How far a run has come. Saved with the weights, in the same file."""
+    """The progress of a run, saved in the same file as the weights."""
 
     epoch: int = 0  # finished epochs
     step: int = 0  # finished updates
@@ -173,7 +173,7 @@ class EncodedPairs:
     pairs: list[tuple[str, str]]
     sources: list[list[int]]
     targets: list[list[int]]
-    numbers: list[int]  # from 1
+    numbers: list[int]  # counted from 1
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: str, preset: Preset) -> EncodedPairs:
@@ -228,7 +228,7 @@ class Step:
 
 
 class TrainingRun:
-    """A training run between two epochs: everything that `train` works with."""
+    """The state of a training run between epochs: everything that `train` works with."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class TrainingRun:
         self.started = time.perf_counter()
         self.preset, self.output, self.device, self.workers = preset, output, device, workers
         self.precision = computing_precision(preset, device)
-        # A GPU computes the next step while the numbers of this one are read, so that it never waits for the processor.
+        # A GPU computes the next step while this step's numbers are read, so it never waits for the CPU.
         self.unread_steps = 1 if device.type == "cuda" else 0
         self.progress = Progress()
         run_configuration = configuration(preset, corpus)
@@ -269,7 +269,7 @@ class TrainingRun:
             self.load_checkpoint()
         if workers.first:
             if not resume:
-                # The record is written last. A folder that has one can be resumed; a run that was refused leaves none.
+                # The record is written last: a folder with a record can be resumed, and a refused run leaves no record.
                 started_as = environment(preset, device, self.precision, workers.world_size)
                 write_json(self.record, {"configuration": run_configuration, "environment": started_as})
             self.metrics = Metrics(output / "metrics.jsonl", self.progress.step, on_log)
@@ -305,7 +305,7 @@ class TrainingRun:
         self.validation_batches = [batch.to(self.device) for batch in batches]
 
     def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
-        """Make the model with its initial weights, what computes its gradients, and the optimizer."""
+        """Create the model with its initial weights, the copy that computes its gradients, and the optimizer."""
         torch.manual_seed(self.preset.seed)  # every process starts from the same weights
         try:
             self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
@@ -333,7 +333,7 @@ class TrainingRun:
             self.fast.sync_weights()
 
     def train_epoch(self, epoch: int) -> None:
-        """Train on every pair once, in an order that belongs to this epoch, then validate and save."""
+        """Train on every pair once, in an order that depends only on the seed and the epoch, then validate and save."""
         groups = self.batches_of_epoch(epoch)
         total_steps = self.progress.step + len(groups) * (self.preset.epochs - epoch + 1)
         if epoch == 1 and self.workers.first:
@@ -354,7 +354,7 @@ class TrainingRun:
     def batches_of_epoch(self, epoch: int) -> list[list[Batch]]:
         """Return the batches of each update, and seed dropout.
 
-        The seeds belong to the epoch, so that it is the same whether or not the run was interrupted before it.
+        The random seeds are derived from the epoch, so it is the same whether or not the run was interrupted before it.
         """
         preset = self.preset
         shuffle = torch.Generator().manual_seed(seed_of(preset.seed, epoch, 0))
@@ -374,14 +374,14 @@ class TrainingRun:
             )
         except RuntimeError as error:
             if type(error).__module__.startswith(("torch._dynamo", "torch._inductor")):
-                reason = " ".join(str(error).split("\n")[:2])  # the backend, and what it says
+                reason = " ".join(str(error).split("\n")[:2])  # the backend and its message
                 raise InputError(f"cannot compile the model ({reason}): train without compiled") from error
             raise
         self.progress.step = number
         return Step(number, epoch, rate, batches, result)
 
     def record_step(self, step: Step, totals: EpochTotals, bar: tqdm) -> None:
-        """Read what an update has measured, waiting for it if need be, and log it."""
+        """Read the measurements of an update, waiting for them if necessary, and log them."""
         losses, norm = step.result.read()
         loss = sum(losses)
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -409,7 +409,7 @@ class TrainingRun:
         """Return the token ids of both sides.
 
         With BPE-dropout (Provilkov et al. 2020), every epoch tokenizes the pairs differently. A pair whose new
-        tokens would not fit into the model or a batch keeps the usual ones.
+        tokens would not fit into the model or a batch keeps its usual tokens.
         """
         preset, usual = self.preset, self.train_pairs
         if not preset.bpe_dropout:
@@ -545,7 +545,7 @@ class TrainingRun:
 
 
 def new_model(preset: Preset, tokenizer: Tokenizer, build_model: Callable[[TransformerConfig], nn.Module]) -> nn.Module:
-    """Build a model of the preset's sizes for the tokenizer's vocabularies."""
+    """Build a model with the preset's sizes for the tokenizer's vocabularies."""
     config = TransformerConfig(
         source_vocab=tokenizer.source_size,
         target_vocab=tokenizer.target_size,
@@ -576,7 +576,7 @@ def warn_of_unfinished_warm_up(preset: Preset, total_steps: int) -> None:
         )
 
 
-SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is the order of the pairs, 1 + rank a process's dropout
+SOURCE_SPELLING, TARGET_SPELLING = 1_007, 1_008  # streams; 0 is for the order of the pairs, 1 + rank for dropout
 
 
 def seed_of(seed: int, epoch: int, stream: int) -> int:
@@ -589,7 +589,7 @@ def compare_configurations(record: dict[str, Any], now: dict[str, Any], output: 
     earlier = record.get("configuration")
     if not (isinstance(earlier, dict) and isinstance(earlier.get("preset"), dict)):
         raise InputError(f"{output / 'training.json'} is damaged (no configuration): start this run again elsewhere")
-    # A field that the earlier run does not have is newer than the run, which was trained with its default.
+    # A field that the record lacks was added after the run, which was trained with what is now its default.
     earlier = {"validation_sha256": now["validation_sha256"]} | earlier | asdict(Preset(name="")) | earlier["preset"]
     if differing := differing_values(earlier | {"preset": None}, now | now["preset"] | {"preset": None}):
         raise InputError(

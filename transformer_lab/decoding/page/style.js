@@ -1,5 +1,5 @@
-// The style of the widget. The variables --lab-… and --pst-… come from the course's website; without them, the values
-// that follow them apply.
+// The style of the widget. The variables --lab-… and --pst-… come from the course's website; without them, their
+// fallback values apply.
 export default `
 :host {
   --ink: var(--lab-ink, light-dark(#1f2328, #e6e8eb));

@@ -1,11 +1,11 @@
-// A Transformer that translates, in one file and without a library: "Attention Is All You Need" as it is computed
-// after training, one sentence at a time. It reads the three files that the course saves for a trained model.
+// A Transformer for translation in one file, without any library: "Attention Is All You Need" as it is computed after
+// training, one sentence at a time. It reads the three files that the course saves for a trained model.
 //
-// A matrix is a Float32Array with its rows one after the other. Sizes have the paper's names; `length` counts tokens.
+// A matrix is a Float32Array in row-major order. Sizes are named as in the paper; `length` counts tokens.
 // Sums are computed in double precision, as JavaScript does, and stored in single precision.
 
 const PAD = 0, BOS = 1, EOS = 2, UNK = 3;
-const EPS = 1e-5; // of the layer normalization
+const EPS = 1e-5; // for layer normalization
 
 // ---------------------------------------------------------------------------------------------- section 3.2: attention
 
@@ -45,7 +45,7 @@ function linear({ weight, bias }, x, rows) {
 // In place: scores become positive weights that add up to 1. A score of -Infinity gets the weight 0.
 function softmax(scores) {
   const highest = scores.reduce((one, other) => Math.max(one, other), -Infinity);
-  if (highest === -Infinity) return scores.fill(0); // a query that may attend to nothing
+  if (highest === -Infinity) return scores.fill(0); // a query that may not attend to anything
   let sum = 0;
   for (let i = 0; i < scores.length; i++) sum += scores[i] = Math.exp(scores[i] - highest);
   for (let i = 0; i < scores.length; i++) scores[i] /= sum;
@@ -120,7 +120,7 @@ function embed({ weight }, tokens, dModel, first = 0) {
 // ----------------------------------------------------------------------------------------------------- the whole model
 
 export class Transformer {
-  // `config` is config.json, `tensors` what `readSafetensors` returns.
+  // `config` is config.json, and `tensors` is the result of `readSafetensors`.
   constructor(config, tensors) {
     this.config = config;
     this.nParameters = Object.values(tensors).reduce((sum, { data }) => sum + data.length, 0);
@@ -159,7 +159,7 @@ export class Transformer {
                     bias: take("output.bias", target_vocab) };
   }
 
-  // The source tokens as vectors that know each other: (source, d_model).
+  // Each source token as a vector that depends on all the others: (source, d_model).
   encode(source) {
     const { d_model, n_heads, norm_first } = this.config, length = source.length;
     let x = embed(this.sourceEmbedding, source, d_model);
@@ -211,7 +211,7 @@ export class Transformer {
     };
   }
 
-  // Greedy decoding, one `{token, attention}` at a time, the end of the sentence included.
+  // Greedy decoding, one `{token, attention}` at a time, including the end of the sentence.
   *translate(source, maxLength = Math.min(source.length + 50, this.config.max_length)) {
     const step = this.start(source);
     for (let token = this.config.bos_id, n = 0; n < maxLength && (n === 0 || token !== this.config.eos_id); n++) {
@@ -225,7 +225,7 @@ export class Transformer {
 // -------------------------------------------------------------------------------------------- byte pairs (section 5.1)
 
 const SPECIAL = ["<pad>", "<bos>", "<eos>", "<unk>"];
-// What Python takes for white space; `\s` is not the same.
+// The characters that Python treats as white space; `\s` differs.
 const SPACE = "[\\t-\\r\\x1c- \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const SPACES = new RegExp(`${SPACE}+`, "u");
 const OUTER_SPACES = new RegExp(`^${SPACE}+|${SPACE}+$`, "gu");
@@ -250,16 +250,16 @@ class BytePairs {
     Object.assign(this, { tokens, chinese, source, target });
     this.ids = new Map(tokens.map((token, id) => [token, id]));
     this.ranks = new Map(merges.map(([left, right], rank) => [`${left}\0${right}`, rank]));
-    this.pieceIds = new Map(); // most words come again and again
+    this.pieceIds = new Map(); // most words occur many times
   }
 
   encode(sentence) {
     let text = normalize(sentence);
-    if (!(this.chinese && /^\p{sc=Han}/u.test(text))) text = ` ${text}`; // the first word like all others
+    if (!(this.chinese && /^\p{sc=Han}/u.test(text))) text = ` ${text}`; // treat the first word like all others
     return this.pieces(text).flatMap(piece => this.encodePiece(piece));
   }
 
-  // All that no pattern matches is a piece too.
+  // Text that no pattern matches becomes pieces, too.
   pieces(text) {
     const pieces = [];
     let end = 0;
@@ -271,7 +271,7 @@ class BytePairs {
     return end < text.length ? [...pieces, text.slice(end)] : pieces;
   }
 
-  // Start with single characters, and carry out the merge that was learned first until none is left.
+  // Start with single characters, and repeatedly apply the merge that was learned first, until none is left.
   encodePiece(piece) {
     if (this.pieceIds.has(piece)) return this.pieceIds.get(piece);
     let symbols = [...piece].flatMap(character => (this.ids.has(character) ? [character] : this.bytes(character)));
@@ -289,13 +289,13 @@ class BytePairs {
     return ids;
   }
 
-  // A character that isn't in the alphabet is spelled in its UTF-8 bytes.
+  // A character that isn't in the alphabet is encoded as its UTF-8 bytes.
   bytes(character) {
     const hexadecimal = byte => byte.toString(16).toUpperCase().padStart(2, "0");
     return [...new TextEncoder().encode(character)].map(byte => `<0x${hexadecimal(byte)}>`);
   }
 
-  // The text of each id. Bytes that belong together have their character at the first of them.
+  // The text of each id. For consecutive bytes, the first one gets the characters, and the others get nothing.
   texts(ids) {
     const texts = ids.map(id => (id > UNK ? this.tokens[id] : ""));
     const isByte = id => id > UNK && /^<0x..>$/.test(this.tokens[id]);
@@ -315,7 +315,7 @@ class BytePairs {
     return texts;
   }
 
-  // Whether a token is nothing but a byte of a character that the model has never seen.
+  // Whether a token is just a byte of a character that the model has never seen.
   isForeign(id) {
     return id === UNK || /^<0x..>$/.test(this.tokens[id]);
   }
@@ -346,8 +346,8 @@ export class Tokenizer {
 
 // --------------------------------------------------------------------------------------------------------------- files
 
-// The tensors of a safetensors file by name, `{shape, data}` with `data` in single precision: a JSON header, whose
-// length is in the first 8 bytes, and the numbers.
+// The tensors of a safetensors file by name, `{shape, data}` with `data` in single precision. The file has the length
+// of its JSON header in 8 bytes, the header, and the numbers.
 export function readSafetensors(buffer) {
   let header, start;
   try {
@@ -367,7 +367,7 @@ export function readSafetensors(buffer) {
   return tensors;
 }
 
-// The value of each of the 65,536 numbers in half precision: a sign, 5 bits of exponent and 10 of fraction.
+// The value of each of the 65,536 half-precision numbers: a sign, 5 exponent bits, and 10 fraction bits.
 const HALVES = Float32Array.from({ length: 1 << 16 }, (_, half) => {
   const sign = half >> 15 ? -1 : 1, exponent = (half >> 10) & 31, fraction = (half & 1023) / 1024;
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
@@ -380,7 +380,7 @@ const FLOATS = {
   F16: bytes => Float32Array.from(new Uint16Array(bytes), half => HALVES[half]),
 };
 
-// A model and its tokenizer from the three files of a folder: two parsed, one an ArrayBuffer.
+// Load a model and its tokenizer from the three files in a folder: two of parsed JSON, and one ArrayBuffer.
 export function loadModel(config, tokenizerState, weights) {
   const tokenizer = new Tokenizer(tokenizerState);
   for (const side of ["source", "target"]) {

@@ -1,8 +1,8 @@
 // The page around the Transformer: a sentence goes in, the translation appears word by word, and every word shows what
 // it attended to. Everything happens in this window.
 //
-// The element with the id `translator` gets the widget in a shadow root, apart from the style of the page around it.
-// What the element held before, a still picture, is for readers without JavaScript.
+// The element with the id `translator` gets the widget in a shadow root, isolated from the style of the page around it.
+// The element's original content, a still picture, is for readers without JavaScript.
 
 import STYLE from "./style.js";
 import { loadModel } from "./transformer.js";
@@ -17,9 +17,9 @@ const EXAMPLES = {
   en: ["A brown dog is running across the green meadow.", "Two children are playing with a ball in the park."],
 };
 const WRITING_SECONDS = 1.2; // for a sentence of any length
-const FAINTEST_LINK = 0.12; // of those that are drawn for all words at once
+const FAINTEST_LINK = 0.12; // among those drawn for all words at once
 
-// ------------------------------------------------------------------------------------------------- what is to be drawn
+// -------------------------------------------------------------------------------------------------------- what to draw
 
 const sum = numbers => numbers.reduce((total, number) => total + number, 0);
 const mean = rows => Array.from(rows[0], (_, column) => sum(rows.map(row => row[column])) / rows.length);
@@ -47,17 +47,17 @@ function wordsOf(side, ids, endId) {
   return words;
 }
 
-// Each token by itself.
+// Each token as a separate word.
 const piecesOf = (side, ids, endId) => side.texts(ids).map((text, token) =>
   ids[token] === endId ? { text: " end", tokens: [token], end: true } : { text: text || "·", tokens: [token] });
 
-// One row of weights for each written token: those of a head of a layer, or the mean of several.
+// One row of weights for each written token, from one head of one layer or averaged over several.
 const rowsOf = (steps, layer, head) => steps.map(({ attention }) => {
   const layers = layer === null ? attention : [attention[layer]];
   return mean(layers.flatMap(heads => (head === null ? heads : [heads[head]])));
 });
 
-// From tokens to words: a word looks at another with the sum over that word's tokens, and the mean over its own.
+// From tokens to words: the weight of a source word is the sum over its tokens, averaged over the target word's tokens.
 const grouped = (rows, targetWords, sourceWords) => targetWords.map(({ tokens }) => {
   const row = mean(tokens.map(token => rows[token]));
   return sourceWords.map(word => sum(word.tokens.map(token => row[token])));
@@ -90,7 +90,7 @@ class TranslatorWidget {
   constructor(host) {
     this.root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
     this.chosen = { layer: null, head: null };
-    this.result = null; // `{source, steps}`, token ids and what each step gave
+    this.result = null; // `{source, steps}`: token ids and the result of each step
     this.pointed = this.pinned = null; // `{side, word}`
     this.written = 0; // how many words of the translation are shown
     this.runs = 0;
@@ -122,7 +122,7 @@ class TranslatorWidget {
     this.readout = element("p", { class: "readout", role: "status" }, "Loading the model …");
 
     this.pieces = element("input", { type: "checkbox", change: () => {
-      this.pinned = this.pointed = null; // they count other words
+      this.pinned = this.pointed = null; // their indices no longer apply
       this.showResult();
     } });
     this.heads = element("div", { class: "heads", role: "radiogroup", "aria-label": "Layer and head" });
@@ -193,7 +193,7 @@ class TranslatorWidget {
   // `files`: config, tokenizer, and perhaps training as parsed JSON; weights as an ArrayBuffer.
   use({ config, tokenizer, weights, training }) {
     ({ model: this.model, tokenizer: this.tokenizer } = loadModel(config, tokenizer, weights));
-    if (this.result) { // of the model before
+    if (this.result) { // from the previous model
       this.runs += 1;
       this.result = this.words = this.weights = null;
       this.stage.replaceChildren();
@@ -213,7 +213,7 @@ class TranslatorWidget {
     const examples = EXAMPLES[source] ?? [];
     this.examples.replaceChildren(...examples.map(sentence => element("button", { type: "button", lang: source,
       click: () => this.translate(sentence) }, sentence)));
-    // The last layer but one is where the small models of this course match words most clearly.
+    // The small models of this course match words most clearly in the second-to-last layer.
     this.chosen = { layer: Math.max(0, config.n_layers - 2), head: null };
     this.buildChooser();
     const rounded = { notation: "compact", compactDisplay: "long", maximumSignificantDigits: 2 };
@@ -293,10 +293,10 @@ class TranslatorWidget {
     this.show();
   }
 
-  // Two lines, if both sentences fit into one line each; otherwise two columns.
+  // Two lines if each sentence fits on one line; otherwise two columns.
   arrange() {
     if (!this.words) return;
-    this.stage.classList.remove("columns"); // whose letters are smaller
+    this.stage.classList.remove("columns"); // their text is smaller
     const widths = ["source", "target"].map(side =>
       sum([...this.sentences[side].querySelectorAll("button")].map(button => button.offsetWidth + 6)));
     this.stage.classList.toggle("columns", Math.max(...widths) > this.stage.clientWidth);
@@ -339,7 +339,7 @@ class TranslatorWidget {
     return this.pointed ?? this.pinned;
   }
 
-  // The weights between the active word and each word of the other side.
+  // The weights between the active word and each word on the other side.
   weightsOf({ side, word }) {
     return side === "target" ? this.weights[word] : this.weights.map(row => row[word]);
   }
@@ -387,7 +387,7 @@ class TranslatorWidget {
     this.readout.replaceChildren(...[message].flat());
   }
 
-  // A curve from each source word to each target word that looked at it.
+  // A curve from each source word to each target word that attended to it.
   drawLinks() {
     if (!this.weights) return;
     const stage = this.stage.getBoundingClientRect(), columns = this.stage.classList.contains("columns");
@@ -502,7 +502,7 @@ class TranslatorWidget {
 
   grow() {
     this.input.style.height = "auto";
-    this.input.style.height = `${this.input.scrollHeight + 2}px`; // and the border
+    this.input.style.height = `${this.input.scrollHeight + 2}px`; // plus the border
   }
 }
 
@@ -541,7 +541,7 @@ async function readFiles(files) {
   return read;
 }
 
-// The files that were dropped, those inside a folder too.
+// The dropped files, including those inside a folder.
 async function droppedFiles({ items, files }) {
   const entries = [...items].map(item => item.webkitGetAsEntry?.()).filter(Boolean);
   const folder = entries.find(entry => entry.isDirectory);
@@ -551,7 +551,7 @@ async function droppedFiles({ items, files }) {
     new Promise((resolve, reject) => entry.file(resolve, reject))));
 }
 
-// The model next to this script; or the one that is in the page itself, as `transformer-lab export` writes it.
+// The model next to this script, or the one inside the page itself, as `transformer-lab export` writes it.
 async function ownModel() {
   const inPage = document.getElementById("translator-model");
   if (inPage) {
@@ -581,7 +581,7 @@ if (host) {
   }
 }
 
-// Wait until the element is in the window: what is written further down would not be seen being written.
+// Wait until the element is in view, because otherwise nobody would see the translation appear.
 function seen(element) {
   return new Promise(resolve => {
     new IntersectionObserver((entries, observer) => {

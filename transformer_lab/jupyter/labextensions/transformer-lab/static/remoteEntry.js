@@ -1,5 +1,5 @@
-// What the course adds to JupyterLab while `transformer-lab open` runs. A prebuilt extension is a module federation
-// container; this one is short enough to be written by hand.
+// The course's additions to JupyterLab while `transformer-lab open` runs. A prebuilt extension is a module federation
+// container; this one is short enough to write by hand.
 
 const STYLE = `
 /* Lines of text end after about 80 characters. Headings, tables, code, and pictures may be as wide as the page. */
@@ -8,7 +8,7 @@ const STYLE = `
 [data-jp-theme-light="false"] .jp-OutputArea img[alt][width] { filter: url(#transformer-lab-on-dark); }
 `;
 
-// Raises what is of medium lightness (#757575 becomes #898989) and leaves black and white as they are.
+// Lightens medium colors (#757575 becomes #898989) and leaves black and white as they are.
 const ON_DARK = `<svg width="0" height="0" aria-hidden="true" style="position: absolute">
   <filter id="transformer-lab-on-dark" color-interpolation-filters="sRGB" x="0" y="0" width="1" height="1">
     <feComponentTransfer>
@@ -17,7 +17,7 @@ const ON_DARK = `<svg width="0" height="0" aria-hidden="true" style="position: a
   </filter>
 </svg>`;
 
-// JupyterLab selects the next cell, and the page follows it: without this, a report would begin above the window or below.
+// JupyterLab selects the next cell and scrolls to it. Without this, a report could start above or below the window.
 function showReport(cell) {
   const report = cell.node.querySelector(".transformer-lab-report");
   const page = report?.closest(".jp-WindowedPanel-outer");
@@ -31,7 +31,7 @@ function makePlugin({ NotebookActions }) {
     activate: () => {
       document.head.append(Object.assign(document.createElement("style"), { textContent: STYLE }));
       document.body.insertAdjacentHTML("beforeend", ON_DARK);
-      // An output is drawn in the frame after the one in which it arrives.
+      // An output is drawn one frame after it arrives.
       const soon = show => requestAnimationFrame(() => requestAnimationFrame(show));
       NotebookActions.executed.connect((_, { cell }) => soon(() => showReport(cell)));
     },
