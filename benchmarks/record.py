@@ -177,9 +177,9 @@ def configuration_of(run: Path) -> dict[str, Any]:
 def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that the runs of a record must share.
 
-    This leaves out the seed, and also the preset's name and the length penalty used to choose the final weights, because
-    options may have turned a different preset into this one, and the record has its own length penalty. A field that is
-    newer than the run gets its default, which is how the run behaved.
+    This leaves out the seed, and also the preset's name and the length penalty used to choose the final weights,
+    because options may have turned a different preset into this one, and the record has its own length penalty. A field
+    that is newer than the run gets its default, which is how the run behaved.
     """
     preset = as_recorded(Preset(name="")) | configuration["preset"] | {"name": None, "seed": None, "alpha": None}
     return {**configuration, "preset": preset, "validation_sha256": None}  # missing in older runs
@@ -329,8 +329,8 @@ def upper_tail(t: float, freedom: float) -> float:
 def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None:
     """Return the probability that `new` leads by at least this much if both have the same mean.
 
-    This is Welch's one-sided t-test. If `old` has a single seed, its score is treated as exact. Return None if `new` has
-    a single seed.
+    This is Welch's one-sided t-test. If `old` has a single seed, its score is treated as exact. Return None if `new`
+    has a single seed.
     """
     if len(new) < 2:
         return None
