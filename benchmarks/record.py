@@ -380,7 +380,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
     new, old = read_json(new_folder / "record.json"), read_json(old_folder / "record.json")
     tasks = [(record["preset"]["corpus"], record["source"], record["target"]) for record in (new, old)]
     if tasks[0] != tasks[1]:
-        raise InputError(f"{new_folder} is about {' '.join(tasks[0])}, but {old_folder} about {' '.join(tasks[1])}")
+        raise InputError(f"{new_folder} is for {' '.join(tasks[0])}, but {old_folder} is for {' '.join(tasks[1])}")
     corpus = load_corpus(*tasks[0], data_dir)
     test = next(iter(corpus.tests))
     scores = [[run["scores"][test]["bleu"] for run in record["seeds"]] for record in (new, old)]
