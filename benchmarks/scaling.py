@@ -4,7 +4,7 @@
 
 There are three measurements, and each can be run separately:
 
-- `processes`: torchrun starts two processes with one thread each. They make updates of the `laptop` preset in three
+- `processes`: torchrun starts two processes with one thread each. They run updates of the `laptop` preset in three
   ways: one process alone, both together, and one with two threads. The three take turns, so that other load on the
   machine affects them all. Then the parts of an update are timed: the work that every process repeats in full, and the
   all-reduce, for several message sizes.
