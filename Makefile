@@ -1,10 +1,10 @@
-# make course   set up what a learner needs, then open JupyterLab on the tour
+# make course   set up what a learner needs, then open the tour in JupyterLab
 #               (on a server: make course ARGS=--no-browser)
 # make test     set up everything, then run the linter, the import rules, and all tests
 # make site     set up everything, then build the website in build/site/_build/html
 #
-# The setup creates .venv with exact versions: those in requirements.txt for a learner, and those in requirements/ for everything
-# else. It runs again only when these files change. To choose a Python: make course PYTHON=/path/to/python3.12
+# Setup creates .venv with exact versions: the ones in requirements.txt for a learner, and the ones in requirements/ for everything
+# else. It runs again only when these files change. To choose a Python version: make course PYTHON=/path/to/python3.12
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,14 +38,14 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-# How much pip downloads: the total size of the wheels from `pip download -r FILE`, measured with Python 3.11.
+# Download sizes: the total size of the wheels from `pip download -r FILE`, measured with Python 3.11.
 LEARNER_SIZE := 430 MB on Linux (x86-64) with the CPU build of PyTorch, or 250 MB on macOS (arm64)
 SIZE_OF_ALL := 540 MB on Linux (x86-64) with the CPU build of PyTorch
 
 # $(1): the file with the versions. $(2): the size of the download.
 #
-# A working .venv is updated; if its Python is gone, it is created again. The stamp is written last, so an interrupted setup
-# runs again. setuptools is one of the pins, so installing the package itself downloads nothing.
+# A working .venv is updated; if its Python no longer works, it is created again. The stamp is written last, so an interrupted
+# setup runs again. setuptools is pinned, so installing the package itself doesn't download anything.
 define set_up
 	@$(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  found=; for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
@@ -53,15 +53,15 @@ define set_up
 	  done; \
 	  if [ -z "$$found" ]; then \
 	    echo 'No Python 3.11 or newer with venv and pip was found. Install one (python.org, or on Debian and Ubuntu:' >&2; \
-	    echo 'sudo apt install python3 python3-venv), or name yours: make course PYTHON=/path/to/python3.12' >&2; exit 1; \
+	    echo 'sudo apt install python3 python3-venv), or pass the path of yours: make course PYTHON=/path/to/python3.12' >&2; exit 1; \
 	  fi; \
-	  echo "Making $(VENV) with $$($$found --version)."; \
+	  echo "Creating $(VENV) with $$($$found --version)."; \
 	  $$found -m venv --clear $(VENV); \
 	}
 	@[ -e $(READY) ] || { \
 	  echo 'The first setup takes a few minutes and downloads about $(2).'; \
 	  if [ "$$(uname)" = Linux ] && [ -z "$$PIP_EXTRA_INDEX_URL" ]; then \
-	    echo "PyPI's own PyTorch for Linux comes with CUDA and is much larger. Without a GPU, stop here and run"; \
+	    echo "The PyTorch for Linux on PyPI includes CUDA and is much larger. If you don't have a GPU, press Ctrl-C and run"; \
 	    echo 'PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make $(or $(MAKECMDGOALS),course)'; \
 	  fi; \
 	}

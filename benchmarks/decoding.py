@@ -1,13 +1,13 @@
-"""Measure how much faster batches and a cache translate test2016 than the plain loop does.
+"""Measure how much faster test2016 is translated in batches with a cache than in a plain loop.
 
     python benchmarks/decoding.py [MODEL_FOLDER] [--data-dir FOLDER] [--sample 60 | --all] [--threads 2] [--device cuda]
 
-The plain loop runs `beam_search` on one sentence at a time, without a cache; the command uses `Translator.translate`.
-Both have the same weights, the same attention kernel, beam 4, and the same limits, and they must produce the same
-translations. The plain loop translates a sample that is evenly spaced over the test set (with `--all`, the whole set),
-and its mean time per sentence is compared with that of `translate` on all 1,000 sentences. The two take turns, so that
-other load on the machine affects both. Prints both times and their ratio and writes them to `results/decoding.json`; on
-a GPU, to `results/decoding_cuda.json`.
+The plain loop runs `beam_search` on one sentence at a time, without a cache. The fast version is
+`Translator.translate`. Both use the same weights, the same attention kernel, a beam of 4, and the same limits, and they
+should produce the same translations. The plain loop translates an evenly spaced sample of the test set (with `--all`,
+the whole set). Its mean time per sentence is compared with that of `translate` on all 1,000 sentences. The two take
+turns, so that other load on the machine affects both. Prints both times and their ratio, and writes them to
+`results/decoding.json`, or on a GPU, to `results/decoding_cuda.json`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ ROUNDS = 3
 
 
 def plain_loop(translator: Translator, sentences: list[str]) -> list[str]:
-    """Translate as `Translator.translate` does, in the simplest way to write it."""
+    """Translate the same way as `Translator.translate`, but with the simplest code."""
     device = next(translator.model.parameters()).device
     translations = []
     for sentence in sentences:
@@ -50,13 +50,13 @@ def timed(translate: Callable[[list[str]], list[str]], sentences: list[str]) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder of a trained model")
-    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
-    parser.add_argument("--sample", type=int, default=60, help="sentences for the plain loop")
+    parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder with a trained model")
+    parser.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
+    parser.add_argument("--sample", type=int, default=60, help="number of sentences for the plain loop")
     parser.add_argument("--all", action="store_true", help="run the plain loop on all sentences, which takes minutes")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--device", default="cpu", help="device of the model, such as cuda")
-    parser.add_argument("--result", type=Path, help="file to write instead of the device's default")
+    parser.add_argument("--device", default="cpu", help="device to run on, such as cuda")
+    parser.add_argument("--result", type=Path, help="file to write, instead of the default for the device")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
@@ -70,7 +70,7 @@ def main() -> None:
     def plain(chosen: list[str]) -> list[str]:
         return plain_loop(translator, chosen)
 
-    for translate in (plain, translator.translate):  # the first sentences compile kernels and touch memory
+    for translate in (plain, translator.translate):  # a warm-up, which compiles kernels and allocates memory
         translate(sample[:2])
     plain_seconds, plain_translations, fast_seconds = 0.0, {}, []
     for number in range(ROUNDS):
@@ -113,8 +113,8 @@ def main() -> None:
     result_file = arguments.result or of_device
     result_file.parent.mkdir(exist_ok=True)
     result_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(f"batches and cache: {result['seconds']} s for {len(sentences)}, {fast_milliseconds:.2f} ms per sentence")
-    print(f"plain loop: {plain_milliseconds:.1f} ms per sentence, measured on {len(sample)}")
+    print(f"batches and cache: {result['seconds']} s for {len(sentences)} sentences, {fast_milliseconds:.2f} ms each")
+    print(f"plain loop: {plain_milliseconds:.1f} ms per sentence, measured on {len(sample)} sentences")
     print(f"ratio {result['ratio']}; {result['same_translations']} sentences have the same translation")
 
 

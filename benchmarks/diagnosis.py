@@ -1,11 +1,11 @@
-"""Measure how long the report on a failing check takes, and how long all checks take on correct answers.
+"""Measure how long a failing check takes to report the mistake, and how long all checks take on correct answers.
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/diagnosis.py [EXERCISE ...]
 
-For each exercise, it checks wrong answers that need the whole search, on one core: every known mistake is combined with
-each generic variant that fits next to it, and a sample with a fixed seed is taken from these. The first call in a
-process also loads the catalogue and compiles every mistake, so each exercise starts in its own process. Prints the
-first call, the median, and the slowest call, and writes them to `results/diagnosis.json`.
+For each exercise, this script checks wrong answers that require the full search, on one core. It combines every known
+mistake with each generic variant that is compatible with it, and takes a random sample with a fixed seed. The first
+call in a process also loads the catalogue and compiles every mistake, so each exercise runs in its own process. Prints
+the times of the first call, of the slowest call, and the median, and writes them to `results/diagnosis.json`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SAMPLE = 12  # wrong answers per exercise
 
 
 def compiled(wrong: Any) -> Any:
-    """Return the function or class of a wrong version, or None if it defines none or its definition fails."""
+    """Return the function or class that a wrong version defines, or None if there is none or its code fails."""
     with suppress(Exception):
         return wrong.subject
 

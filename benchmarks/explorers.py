@@ -3,10 +3,10 @@
     python benchmarks/explorers.py [--rounds 7]
 
 The goal is 0.150 s for sentences of up to 30 tokens with the model that comes with the package. Every control is moved
-back and forth as in a notebook: in an event loop, including the delay in which an explorer waits for a slider to
-settle. A control's figure is the median of its moves, or its first move if that was slower because of work that is
-cached afterwards, such as a translation without a head. An explorer's figure is that of its slowest control. A new
-sentence has to be translated first, so it is reported separately. Prints the figures and writes them to
+back and forth as in a notebook: in an event loop, including the delay while an explorer waits for a slider to settle.
+The time of a control is the median of its moves, or the time of its first move if that was slower because the result is
+then cached, such as a translation with one head switched off. The time of an explorer is that of its slowest control.
+Sentence fields are left out, because a new sentence has to be translated first. Prints the times and writes them to
 `results/explorers.json`.
 """
 
@@ -64,7 +64,7 @@ def other_value(control: Any) -> Any:
 
 
 async def seconds_of(explorer: Any, control: Any, rounds: int) -> tuple[float, float]:
-    """Return the seconds of the first move, and the median of the others."""
+    """Return the time of the first move and the median of the others, in seconds."""
     before, taken = control.value, []
     for number in range(2 * rounds):
         value = other_value(control) if number % 2 == 0 else before

@@ -2,12 +2,13 @@
 
     python benchmarks/export.py [MODEL_FOLDER] [--data-dir FOLDER] [--beam 4] [--threads 2] [--rounds 3]
 
-The model is exported, and both translate the 1,000 sentences from text to text with the same beam and the same batches:
-first the batches of `Translator.translate`, then smaller ones. They take turns, batch size by batch size and round by
-round, so that other load on the machine affects both. Prints the times, the ratio for each batch size, the number of
-greedy translations on which the two agree, and the BLEU of both beam searches, and writes them to
-`results/export.json`. Progress goes to stderr. On a busy machine, two threads can make it many times slower, because
-after each small product one thread waits for the other to get a core. `--sentences 50` gives a first look.
+The script exports the model. Then both engines translate the 1,000 sentences, from text to text, with the same beam and
+the same batches: first the batches of `Translator.translate`, then smaller ones. They take turns within every batch
+size and round, so that other load on the machine affects both. Prints the times, the ratio for each batch size, the
+number of greedy translations on which the two agree, and the BLEU of both beam searches, and writes them to
+`results/export.json`. Progress goes to stderr. On a busy machine, two threads can be many times slower than one,
+because after each small matrix product, one thread waits for the other to get a core. For a quick look, use
+`--sentences 50`.
 """
 
 import argparse
@@ -38,7 +39,7 @@ Translate = Callable[[list[str], int], list[str]]
 
 
 def open_service(folder: Path, threads: int) -> Translate:
-    """Open what a service would run: CTranslate2 and the tokenizer next to the model, and nothing from this package."""
+    """Load what a service would use: CTranslate2 and the model's tokenizer file, but nothing from this package."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     engine = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=threads, compute_type="float32")
 
@@ -66,12 +67,12 @@ def tell(what: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder of a trained model")
-    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
+    parser.add_argument("model", type=Path, nargs="?", default=PRETRAINED, help="folder with a trained model")
+    parser.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sentences", type=int, help="use only this many sentences, evenly spaced, for a first look")
+    parser.add_argument("--sentences", type=int, help="use only this many sentences, evenly spaced, for a quick look")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
@@ -81,13 +82,13 @@ def main() -> None:
         pairs = pairs[:: max(1, len(pairs) // arguments.sentences)]
     sentences, references = [source for source, _ in pairs], [target for _, target in pairs]
     lengths = [len(source) for source in translator.tokenizer.encode_sources(sentences)]
-    tell(f"exporting, then {len(sentences)} sentences with {arguments.threads} threads")
+    tell(f"exporting, then translating {len(sentences)} sentences with {arguments.threads} threads")
     with tempfile.TemporaryDirectory() as folder:
         export_ctranslate2(translator, Path(folder, "service"))
         service = open_service(Path(folder, "service"), arguments.threads)
     engines: dict[str, Translate] = {"ours": translator.translate, "ctranslate2": service}
 
-    for translate in engines.values():  # the first sentences compile kernels and touch memory
+    for translate in engines.values():  # a warm-up, which compiles kernels and allocates memory
         translate(sentences[:2], arguments.beam)
     rows, translations = [], {}
     for tokens in (BATCH_CELLS // arguments.beam, SMALL_BATCH):
@@ -116,7 +117,7 @@ def main() -> None:
             flush=True,
         )
     fastest = {name: min(row[name] for row in rows) for name in ("seconds", "ctranslate2_seconds")}
-    tell("greedy translations from both")
+    tell("greedy translations by both engines")
     greedy = [translate_in(batches, translate, sentences, 1) for translate in engines.values()]
     agree = sum(one == other for one, other in zip(*greedy, strict=True))
     bleu = {name: round(score_translations(found, references).bleu, 2) for name, found in translations.items()}
@@ -133,8 +134,8 @@ def main() -> None:
     if not arguments.sentences:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(f"each at its fastest: {result['speed_against_ctranslate2_each_at_its_fastest']} times its speed")
-    print(f"same greedy translation for {agree} of {len(sentences)} sentences; beam, BLEU: {bleu}")
+    print(f"each at its fastest: {result['speed_against_ctranslate2_each_at_its_fastest']} times CTranslate2's speed")
+    print(f"same greedy translation for {agree} of {len(sentences)} sentences; BLEU with a beam: {bleu}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Measure the time and memory for grading a class, and the time nbgrader needs for the same notebook.
+"""Measure how much time and memory grading a class takes, and how long nbgrader takes for the same notebook.
 
     python benchmarks/grading.py [--submissions 100] [--nbgrader 8] [--jobs N]
 
 The goals on two cores: 1.5 s per submission of notebook 01 in a batch of 100, whether its answers are right or wrong;
-twice as long for twice the submissions; five times as fast as `nbgrader autograde`. A batch is what `transformer-lab
-grade` does, from reading the files to the last report. nbgrader runs both before and after the package's grader, so
-that other load on the machine affects both. Prints everything and writes it to `results/grading.json`.
+twice as long for twice as many submissions; five times as fast as `nbgrader autograde`. The time of a batch covers
+everything that `transformer-lab grade` does, from reading the files to writing the last report. nbgrader runs both
+before and after the package's grader, so that other load on the machine affects both. Prints the results and writes
+them to `results/grading.json`.
 """
 
 import argparse
@@ -42,7 +43,7 @@ CHANGES = {
 
 
 def answers(number: int) -> dict[str, str]:
-    """Return one student's cells. Every other student has only right answers; the rest make one or more mistakes."""
+    """Return one student's cells. Every other student has only correct answers; the rest make one or more mistakes."""
     wrong = list(product(*CHANGES.values()))
     chosen = wrong[number * 7 % len(wrong)] if number % 2 else wrong[0]
     cells = {}
@@ -51,13 +52,13 @@ def answers(number: int) -> dict[str, str]:
             continue
         source = inspect.getsource(exercises()[name].answer)
         if change and change[0] not in source:
-            raise ValueError(f"{name} has no {change[0]!r}: its answer was changed, so change this benchmark")
+            raise ValueError(f"the answer to {name} no longer contains {change[0]!r}: update CHANGES in grading.py")
         cells[name] = (source.replace(*change) if change else source) + f"\n# student {number}"
     return cells
 
 
 def write_submissions(notebook: nbformat.NotebookNode, folder: Path, count: int, path: str) -> None:
-    """Write this many notebooks with their answers."""
+    """Write `count` notebooks with answers."""
     for number in range(count):
         submission = nbformat.from_dict(notebook)
         cells = answers(number)
@@ -70,10 +71,10 @@ def write_submissions(notebook: nbformat.NotebookNode, folder: Path, count: int,
 
 
 class Memory:
-    """Measure the memory of the grader's processes, in bytes, while the `with` block runs.
+    """Measure the peak memory of the grader's processes, in bytes, while the `with` block runs.
 
-    Counts this process, its workers, and the processes from which they fork kernels; a second figure includes the
-    kernels too. Shared memory is counted once. Both are 0 if the system does not report it.
+    `grader` counts this process, its workers, and the processes from which they fork kernels; `all` also includes the
+    kernels. Shared memory is counted once. Both are 0 if the system does not report it.
     """
 
     def __enter__(self) -> "Memory":
@@ -140,14 +141,14 @@ def grade_ours(course: Course, folder: Path, count: int, jobs: int) -> dict[str,
 
 
 class Nbgrader:
-    """`nbgrader autograde` on the same notebook, set up as an instructor would do it."""
+    """`nbgrader autograde` on the same notebook, set up the way an instructor would."""
 
     def __init__(self, folder: Path, count: int) -> None:
         from nbgrader.apps import NbGraderAPI
         from traitlets.config import Config
 
-        warnings.filterwarnings("ignore", message="Object of type")  # from how it uses its database
-        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it calls `alembic`
+        warnings.filterwarnings("ignore", message="Object of type")  # from the way it uses its database
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it runs `alembic`
         os.environ["TRANSFORMER_LAB_MINE"] = "off"
         config = Config()
         config.CourseDirectory.root = str(folder)
@@ -159,7 +160,7 @@ class Nbgrader:
         (source / f"{NOTEBOOK}.ipynb").write_bytes((ROOT / "solutions" / f"{NOTEBOOK}.ipynb").read_bytes())
         self.api = NbGraderAPI(config=config)
         if not self.api.generate_assignment("week1")["success"]:
-            raise SystemExit("nbgrader could not make the assignment")
+            raise SystemExit("nbgrader could not create the assignment")
         released = nbformat.read(folder / "release" / "week1" / f"{NOTEBOOK}.ipynb", as_version=4)
         write_submissions(released, folder / "submitted", count, "{}/week1/" + f"{NOTEBOOK}.ipynb")
         self.seconds: list[float] = []
@@ -184,9 +185,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--submissions", type=int, default=100)
     parser.add_argument(
-        "--nbgrader", type=int, default=8, metavar="N", help="submissions for nbgrader; 0 leaves it out"
+        "--nbgrader", type=int, default=8, metavar="N", help="submissions for nbgrader; 0 skips nbgrader"
     )
-    parser.add_argument("--jobs", type=int, default=processors(), help="submissions at once")
+    parser.add_argument("--jobs", type=int, default=processors(), help="submissions to grade at the same time")
     arguments = parser.parse_args()
     if why_no_sandbox():
         print(f"no sandbox: {why_no_sandbox()}")

@@ -1,10 +1,10 @@
-"""Record notebook 21's training: a character model, a byte-pair model, and one that averages over positions.
+"""Record notebook 21's training runs: a character model, a byte-pair model, and one that averages over positions.
 
     python benchmarks/language_model.py [--steps 500] [--text captions]
 
-All three read the same text, which is the English side of `captions` unless another file is named, and they are
-evaluated on the same characters of its validation split. Prints the scores and writes them, with the loss curves and
-some samples, to `results/language_model.json`.
+All three are trained on the same text, which is the English side of `captions` unless you name a file, and evaluated on
+the same characters of its validation split. Prints the scores, and writes them to `results/language_model.json` with
+the loss curves and some samples.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def averaged_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def accuracy_behind_windows(model: LanguageModel, tokens: Tensor, averaged: bool) -> float:
-    """Return how often the most likely token is the one after the window."""
+    """Return how often the most likely token is the one that follows the window."""
     inputs, labels = next_token_pairs(tokens, model.max_length)
     hidden, right = ~causal_mask(model.max_length)[0, 0], 0
     with evaluation_mode(model):
@@ -81,7 +81,7 @@ def train(kind: str, train_text: str, steps: int, averaged: bool = False):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--text", default="captions", help="captions, or a UTF-8 text file")
+    parser.add_argument("--text", default="captions", help="`captions`, or the path of a UTF-8 text file")
     arguments = parser.parse_args()
     text = load_text(arguments.text)
 
@@ -116,7 +116,8 @@ def main() -> None:
     print("positions averaged", run["accuracy_behind_windows"], flush=True)
 
     result = {
-        "what": "Language models of PyTorch's own classes: nats a token in training, bits a character on validation",
+        "what": "Language models built from PyTorch's own classes: nats per token in training, bits per character in "
+        "validation",
         "text": text.name,
         "command": f"python benchmarks/language_model.py --steps {arguments.steps} --text {text.name}",
         "sizes": SIZES | {"batch_size": 16, "windows": LENGTHS, "merges": MERGES, "seed": 1},

@@ -1,16 +1,17 @@
-"""Measure what the preset `laptop` achieves in other languages, in about 20 minutes each on two CPU cores.
+"""Measure how well the `laptop` preset does in other languages, in about 20 minutes each on two CPU cores.
 
     python benchmarks/languages.py en_fr
     python benchmarks/languages.py en_zh
     python benchmarks/languages.py ted
 
-Each call runs the command `transformer-lab train` below in a folder of `--runs`, then translates the test sets with
-`transformer-lab evaluate`. The corpora are read from `TRANSFORMER_LAB_DATA`; Multi30k is downloaded if it is not there.
-The measurements go to `results/DATE_languages/NAME.json`, which contains no sentence of a corpus. An interrupted run
-continues after its last finished epoch.
+Each call runs `transformer-lab train` with the options below in a subfolder of `--runs`, and then translates the test
+sets with `transformer-lab evaluate`. The corpora are read from `TRANSFORMER_LAB_DATA`; Multi30k is downloaded if it is
+not there. The measurements go to `results/DATE_languages/NAME.json`, which does not contain any sentences from a
+corpus. An interrupted run continues after its last finished epoch.
 
-The goals: 50 BLEU for `en_fr` on test2016, and 20 for `en_zh` on its 1,000 held-out pairs. The TED sample, 20,000 pairs
-from talks on every topic, has no goal: it is too small to train a usable translator, and its score shows by how much.
+The goals: 50 BLEU for `en_fr` on test2016, and 20 for `en_zh` on its 1,000 held-out pairs. There is no goal for the TED
+sample, which has 20,000 pairs from talks on all kinds of topics: it is too small to train a usable translator, and its
+score shows how far it falls short.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def train(name: str, folder: Path) -> float:
-    """Train, or resume, and return the seconds this process took. Its output also goes to `log.txt`."""
+    """Train or resume a run, and return how many seconds the process took. Its output goes to `log.txt`."""
     run = RUNS[name]
     source, target = run["languages"]
     arguments = ["train", "laptop", "--corpus", run["corpus"], "--source", source, "--target", target]
@@ -77,7 +78,7 @@ def train(name: str, folder: Path) -> float:
 
 
 def evaluate(name: str, folder: Path) -> dict[str, Any]:
-    """Return the scores of each test set, and the same translations' BLEU under sacreBLEU's other tokenizers."""
+    """Return the scores on each test set, and the BLEU of the same translations with sacreBLEU's other tokenizers."""
     from sacrebleu.metrics import BLEU
 
     run = RUNS[name]
@@ -114,7 +115,7 @@ def evaluate(name: str, folder: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=RUNS)
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where the model goes")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="FOLDER", help="where to save the model")
     arguments = parser.parse_args()
 
     name, folder = arguments.name, arguments.runs / arguments.name

@@ -1,15 +1,16 @@
-"""Count the operations of an update and of decoding, which is what a small model costs on a GPU.
+"""Count the operations in an update and in decoding, which determine how fast a small model is on a GPU.
 
     python benchmarks/launches.py [--data-dir FOLDER]
 
-A GPU finishes an operation of a small model before the next one is launched, and a launch takes a few microseconds. The
-number of operations therefore determines what a step costs there, and it can be counted on any machine. Only operations
-that compute or move data count; a view of a tensor launches nothing. Dropout and fused attention are several operations
-on a CPU and one on a GPU, so the counts are too high rather than too low. For an update, the model of `gpu-sprint` is
-counted three times: in a plain loop (`benchmarks/training.py`), with autocast alone, and as it is actually trained. For
-decoding, the included model translates test2016 with a beam of 4, in CPU batches and in GPU batches.
+When a model is small, a GPU finishes each operation before the next one is launched, and a launch takes a few
+microseconds. The number of operations therefore determines how long a step takes on a GPU, and it can be counted on any
+machine. Only operations that compute or move data are counted; a view of a tensor does not launch anything. Dropout and
+fused attention are several operations on a CPU but one on a GPU, so the counts are, if anything, too high. For an
+update, the operations of the `gpu-sprint` model are counted three times: in a plain loop (`benchmarks/training.py`),
+with autocast alone, and as the model is actually trained. For decoding, the included model translates test2016 with a
+beam of 4, with batches sized for a CPU and with batches sized for a GPU.
 
-Prints the numbers and writes them to `results/launches.json`.
+Prints the counts and writes them to `results/launches.json`.
 """
 
 import argparse
@@ -66,7 +67,7 @@ def counted(run: Callable[[], object]) -> int:
 
 
 def of_an_update(data_dir: Path | None) -> dict[str, int]:
-    """Count the operations of the second update; the first one also creates the optimizer's state."""
+    """Count the operations in the second update; the first one also creates the optimizer's state."""
     pairs = load_corpus("multi30k", data_dir=data_dir).train[:PAIRS]
     plain = replace(find_preset("gpu-sprint"), fast=False, precision="bf16")  # as on a GPU
     tokenizer = train_tokenizer("bpe", pairs, vocab_size=plain.vocab_size)
@@ -83,12 +84,12 @@ def of_an_update(data_dir: Path | None) -> dict[str, int]:
         contender.update(next(contender.batches))
         batch = next(contender.batches)
         found[name] = counted(lambda contender=contender, batch=batch: contender.update(batch))
-        print(f"an update, {name}: {found[name]} operations for {batch.target_tokens} tokens", flush=True)
+        print(f"one update, {name}: {found[name]} operations for {batch.target_tokens} tokens", flush=True)
     return found
 
 
 def of_decoding(data_dir: Path | None) -> dict[str, int]:
-    """Count the operations for all of test2016, in CPU batches and in GPU batches."""
+    """Count the operations for decoding all of test2016, in CPU batches and in GPU batches."""
     sentences = [source for source, _ in load_corpus("multi30k", data_dir=data_dir).test]
     included = translator.load_pretrained()
     found = {"processor": counted(lambda: included.translate(sentences))}
@@ -105,14 +106,14 @@ def of_decoding(data_dir: Path | None) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
+    parser.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     parser.add_argument("--result", type=Path, default=RESULTS / "launches.json", help="file to write")
     arguments = parser.parse_args()
     with mock.patch.object(OutputLayerLoss, "tokens_at_a_time", OutputLayerLoss.tokens_at_a_time_on_gpu):
         update = of_an_update(arguments.data_dir)
     result = {
-        "what": "operations that launch work on a GPU, counted on a CPU: of an update of gpu-sprint, and of test2016 "
-        "decoded with a beam of 4",
+        "what": "operations that launch work on a GPU, counted on a CPU: in one update of gpu-sprint, and in decoding "
+        "test2016 with a beam of 4",
         "update": update,
         "decoding": of_decoding(arguments.data_dir),
         "machine": describe_machine(),

@@ -1,4 +1,4 @@
-"""Functions shared by all scripts: describe the machine behind a figure, and report what cannot be measured."""
+"""Functions that all scripts share: they describe the machine and report input errors."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ def run_script(main: Callable[[], object]) -> None:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, threads, versions, date, and commit, for the JSON file of a benchmark."""
+    """Return the processor, cores, threads, versions, date, and commit for a benchmark's JSON file."""
     return {
         "processor": processor(),
         "cores": os.cpu_count(),

@@ -1,10 +1,10 @@
-"""Measure how long it takes from `make course` to the tour's first picture in a browser, on a machine that is set up.
+"""Measure the time from `make course` until a browser shows the tour's first picture, after setup is done.
 
     python benchmarks/opening.py [--runs N] [--browser PATH]
 
-Runs `make course` in the project's folder, as a reader would, and opens the address in headless Chromium with an empty
-profile. The time ends when the first picture of the tour is on the page. The goal is 10 seconds. Prints every run and
-writes them to `results/opening.json`.
+Runs `make course` in the project folder, as a reader would, and opens the tour in headless Chromium with an empty
+profile. The clock stops when the tour's first picture is on the page. The goal is 10 seconds. Prints the time of each
+run and writes the times to `results/opening.json`.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def open_course(browser: Any) -> float:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # JupyterLab and its kernel end with it
+        start_new_session=True,  # so that JupyterLab and its kernel end with it
     )
     try:
         while True:
@@ -55,7 +55,7 @@ def open_course(browser: Any) -> float:
                 break
             except (urllib.error.URLError, OSError):
                 if course.poll() is not None:
-                    raise InputError("`make course` ended before JupyterLab answered: run it to see why") from None
+                    raise InputError("`make course` ended before JupyterLab responded: run it to see why") from None
                 time.sleep(0.05)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{address}/lab/tree/00_tour.ipynb?token={token}")
@@ -71,10 +71,10 @@ def open_course(browser: Any) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="how often to open the course (default: 5)")
-    parser.add_argument("--browser", default=shutil.which("chromium"), metavar="PATH", help="the Chromium to use")
+    parser.add_argument("--browser", default=shutil.which("chromium"), metavar="PATH", help="path of Chromium")
     arguments = parser.parse_args()
     if arguments.browser is None:
-        raise InputError("no `chromium` on the PATH: install it, or give its path with --browser")
+        raise InputError("no `chromium` on the PATH: install it, or pass its path with --browser")
     from playwright.sync_api import sync_playwright
 
     seconds = []
@@ -88,7 +88,7 @@ def main() -> None:
             browser.close()
             print(f"run {run + 1}: {seconds[-1]:.1f} s")
     result = {
-        "what": "seconds from `make course` until the tour's first picture is in the browser",
+        "what": "seconds from `make course` until the browser shows the tour's first picture",
         "goal": GOAL_SECONDS,
         "seconds": [round(each, 2) for each in seconds],
         "median": round(statistics.median(seconds), 2),

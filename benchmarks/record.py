@@ -1,8 +1,8 @@
-"""Records: what a preset reaches over several seeds, and whether it beats the previous record.
+"""Measure what a preset reaches over several seeds, and whether it beats the previous record.
 
-    python benchmarks/record.py replay [--data-dir FOLDER]                    the newest record again, with 5 seeds
-    python benchmarks/record.py replay --preset gpu --set dropout=0.2         another preset, with or without changes
-    python benchmarks/record.py collect RUN RUN RUN --name laptop             runs that are already finished
+    python benchmarks/record.py replay [--data-dir FOLDER]                    rerun the newest record, with 5 seeds
+    python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure another preset, changed or not
+    python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
     python benchmarks/record.py compare results/NEW results/OLD
 
 `replay` trains each seed into `runs/` with the command a reader would type. It skips finished runs and resumes
@@ -54,15 +54,15 @@ def newest_record(results: Path) -> Path:
     """
     records = list(results.glob("*/record.json"))
     if not records:
-        raise InputError(f"{results} holds no record: name a preset with --preset")
+        raise InputError(f"{results} has no records: name a preset with --preset")
     return max(records, key=lambda path: read_json(path)["written"]).parent
 
 
 def training_options(preset: Mapping[str, Any]) -> list[str]:
-    """Return the options that turn today's preset of that name into `preset`, which may predate some fields.
+    """Return the options that turn today's preset with that name into `preset`, which may predate some fields.
 
     Raises:
-        InputError: There is no preset of that name.
+        InputError: There is no preset with that name.
     """
     standard, defaults = as_recorded(find_preset(preset["name"])), as_recorded(Preset(name=""))
     return [
@@ -84,18 +84,18 @@ def train_seed(
     data_dir: Path | None,
     device: str | None,
 ) -> None:
-    """Train one seed as a reader would, and save the command's output and its run time next to the run.
+    """Train one seed as a reader would, and save the command's output and run time in the run's folder.
 
     Raises:
-        InputError: The folder holds a run of another kind, or the command failed; the last line of its output says why.
+        InputError: The folder has a different kind of run, or the command failed; the last line of its output says why.
     """
     begun = (folder / "training.json").exists()
     if begun and "result" in (earlier := read_json(folder / "training.json")):
         of_folder = kind_of(earlier["configuration"])
         wanted = kind_of(earlier["configuration"] | {"preset": preset, "source": languages[0], "target": languages[1]})
         if of_folder != wanted or earlier["configuration"]["preset"]["seed"] != seed:
-            raise InputError(f"{folder} holds a run of another kind: give another --name, or other --runs")
-        print(f"{folder}: finished already", flush=True)
+            raise InputError(f"{folder} has a different kind of run: choose a different --name or --runs")
+        print(f"{folder}: already finished", flush=True)
         return
     command = ["transformer-lab", "train", preset["name"], f"--output={folder}", f"--seed={seed}"]
     command += [f"--source={languages[0]}", f"--target={languages[1]}"] * (languages != ("de", "en"))
@@ -164,22 +164,22 @@ def configuration_of(run: Path) -> dict[str, Any]:
     """Return a finished run's configuration.
 
     Raises:
-        InputError: The folder holds no finished run.
+        InputError: The folder has no finished run.
     """
     if not (run / "training.json").exists():
-        raise InputError(f"{run} holds no training run: give the --output of transformer-lab train")
+        raise InputError(f"{run} has no training run: give the --output folder of transformer-lab train")
     training = read_json(run / "training.json")
     if "result" not in training:
-        raise InputError(f"{run} holds a run that is not finished: go on with --resume")
+        raise InputError(f"the run in {run} is not finished: continue it with --resume")
     return training["configuration"]
 
 
 def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that the runs of a record must share.
 
-    This leaves out the seed, the preset's name, and the length penalty of the final choice of weights. Options may have
-    turned another preset into this one, and the record has a length penalty of its own. A field that is newer than the
-    run gets its default, which is how the run behaved.
+    This leaves out the seed, and also the preset's name and the length penalty used to choose the final weights,
+    because options may have turned a different preset into this one, and the record has its own length penalty. A field
+    that is newer than the run gets its default, which is how the run behaved.
     """
     preset = as_recorded(Preset(name="")) | configuration["preset"] | {"name": None, "seed": None, "alpha": None}
     return {**configuration, "preset": preset, "validation_sha256": None}  # missing in older runs
@@ -188,7 +188,7 @@ def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
     """Return the seconds from the start of the command until validation BLEU reached `bleu`, or None.
 
-    An epoch's BLEU is greedy; the one at the end is computed with a beam.
+    The BLEU after each epoch is greedy; the final one uses a beam.
     """
     for record in read_metrics(folder / "metrics.jsonl"):
         if record["kind"] != "step" and (record["validation_bleu"] or 0.0) >= bleu:
@@ -197,9 +197,9 @@ def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float
 
 
 def see_that_it_is_new(folder: Path) -> None:
-    """Raise InputError if a record of that name exists."""
+    """Raise InputError if a record with that name exists."""
     if folder.exists():
-        raise InputError(f"{folder} is there already: give another --name; runs that are finished, to collect")
+        raise InputError(f"{folder} already exists: choose a different --name (for finished runs, use collect)")
 
 
 def write_record(
@@ -220,12 +220,12 @@ def write_record(
     configurations = [configuration_of(run) for run in runs]
     for run, other in zip(runs, configurations, strict=True):
         if kind_of(other) != kind_of(configurations[0]):
-            raise InputError(f"{run} and {runs[0]} differ in more than the seed: they make two records")
+            raise InputError(f"{run} and {runs[0]} differ in more than the seed: make two records")
     if len({other["validation_sha256"] for other in configurations if "validation_sha256" in other}) > 1:
-        raise InputError("the runs have different validation pairs: they make two records")
+        raise InputError("the runs have different validation pairs: make two records")
     seeds = [other["preset"]["seed"] for other in configurations]
     if len(set(seeds)) < len(seeds):
-        raise InputError(f"the seeds are {', '.join(map(str, seeds))}: each can count only once")
+        raise InputError(f"the seeds are {', '.join(map(str, seeds))}: each can be used only once")
     one = configurations[0]
     corpus = load_corpus(one["preset"]["corpus"], one["source"], one["target"], data_dir)
 
@@ -247,7 +247,7 @@ def write_record(
     measured.sort(key=lambda figures: figures["seed"])
     record = {
         "what": f"preset {one['preset']['name']}, {one['source']} to {one['target']}, {len(runs)} seed(s): "
-        f"sacreBLEU {bleu_tokenizer(one['target'])} cased of each test set",
+        f"cased sacreBLEU ({bleu_tokenizer(one['target'])}) on each test set",
         "written": datetime.now().isoformat(timespec="seconds"),
         "command": command,
         "preset": one["preset"],
@@ -277,7 +277,7 @@ def summary(scores: Sequence[float]) -> dict[str, float | None]:
 def readme(title: str, record: Mapping[str, Any]) -> str:
     """Return a page with a record's figures; their interpretation is added by hand."""
     tests, seeds, machine = list(record["mean"]), record["seeds"], record["machine"]
-    rows = [["seed", *tests, "validation", "chosen", "training", "whole command", "memory"]]
+    rows = [["seed", *tests, "validation", "chosen weights", "training time", "total time", "peak memory"]]
     for seed in seeds:
         whole = f"{seed['command_seconds']:,.0f} s" if seed["command_seconds"] else ""
         rows.append(
@@ -289,12 +289,13 @@ def readme(title: str, record: Mapping[str, Any]) -> str:
     means = [f"{record['mean'][name]['bleu']:.2f}" for name in tests]
     rows.append(["**mean**", *(f"**{mean}**" for mean in means), *[""] * 5])
     if len(seeds) > 1:
-        rows.append(["deviation", *(f"{record['mean'][name]['standard_deviation']:.2f}" for name in tests), *[""] * 5])
+        deviations = [f"{record['mean'][name]['standard_deviation']:.2f}" for name in tests]
+        rows.append(["standard deviation", *deviations, *[""] * 5])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     table.insert(1, "| " + " | ".join(["---"] * len(rows[0])) + " |")
     reached = [seed["seconds_to_reach"] for seed in seeds if "seconds_to_reach" in seed]
-    lines = [f"# {title}", "", f"Preset `{record['preset']['name']}`. Made by", "", f"    {record['command']}", ""]
-    lines += table
+    lines = [f"# {title}", "", f"Preset `{record['preset']['name']}`. Recorded with this command:", ""]
+    lines += [f"    {record['command']}", "", *table]
     if reached:
         times = ", ".join(f"{one['seconds']} s" if one["seconds"] else "never" for one in reached)
         lines += ["", f"From the start of the command to a validation BLEU of {reached[0]['bleu']}: {times}."]
@@ -304,8 +305,8 @@ def readme(title: str, record: Mapping[str, Any]) -> str:
         f"penalty {record['decoding']['alpha']}. Trained on {seeds[0]['device']} in {seeds[0]['precision']}; measured "
         f"on {machine['processor']}, {machine['cores']} cores, torch {machine['torch']}.",
         "",
-        "`record.json` has every figure, and for each seed there is its log, its metrics, its whole configuration and "
-        "its translations.",
+        "`record.json` has every figure. Each seed's folder has its log, metrics, full configuration, and "
+        "translations.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -326,10 +327,10 @@ def upper_tail(t: float, freedom: float) -> float:
 
 
 def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None:
-    """Return the probability of a lead of `new` at least this large if both had the same mean.
+    """Return the probability that `new` leads by at least this much if both have the same mean.
 
-    This is Welch's one-sided t-test. If `old` has a single seed, its figure counts as exact, without a standard
-    deviation of its own. Return None if `new` has a single seed.
+    This is Welch's one-sided t-test. If `old` has a single seed, its score is treated as exact. Return None if `new`
+    has a single seed.
     """
     if len(new) < 2:
         return None
@@ -351,7 +352,7 @@ def middle_seed(record: Mapping[str, Any], test: str) -> int:
 
 
 def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str], target: str) -> str:
-    """Run sacreBLEU's paired test on `systems`: the old and the new one, each a name and its translations."""
+    """Run sacreBLEU's paired test on `systems`, the old one and the new one, each a name and its translations."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
@@ -368,18 +369,18 @@ def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[
 
 
 def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
-    """Return whether the new record beats the old one, as lines to show next to it.
+    """Return lines of text that say whether the new record beats the old one.
 
     Raises:
-        InputError: A folder holds no record, or the two have different corpora or directions.
+        InputError: A folder has no record, or the two records have different corpora or directions.
     """
     for folder in (new_folder, old_folder):
         if not (folder / "record.json").exists():
-            raise InputError(f"{folder} holds no record: make one with replay or collect")
+            raise InputError(f"{folder} has no record: make one with replay or collect")
     new, old = read_json(new_folder / "record.json"), read_json(old_folder / "record.json")
     tasks = [(record["preset"]["corpus"], record["source"], record["target"]) for record in (new, old)]
     if tasks[0] != tasks[1]:
-        raise InputError(f"{new_folder} is of {' '.join(tasks[0])}, but {old_folder} of {' '.join(tasks[1])}")
+        raise InputError(f"{new_folder} is for {' '.join(tasks[0])}, but {old_folder} is for {' '.join(tasks[1])}")
     corpus = load_corpus(*tasks[0], data_dir)
     test = next(iter(corpus.tests))
     scores = [[run["scores"][test]["bleu"] for run in record["seeds"]] for record in (new, old)]
@@ -391,8 +392,8 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
         lines = (folder / f"seed_{seed}" / f"{test}.txt").read_text(encoding="utf-8").split("\n")[:-1]
         systems.append((f"{folder.name}, seed {seed}", lines))
     lines = [
-        f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds, "
-        f"before {statistics.mean(scores[1]):.2f} over {len(scores[1])}",
+        f"{test}, mean BLEU: {statistics.mean(scores[0]):.2f} over {len(scores[0])} seeds; "
+        f"previously {statistics.mean(scores[1]):.2f} over {len(scores[1])}",
         "Welch's t-test, one-sided: " + ("needs at least two seeds" if chance is None else f"p = {chance:.4f}"),
         paired_bootstrap(systems, [reference for _, reference in corpus.tests[test]], new["target"]),
     ]
@@ -400,7 +401,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
     if chance is not None and chance < SIGNIFICANT and enough:
         lines.append("a new record")
     else:
-        lines.append(f"no new record: that takes {SEEDS_THAT_COUNT} seeds and p < {SIGNIFICANT}")
+        lines.append(f"not a new record: that takes {SEEDS_THAT_COUNT} seeds and p < {SIGNIFICANT}")
     return "\n".join(lines)
 
 
@@ -408,7 +409,7 @@ def compare(new_folder: Path, old_folder: Path, data_dir: Path | None) -> str:
 
 
 def replay(arguments: argparse.Namespace) -> Path:
-    """Train the requested preset, or that of the newest record, and write its record."""
+    """Train the requested preset, or the newest record's, and write its record."""
     alpha = DEFAULT_ALPHA
     if arguments.preset:
         if wrong := [change for change in arguments.set if "=" not in change]:
@@ -417,7 +418,7 @@ def replay(arguments: argparse.Namespace) -> Path:
         preset, languages = as_recorded(override(find_preset(arguments.preset), changes)), ("de", "en")
     else:
         if arguments.set:
-            raise InputError("--set changes a preset: name it with --preset")
+            raise InputError("--set changes a preset: name one with --preset")
         record = read_json(newest_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
@@ -456,19 +457,19 @@ def main(typed: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
+    common.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     measuring = argparse.ArgumentParser(add_help=False, parents=[common])
-    measuring.add_argument("--name", help="name in the record's folder, after the date; default: the preset's")
-    measuring.add_argument("--results", type=Path, default=ROOT / "results", help="folder of all records")
+    measuring.add_argument("--name", help="name of the folder, after the date; default: the preset's")
+    measuring.add_argument("--results", type=Path, default=ROOT / "results", help="folder that contains all records")
     measuring.add_argument("--alpha", type=float, help=f"length penalty; default: {DEFAULT_ALPHA} or the record's")
-    measuring.add_argument("--device", help="such as cpu; default: a GPU if there is one")
-    measuring.add_argument("--reach", type=float, metavar="BLEU", help="report the seconds to this validation BLEU")
-    replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, write the record")
+    measuring.add_argument("--device", help="device, such as cpu; default: a GPU if there is one")
+    measuring.add_argument("--reach", type=float, metavar="BLEU", help="report when this validation BLEU was reached")
+    replaying = commands.add_parser("replay", parents=[measuring], help="train, measure, and write the record")
     replaying.add_argument("--preset", help="default: the newest record's")
     replaying.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="change the preset")
     replaying.add_argument("--seeds", type=at_least_one, default=SEEDS_THAT_COUNT, help="train seeds 1 to this number")
     replaying.add_argument("--runs", type=Path, default=Path("runs"), help="where the training runs go")
-    collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs, write the record")
+    collecting = commands.add_parser("collect", parents=[measuring], help="measure finished runs and write the record")
     collecting.add_argument("run", type=Path, nargs="+", help="folder of a finished run")
     comparing = commands.add_parser("compare", parents=[common], help="does the new record beat the old one?")
     comparing.add_argument("new", type=Path)
@@ -488,7 +489,7 @@ def main(typed: Sequence[str] | None = None) -> None:
         sys.exit(f"record.py: {error}")
     mean = json.loads((folder / "record.json").read_text(encoding="utf-8"))["mean"]
     for test, figures in mean.items():
-        print(f"{test}: {figures['bleu']:.2f}, deviation {figures['standard_deviation']}")
+        print(f"{test}: {figures['bleu']:.2f}, standard deviation {figures['standard_deviation']}")
     print(folder)
 
 

@@ -1,13 +1,13 @@
-"""Compare a GRU with attention, a GRU without, and a Transformer of the same size, on the same tokens and updates.
+"""Compare a GRU with attention, one without it, and a Transformer of the same size, on the same tokens and updates.
 
     python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
     python benchmarks/recurrent.py --only-times    time an epoch again, after a run on a busy machine
 
-By default, the number of epochs is the largest for which all training runs together take about `--minutes` minutes on
-this machine, based on timings made before they start. Every model is trained by the course's trainer in float32 and
+By default, the number of epochs is chosen so that all training runs together take about `--minutes` minutes on this
+machine, based on timings made before they start. The course's trainer trains every model in float32, and each model
 translates the 2016 test sentences greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training
-sentences, seconds of training per epoch, and the heat maps of two sentence pairs. For a quick trial, `--corpus
-captions` takes only seconds.
+sentences, training time per epoch, and the heat maps of two sentence pairs. For a quick trial, use `--corpus captions`,
+which takes only seconds.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
     model = new_model(preset, tokenizer, contender.build_model)
     optimizer, fast = build_optimizer(model, preset), FastGradients(model, torch.float32)
     starts = []
-    for batch in [*batches[:2], *batches[:updates]]:  # the first two touch memory
+    for batch in [*batches[:2], *batches[:updates]]:  # the first two are a warm-up
         starts.append(time.perf_counter())
         update_weights(model, [batch], optimizer, preset, torch.float32, WorkerGroup(), fast)
     timed = starts[len(batches[:2]) :]
@@ -77,13 +77,13 @@ def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
+    parser.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     parser.add_argument("--corpus", default="multi30k")
-    parser.add_argument("--minutes", type=float, default=20, help="of all training runs together")
-    parser.add_argument("--epochs", type=int, help="of each model, instead of --minutes")
+    parser.add_argument("--minutes", type=float, default=20, help="total time of all training runs")
+    parser.add_argument("--epochs", type=int, help="epochs for each model, instead of --minutes")
     parser.add_argument("--train-limit", type=int, help="use only this many training pairs, from the start")
     parser.add_argument("--width", type=int, default=192, help="d_model of the recurrent models")
-    parser.add_argument("--peak-rate", type=float, default=2e-3, help="of the recurrent models")
+    parser.add_argument("--peak-rate", type=float, default=2e-3, help="learning rate of the recurrent models")
     parser.add_argument("--output", type=Path, default=RESULT)
     parser.add_argument("--only-times", action="store_true", help="replace the record's times with new ones")
     arguments = parser.parse_args()
@@ -121,8 +121,8 @@ def main() -> None:
         f"--epochs {arguments.epochs}" if arguments.epochs else f"--minutes {arguments.minutes:g}"
     )
     result = {
-        "what": "three recurrent translators and a Transformer of about the same size on the same tokens and updates, "
-        "float32, greedy, test sentences of 2016",
+        "what": "three recurrent translators and a Transformer of about the same size, trained on the same tokens and "
+        "updates; float32, greedy, test sentences from 2016",
         "command": command,
         "corpus": arguments.corpus,
         "epochs": epochs,
@@ -134,7 +134,7 @@ def main() -> None:
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"written: {arguments.output}")
+    print(f"wrote {arguments.output}")
 
 
 if __name__ == "__main__":

@@ -2,19 +2,21 @@
 
     python benchmarks/scaling.py [--only processes training decoding] [--data-dir FOLDER] [--output FOLDER]
 
-There are three measurements, and each can be made alone:
+There are three measurements, and each can be run separately:
 
-- `processes`: torchrun starts two processes with one thread each. Updates of the `laptop` preset by one of them alone,
-  by both together, and by one with two threads take turns, so that other load on the machine affects them all.
-  Then the parts of an update: the work that every process repeats in full, and the all-reduce, by message size.
-- `training`: the mean time of an update for 3,000, 10,000, and 29,000 pairs and for models of three sizes. An epoch is
-  that time multiplied by its number of updates; one epoch of 3,000 pairs is timed in full, to check this estimate.
-- `decoding`: one sentence of 10 to 500 tokens translated into as many, greedily and with beam 4, with the cache, and up
-  to 100 tokens without.
+- `processes`: torchrun starts two processes with one thread each. They run updates of the `laptop` preset in three
+  ways: one process alone, both together, and one with two threads. The three take turns, so that other load on the
+  machine affects them all. Then the parts of an update are timed: the work that every process repeats in full, and the
+  all-reduce, for several message sizes.
+- `training`: the mean time of an update for 3,000, 10,000, and 29,000 pairs and for models of three sizes. The time of
+  an epoch is estimated as that time multiplied by the number of updates; one epoch of 3,000 pairs is timed in full to
+  check the estimate.
+- `decoding`: one sentence of 10 to 500 tokens is translated into the same number of tokens, greedily and with a beam of
+  4. This is measured with the cache, and for up to 100 tokens also without it.
 
 The figures go into `results/DATE_scaling/figures.json`, where a repeated measurement replaces the earlier one.
-`results/2026-11-22_scaling/scaling_report.py FOLDER` draws them and writes the README, with the plan for four and eight
-GPUs. `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch` gives a quick first look.
+`results/2026-11-22_scaling/scaling_report.py FOLDER` plots them and writes the README, with estimates for four and
+eight GPUs. For a quick look, use `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch`.
 """
 
 import argparse
@@ -76,7 +78,7 @@ class Training:
         update_weights(self.model, [batch], self.optimizer, self.preset, self.precision, self.workers, self.fast)
 
     def fill_gradients(self) -> None:
-        """Fill the gradients as a backward pass does; `Muon.step` removes those of matrices."""
+        """Fill the gradients as a backward pass does, because `Muon.step` removes those of matrices."""
         for parameter in self.model.parameters():
             parameter.grad = torch.full_like(parameter, 1e-6)
 
@@ -105,7 +107,7 @@ def laptop_batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], prese
 
 
 def measure_processes(folder: Path, data_dir: Path | None, rounds: int, updates: int) -> dict[str, Any]:
-    """Run `work_under_torchrun` in two processes; the first one writes its figures to a file."""
+    """Run `work_under_torchrun` in two processes; the first one writes the figures to a file."""
     figures = folder / "processes.json"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__]
     command += ["--worker", str(figures), "--rounds", str(rounds), "--updates", str(updates)]
@@ -142,7 +144,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
         "one_process_two_threads": (alone, 2),
     }
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for training, threads in contenders.values():  # the first updates compile kernels and touch memory
+    for training, threads in contenders.values():  # a warm-up, which compiles kernels and allocates memory
         seconds_of(training, threads, batches[:2])
     for number in range(rounds):
         chosen = [batches[(number * updates + index) % len(batches)] for index in range(updates)]
@@ -203,7 +205,7 @@ def work_under_torchrun(figures: Path, data_dir: Path | None, rounds: int, updat
 
 
 def model_sizes() -> dict[str, Preset]:
-    """Return the preset `laptop` at half, normal, and double width."""
+    """Return the `laptop` preset at half, normal, and double width."""
     laptop = find_preset("laptop")
     return {
         "half as wide": replace(laptop, d_model=laptop.d_model // 2, d_ff=laptop.d_ff // 2),
@@ -213,7 +215,7 @@ def model_sizes() -> dict[str, Preset]:
 
 
 def planned_presets() -> list[Preset]:
-    """Return the presets in the plan for several GPUs."""
+    """Return the presets with an estimate for several GPUs."""
     return [find_preset("gpu"), find_preset("paper")]
 
 
@@ -301,7 +303,7 @@ def measure_training(
 
 
 def passes_of(preset: Preset) -> int:
-    """Return how often one update passes a batch of `max_tokens` through the model: twice with consistency training."""
+    """Return how often an update passes `max_tokens` tokens through the model: twice with consistency training."""
     return preset.accumulation * (2 if preset.consistency else 1)
 
 
@@ -372,7 +374,7 @@ def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: 
 
 
 def command_of(arguments: argparse.Namespace, part: str) -> str:
-    """Return the command that repeats this measurement, without this machine's folders."""
+    """Return the command that repeats this measurement, leaving out this machine's folders."""
     options = ["--only", part, "--rounds", arguments.rounds]
     if part == "decoding":
         options += ["--lengths", *arguments.lengths, "--longest-uncached", arguments.longest_uncached]
@@ -384,7 +386,7 @@ def command_of(arguments: argparse.Namespace, part: str) -> str:
 
 
 def gpu_step(text: str) -> tuple[str, float]:
-    """Parse `paper=0.12`: a preset, and the seconds of one of its updates as measured on a single GPU."""
+    """Parse `paper=0.12`: a preset, and the seconds per update measured on a single GPU."""
     preset, seconds = text.split("=")
     return find_preset(preset).name, float(seconds)
 
@@ -392,22 +394,22 @@ def gpu_step(text: str) -> tuple[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = ("processes", "training", "decoding")
-    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="only these measurements")
-    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="run only these measurements")
+    parser.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     parser.add_argument("--output", type=Path, default=RESULTS / f"{date.today().isoformat()}_scaling")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--updates", type=int, default=6, help="updates of each contender per round")
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 20, 50, 100, 200, 300, 400, 500])
-    parser.add_argument("--longest-uncached", type=int, default=100, help="tokens")
-    parser.add_argument("--no-whole-epoch", action="store_true", help="skip the full epoch, for a first look")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads to train and decode")
+    parser.add_argument("--longest-uncached", type=int, default=100, help="longest sentence without a cache, in tokens")
+    parser.add_argument("--no-whole-epoch", action="store_true", help="skip the full epoch, for a quick look")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="for training and decoding")
     parser.add_argument(
         "--gpu-step",
         type=gpu_step,
         action="append",
         default=[],
         metavar="PRESET=SECONDS",
-        help="seconds of an update measured on one GPU, for the plan",
+        help="seconds per update measured on one GPU, for the estimates",
     )
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)  # set when torchrun starts this script
     arguments = parser.parse_args()
@@ -441,7 +443,7 @@ def main() -> None:
     figures["gpu_step_seconds"] = figures.get("gpu_step_seconds", {}) | dict(arguments.gpu_step)
     arguments.output.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    print(f"written: {record}")
+    print(f"wrote {record}")
 
 
 if __name__ == "__main__":

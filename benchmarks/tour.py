@@ -1,9 +1,9 @@
-"""Measure how long `transformer-lab tour` takes, run as a reader would, and how good its model is.
+"""Measure how long `transformer-lab tour` takes when a reader runs it, and how good its model is.
 
     python benchmarks/tour.py [--keep FOLDER]
 
-The goals on two CPU cores: 100 seconds for the whole command, and BLEU 90 on the test set of captions. Prints both and
-writes them to `results/tour.json`.
+The goals on two CPU cores: 100 seconds for the whole command, and 90 BLEU on the `captions` test set. Prints both
+figures and writes them to `results/tour.json`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ RESULT = Path(__file__).resolve().parent.parent / "results" / "tour.json"
 
 
 def run_command(output: Path) -> tuple[float, str]:
-    """Return the seconds from start to end of the process, and its output."""
+    """Return how many seconds the command took, and its output."""
     start = time.perf_counter()
     command = [sys.executable, "-m", "transformer_lab", "tour", "--output", str(output)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -44,7 +44,7 @@ def main() -> None:
     print(printed)
     bleu, signature = re.search(r"^BLEU, cased +([\d.]+) +(.+)$", printed, re.MULTILINE).groups()
     result = {
-        "what": "transformer-lab tour: seconds of the whole command, and sacreBLEU on the test set of captions",
+        "what": "transformer-lab tour: seconds for the whole command, and sacreBLEU on the captions test set",
         "goal": {"seconds": 100, "bleu": 90},
         "seconds": round(seconds, 1),
         "seconds_of_training": records[-1]["seconds"],

@@ -1,8 +1,8 @@
-"""Measure how fast the translator page is in Chromium: a first visit, and all sentences of test2016.
+"""Measure how fast the translator page is in Chromium: on a first visit, and on all of test2016.
 
     python benchmarks/translator_page.py [--data-dir FOLDER] [--rounds 5]
 
-The goals: a first translation within 2 seconds after the page has loaded, under 12 MB for a first visit, and the same
+The goals: the first translation within 2 seconds after the page loads, less than 12 MB for a first visit, and the same
 greedy tokens as Python for all 1,000 sentences. Prints the figures and writes them to `results/translator_page.json`.
 """
 
@@ -61,7 +61,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=Path, help="folder of Multi30k")
+    parser.add_argument("--data-dir", type=Path, help="folder with Multi30k; downloaded if omitted")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
 
@@ -101,7 +101,7 @@ def main() -> None:
     python_seconds = time.perf_counter() - start
     generated = [ids[:-1] if ids[-1] == 2 else ids for ids in found["tokens"]]
     result = {
-        "what": "the page that translates: bytes and seconds of a first visit, and greedy decoding of test2016",
+        "what": "the translator page: size and time of a first visit, and greedy decoding of test2016",
         "goal": GOAL,
         "bytes": files,
         "first_visit_mb": round(sum(files.values()) / 1e6, 2),

@@ -1,9 +1,9 @@
-"""Take the pictures of the course in use: a real JupyterLab in Chromium, and a real grading run.
+"""Take screenshots of the course in use: a real JupyterLab in Chromium, and a real grading run.
 
     python tools/record_pictures.py                 # all of them, into course/pictures/
     python tools/record_pictures.py animation       # one of: animation, mistake, explorer, grading
 
-It needs what the browser tests need (Chromium and Playwright), and bubblewrap for the grader.
+This requires what the browser tests require (Chromium and Playwright), and bubblewrap for the grader.
 """
 
 import io
@@ -50,7 +50,7 @@ IMPORTS = "attention-4"
 
 
 def answers(name: str) -> dict[str, str]:
-    """Return the course's answers in a notebook, by cell ID."""
+    """Return the course's answers to a notebook's exercises, by cell ID."""
     cells = nbformat.read(ROOT / "solutions" / name, as_version=4).cells
     return {
         cell.id: "\n".join(line for line in cell.source.splitlines() if "### " not in line)
@@ -140,7 +140,7 @@ def animation(browser, lab) -> None:
 
 
 def mistake(browser, lab) -> None:
-    """Record the report on an attention without the scale."""
+    """Record the report on an attention function that leaves out the scale."""
     camera = Camera(browser, lab, "01_attention.ipynb", 880, 688, 1.5)
     notebook = camera.notebook
     notebook.run(IMPORTS)
@@ -186,7 +186,7 @@ def grading(browser, lab) -> None:
 
 
 def write_class(folder: Path) -> None:
-    """Write a notebook for each student, with random answers. The first one makes two common mistakes."""
+    """Write a notebook for each student, with random answers. The first student makes two common mistakes."""
     mistakes = {"exercise-softmax": ONE_SUM, "exercise-numpy_attention": WITHOUT_SCALE}
     chance = random.Random(3)
     for student in STUDENTS:

@@ -1,9 +1,9 @@
-"""Draw the figures of `benchmarks/scaling.py` and write the README: what they say, and what to expect of 4 and 8 GPUs.
+"""Plot the figures from `benchmarks/scaling.py`, and write the README that explains them and adds a plan for GPUs.
 
     python results/2026-11-22_scaling/scaling_report.py [FOLDER]
 
-Without a folder it rewrites the README and the picture next to this file. Nothing here is measured. What the plan for
-GPUs assumes is named in this file and again in the README.
+Without a folder, it rewrites the README and the picture next to this file. It doesn't measure anything. The assumptions
+behind the GPU plan are listed in this file and in the README.
 """
 
 import json
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 PLANNED = (1, 2, 4, 8)  # processes
 
-# What is assumed of a GPU. `--gpu-step` replaces the computing time by a measured one.
-SUSTAINED_FLOPS = 100e12  # a second, in matrix products of a large batch: a third of the peak of an A100 in bfloat16
-MEMORY_BYTES = 1.5e12  # a second, A100
-LINKS = {"NVLink": 200e9, "PCIe 4.0 x16": 20e9}  # bytes a second that an all-reduce gets from it
+# Assumptions about a GPU. `--gpu-step` replaces the computing time with a measured one.
+SUSTAINED_FLOPS = 100e12  # per second, in matrix products of a large batch: a third of an A100's peak in bfloat16
+MEMORY_BYTES = 1.5e12  # per second, A100
+LINKS = {"NVLink": 200e9, "PCIe 4.0 x16": 20e9}  # bytes per second available to an all-reduce
 RING_STEP_SECONDS = 10e-6  # the delay of one message to the next GPU
-BYTES_OF_WHOLE_PART = 28  # a parameter: Adam reads weight, gradient and two moments and writes three; Muon has one
-BYTES_OF_COPIES = 16  # a parameter: the gradients are read and written once into the message and once out of it
+BYTES_OF_WHOLE_PART = 28  # per parameter: Adam reads weight, gradient, and two moments, writes three; Muon has one
+BYTES_OF_COPIES = 16  # per parameter: gradients are read and written once into the message and once out of it
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """The time of an update with n processes, in seconds, when a ring of them sums the gradients.
+    """The time of an update in seconds when a ring of n processes sums the gradients.
 
     T(n) = whole + divided / n + [n > 1] (copies + 2 (n - 1) ring_step + 2 (n - 1) / n · message / bandwidth)
 
     Args:
-        divided: what is shared among the processes: forwards and backwards over the sentences.
-        whole: what each does in whole: clipping, and the optimizer over all weights.
-        copies: the gradients into the message and out of it.
-        message: bytes of all gradients.
-        bandwidth: bytes a second from each process to the next.
+        divided: the work divided among the processes: the forward and backward passes over the sentences.
+        whole: the work that every process repeats in full: clipping, and the optimizer step on all weights.
+        copies: copying the gradients into the message and out of it.
+        message: size of all gradients in bytes.
+        bandwidth: bytes per second from each process to the next.
         ring_step: the delay of each of the 2 (n - 1) messages that a process sends.
     """
 
@@ -71,12 +71,12 @@ class StepCost:
 
 
 def fit(x: Sequence[float], y: Sequence[float], degree: int) -> np.ndarray:
-    """The polynomial of least relative error, its coefficients from the constant on."""
+    """Return the polynomial with the smallest relative error, as coefficients in ascending order."""
     return np.polynomial.polynomial.polyfit(x, y, degree, w=1 / np.asarray(y))
 
 
 def measured_cost(processes: Mapping[str, Any]) -> StepCost:
-    """The cost of `laptop`, from what was measured. In a ring of two each sends as many bytes as the message has."""
+    """Return the measured cost of `laptop`. In a ring of two, each process sends as many bytes as the message has."""
     messages = processes["all_reduce"]
     delay, by_byte = fit([row["bytes"] for row in messages], [row["seconds"] for row in messages], 1)
     message = 4 * processes["model_parameters"]
@@ -92,7 +92,7 @@ def measured_cost(processes: Mapping[str, Any]) -> StepCost:
 
 
 def planned_cost(preset: str, bandwidth: float, training: Mapping[str, Any], steps: Mapping[str, float]) -> StepCost:
-    """The cost of a preset on GPUs: its products were counted, the rest is assumed, the step too if none is given."""
+    """Estimate a preset's cost on GPUs from counted matrix products and our assumptions, or from a measured step."""
     fields = find_preset(preset)
     sizes = {name: getattr(fields, name) for name in ("d_model", "n_heads", "n_layers", "d_ff", "norm_first", "tie")}
     parameters = count_parameters(TransformerConfig(fields.vocab_size, fields.vocab_size, **sizes))
@@ -110,7 +110,7 @@ def planned_cost(preset: str, bandwidth: float, training: Mapping[str, Any], ste
 
 
 def exponent(points: Sequence[Mapping[str, float]], above: int) -> float | None:
-    """The p for which the time grows as length^p, from the first length that is at least `above` to the last."""
+    """Return p such that the time grows as length^p from the first length of at least `above` to the last length."""
     chosen = [point for point in points if point["length"] >= above]
     if len(chosen) < 2:
         return None
@@ -124,9 +124,9 @@ def exponent(points: Sequence[Mapping[str, float]], above: int) -> float | None:
 def draw_speed(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
     processes = figures["processes"]
     cost = measured_cost(processes)
-    axes.plot(PLANNED, PLANNED, color="0.6", linestyle=":", label="as many times as processes")
+    axes.plot(PLANNED, PLANNED, color="0.6", linestyle=":", label="linear speed-up")
     model = [cost.speed_up(n) for n in PLANNED]
-    axes.plot(PLANNED, model, label="laptop, model of the cost", **look(0) | {"marker": None})
+    axes.plot(PLANNED, model, label="laptop, cost model", **look(0) | {"marker": None})
     measured = [1, processes["speed_up_of_two_processes"]]
     axes.plot([1, 2], measured, label="laptop, measured", **look(0) | {"linestyle": "none"})
     if "training" in figures:
@@ -134,8 +134,8 @@ def draw_speed(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], d
         for index, (preset, link) in enumerate(plans, 1):
             plan = planned_cost(preset, LINKS[link], figures["training"], figures.get("gpu_step_seconds", {}))
             speeds = [plan.speed_up(n) for n in PLANNED]
-            axes.plot(PLANNED, speeds, label=f"{preset} on GPUs, {link}, on paper", **look(index))
-    axes.set(title="Updates, against one process", xlabel="processes or GPUs", xticks=PLANNED, ylabel="times as many")
+            axes.plot(PLANNED, speeds, label=f"{preset} on GPUs, {link}, estimated", **look(index))
+    axes.set(title="Updates, compared with one process", xlabel="processes or GPUs", xticks=PLANNED, ylabel="speed-up")
 
 
 def draw_all_reduce(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
@@ -149,7 +149,7 @@ def draw_all_reduce(axes: "Axes", figures: Mapping[str, Any], look: Callable[[in
     axes.plot(
         megabytes,
         line,
-        label=f"{1000 * delay:.2f} ms + bytes at {1e-9 / by_byte:.2f} GB/s",
+        label=f"{1000 * delay:.2f} ms + bytes / {1e-9 / by_byte:.2f} GB/s",
         **look(1) | {"marker": None},
     )
     axes.set(title="All-reduce between two processes", xlabel="megabytes", ylabel="ms", xscale="log", yscale="log")
@@ -158,16 +158,16 @@ def draw_all_reduce(axes: "Axes", figures: Mapping[str, Any], look: Callable[[in
 def draw_epochs(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
     rows = figures["training"]["by_pairs"]
     pairs = [row["pairs"] / 1000 for row in rows]
-    axes.plot(pairs, [row["seconds_an_epoch"] for row in rows], label="time of an update × updates", **look(0))
+    axes.plot(pairs, [row["seconds_an_epoch"] for row in rows], label="time per update × updates", **look(0))
     whole = figures["training"]["whole_epoch"]
     if whole:
         axes.plot(
             [whole["pairs"] / 1000],
             [whole["seconds"]],
-            label="one epoch, measured whole",
+            label="one full epoch, measured",
             **look(1) | {"linestyle": "none", "markersize": 9, "fillstyle": "none"},
         )
-    axes.set(title="An epoch of laptop", xlabel="thousands of pairs", ylabel="seconds")
+    axes.set(title="One epoch of laptop", xlabel="thousands of pairs", ylabel="seconds")
     axes.set_ylim(bottom=0)
 
 
@@ -183,9 +183,9 @@ def draw_sizes(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], d
             xytext=(8, -12),
             ha="left",
         )
-    axes.set(title="An update, by the size of the model", xlabel="10¹² operations in products", ylabel="seconds")
+    axes.set(title="One update, by model size", xlabel="10¹² operations in matrix products", ylabel="seconds")
     axes.set_ylim(bottom=0)
-    axes.set_xlim(0, 1.25 * teraflops[-1])  # room for the words
+    axes.set_xlim(0, 1.25 * teraflops[-1])  # room for the labels
 
 
 def draw_total(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], dict[str, Any]]) -> None:
@@ -199,7 +199,7 @@ def draw_tokens(axes: "Axes", figures: Mapping[str, Any], look: Callable[[int], 
     for index, (name, points) in enumerate(figures["decoding"]["decoders"].items()):
         milliseconds = [1000 * point["seconds"] / point["length"] for point in points]
         axes.plot([point["length"] for point in points], milliseconds, label=name, **look(index))
-    axes.set(title="A token of it", xlabel="tokens of the sentence", ylabel="ms")
+    axes.set(title="One token", xlabel="tokens in the sentence", ylabel="ms")
     axes.set_ylim(bottom=0)
 
 
@@ -211,20 +211,20 @@ PANELS = {
 
 
 def draw(figures: Mapping[str, Any], path: Path) -> str:
-    """Draw what was measured, two panels a measurement, and give back the alternative text."""
+    """Draw two panels for each measurement, and return the alt text."""
     import seaborn as sns
 
     parts = [part for part in PANELS if part in figures]
     words = {
-        "processes": "updates a second by the number of processes, and the time of an all-reduce by its bytes",
-        "training": "seconds an epoch by sentence pairs, and seconds an update by the size of the model",
-        "decoding": "seconds to translate a sentence by its length, and milliseconds a token of it",
+        "processes": "updates per second by number of processes, and all-reduce time by message size",
+        "training": "seconds per epoch by number of sentence pairs, and seconds per update by model size",
+        "decoding": "seconds to translate a sentence, and milliseconds per token, by sentence length",
     }
-    text = f"What scaling costs: {'; '.join(words[part] for part in parts)}. The README has the figures."
+    text = f"The cost of scaling: {'; '.join(words[part] for part in parts)}. The README has the figures."
     colours = sns.color_palette("colorblind", 6)
 
     def look(index: int) -> dict[str, Any]:
-        """Told apart without colours too."""
+        """Return the style of a line, distinguishable without color too."""
         line, mark = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))[index], "os^Dv"[index]
         return {"color": colours[index], "linestyle": line, "marker": mark, "markersize": 5, "linewidth": 1.5}
 
@@ -249,7 +249,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def wrapped(text: str) -> str:
-    """The same Markdown with its paragraphs in even lines, whatever the figures in them have left of the old ones."""
+    """Return the Markdown with its paragraphs wrapped again, because the figures in them change the line lengths."""
     blocks = text.split("\n\n")
     kept = ("#", "|", "-", "!", "    ")
     return "\n\n".join(
@@ -261,7 +261,7 @@ def wrapped(text: str) -> str:
 def machine_of(part: Mapping[str, Any]) -> str:
     machine = part["machine"]
     return (
-        f"Measured by `{part['command']}` in {part['seconds_to_measure']:.0f} s on {machine['date']}: "
+        f"Measured with `{part['command']}`, which took {part['seconds_to_measure']:.0f} s, on {machine['date']}, on "
         f"{machine['cores']} cores of {machine['processor']}, {machine['system']}, torch {machine['torch']}, "
         f"commit `{machine['commit']}`.\n"
     )
@@ -292,24 +292,26 @@ def about_processes(processes: Mapping[str, Any]) -> str:
     return f"""## Two processes
 
 The `laptop` preset, {processes["model_parameters"]:,} parameters, in {processes["precision"]}; {processes["backend"]}
-sums the gradients, within the machine. The three take turns on the same batches, in {processes["rounds"]} rounds of
-{processes["updates_a_round"]} updates; what is given is the median over the rounds, of the ratios too.
+sums the gradients, all on one machine. The three configurations take turns on the same batches, in
+{processes["rounds"]} rounds of {processes["updates_a_round"]} updates. The figures given are medians over the rounds,
+and so are the ratios.
 
-{table(("what", "updates a second", "times as many"), speeds)}
-An update has {1000 * cost.divided:.0f} ms that are divided among the processes, {1000 * cost.whole:.1f} ms of clipping
-and optimizer that each does in whole, and {1000 * cost.copies:.1f} ms in which the gradients are copied into one
-message and out of it. The all-reduce between two:
+{table(("configuration", "updates per second", "speed-up"), speeds)}
+An update consists of {1000 * cost.divided:.0f} ms of work divided among the processes, {1000 * cost.whole:.1f} ms of
+clipping and optimizer work that every process repeats in full, and {1000 * cost.copies:.1f} ms for copying the
+gradients into a single message and out of it. The all-reduce between two processes takes:
 
 {table(("parameters", "megabytes", "ms"), messages)}
-The straight line of least relative error is {2000 * cost.ring_step:.2f} ms and the bytes at
-{cost.bandwidth / 1e9:.2f} GB/s. With a ring of n processes, of which each sends 2 (n - 1) messages,
+The line that minimizes relative error is {2000 * cost.ring_step:.2f} ms plus the number of bytes divided by
+{cost.bandwidth / 1e9:.2f} GB/s. With a ring of n processes, each of which sends 2 (n - 1) messages, the formula
 
     T(n) = whole + divided / n + copies + 2 (n - 1) delay + 2 (n - 1) / n bytes / bandwidth
 
-gives {1000 * model:.0f} ms for an update of two; measured are {1000 * measured:.0f} ms, {measured / model:.2f} times
-as much. More processes, if each had a core of its own and links as fast, on paper:
+predicts {1000 * model:.0f} ms for an update by two processes. The measured time is {1000 * measured:.0f} ms,
+{measured / model:.2f} times as long. Here is the prediction for more processes, if each had its own core and an equally
+fast link:
 
-{table(("processes", "ms an update", "times as many updates"), plan)}
+{table(("processes", "ms per update", "speed-up"), plan)}
 {machine_of(processes)}"""
 
 
@@ -341,24 +343,26 @@ def about_training(training: Mapping[str, Any]) -> str:
     first, last = by_pairs[0], by_pairs[-1]
     batch = training["mean_batch"]
     check = (
-        f"One epoch of {whole['pairs']:,} pairs was measured whole: {whole['seconds']:.1f} s, "
-        f"{whole['seconds'] / first['seconds_an_epoch']:.2f} times what the table says.\n"
+        f"One epoch of {whole['pairs']:,} pairs was measured in full: {whole['seconds']:.1f} s, "
+        f"{whole['seconds'] / first['seconds_an_epoch']:.2f} times the estimate in the table.\n"
         if whole
         else ""
     )
-    columns = ("model", "d_model, d_ff", "parameters", "10¹² operations", "ms an update", "10⁹ a second", "s an epoch")
-    return f"""## Training, by pairs and by size
+    columns = ("model", "d_model, d_ff", "parameters", "10¹² operations", "ms per update", "10⁹ per s", "s per epoch")
+    return f"""## Training, by number of pairs and by model size
 
-The mean time of {last["measured_updates"]} updates of each, in turns, in {training["precision"]}, threads:
-{training["machine"]["threads"]}. An epoch is this time by its number of updates, without validation: it was not run to
-its end. All have one vocabulary, that of all pairs.
+Mean time of {last["measured_updates"]} updates each, alternating, in {training["precision"]}, with
+{training["machine"]["threads"]} threads. The time of an epoch is this time multiplied by the number of updates, without
+validation; it is an estimate. All models share a single vocabulary, built from all the pairs.
 
-{table(("pairs", "target tokens", "updates an epoch", "ms an update", "s an epoch", "µs a target token"), pairs)}
-{last["pairs"] / first["pairs"]:.2f} times the pairs, {last["target_tokens"] / first["target_tokens"]:.2f} times the
-tokens, cost {last["seconds_an_epoch"] / first["seconds_an_epoch"]:.2f} times the time.
+{table(("pairs", "target tokens", "updates per epoch", "ms per update", "s per epoch", "µs per target token"), pairs)}
+With {last["pairs"] / first["pairs"]:.2f} times as many pairs and
+{last["target_tokens"] / first["target_tokens"]:.2f} times as many tokens, an epoch takes
+{last["seconds_an_epoch"] / first["seconds_an_epoch"]:.2f} times as long.
 {check}
-The preset's model at half, once and twice its width, on {last["pairs"]:,} pairs. The operations are those of all matrix
-products of an update of {batch["sentences"]} pairs of {batch["length"]} tokens, the mean batch; they were counted.
+The next table shows the preset's model at half, normal, and double width, on {last["pairs"]:,} pairs. The number of
+operations is an exact count for all the matrix products of an update on an average batch, which has
+{batch["sentences"]} pairs of {batch["length"]} tokens.
 
 {table(columns, sizes)}
 {machine_of(training)}"""
@@ -384,20 +388,21 @@ def about_decoding(decoding: Mapping[str, Any]) -> str:
             share = quadratic * longest**2 / (constant + linear * longest + quadratic * longest**2)
             polynomial = (
                 f"{1000 * constant:.1f} ms {1000 * linear:+.2f} ms · n {1e6 * quadratic:+.2f} µs · n², "
-                f"the last term {100 * share:.0f} % of the sum at {longest} tokens; "
+                f"where the last term is {100 * share:.0f} % of the total at {longest} tokens; "
             )
-        sentences.append(f"- {name}: {polynomial}from {above} to {longest} tokens the time grows as n^{power:.2f}")
-    fits = "\n".join(["What was found, in polynomials of least relative error:\n", *sentences, ""]) if sentences else ""
+        sentences.append(f"- {name}: {polynomial}from {above} to {longest} tokens, the time grows as n^{power:.2f}")
+    fits = "\n".join(["Results (the polynomials minimize relative error):\n", *sentences, ""]) if sentences else ""
     return f"""## Decoding, by length
 
-One sentence of n tokens into n tokens, by a model of the `laptop` preset's sizes, with random weights, kept from
-ending: {decoding["model"]["parameters"]:,} parameters, threads: {decoding["machine"]["threads"]}, the median of
-{decoding["rounds"]} rounds. With the cache, a token costs its way through the layers, and attention to every token
-before it: together a term in n and one in n². Without the cache all tokens go through the layers again for each new
-one: terms in n² and n³. In beam search with the cache the hypotheses share one, which holds the tokens of all, so that
-its term in n² is greater by the square of the beam.
+A model with random weights and the size of the `laptop` preset ({decoding["model"]["parameters"]:,} parameters)
+translates one sentence of n tokens into n tokens; it is prevented from ending earlier. The figures are medians over
+{decoding["rounds"]} rounds, with {decoding["machine"]["threads"]} threads. With the cache, each new token passes
+through the layers once and attends to every token before it, which adds a term in n and a term in n². Without the
+cache, all tokens pass through the layers again for each new one, which adds terms in n² and n³. In beam search with the
+cache, the hypotheses share one cache, which contains the tokens of all of them, so the term in n² is larger by the
+square of the beam size.
 
-{table(("decoder", "tokens", "seconds", "ms a token"), rows)}
+{table(("decoder", "tokens", "seconds", "ms per token"), rows)}
 {fits}
 {machine_of(decoding)}"""
 
@@ -422,29 +427,30 @@ def about_gpus(training: Mapping[str, Any], steps: Mapping[str, float]) -> str:
         step = (
             f"an update measured on one GPU, {1000 * steps[preset]:.1f} ms"
             if preset in steps
-            else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations an update, counted"
+            else f"{training['flops_an_update_of_presets'][preset] / 1e12:.2f} · 10¹² operations per update (counted)"
         )
         if of_optimizer := training["flops_of_the_optimizers_of_presets"][preset]:
-            step += f", and {of_optimizer / 1e12:.2f} · 10¹² of its optimizer that every GPU does in whole"
-        head = ("link", "GPUs", "ms an update", "of them to sum gradients", "times as many", "efficiency")
+            step += f", and {of_optimizer / 1e12:.2f} · 10¹² for the optimizer, which every GPU repeats in full"
+        head = ("link", "GPUs", "ms per update", "ms to sum gradients", "speed-up", "efficiency")
         sections.append(f"`{preset}`: {cost.message / 4e6:.1f} million parameters, {step}.\n\n{table(head, rows)}")
     links = ", ".join(f"{bandwidth / 1e9:.0f} GB/s over {link}" for link, bandwidth in LINKS.items())
     tables = "\n".join(sections)
-    return f"""## Four and eight GPUs, on paper
+    return f"""## Estimates for four and eight GPUs
 
-The same T(n). The parameters were counted, and the operations too; assumed are
+This uses the same formula for T(n). The parameters and the operations were counted. Everything else is an assumption:
 
-- {SUSTAINED_FLOPS / 1e12:.0f} · 10¹² operations a second in matrix products, a third of an A100's peak in bfloat16, for
-  a preset whose update was not measured on a GPU (`--gpu-step PRESET=SECONDS` takes what was);
-- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes a second from memory: {BYTES_OF_WHOLE_PART} bytes a parameter for the
-  optimizer, and {BYTES_OF_COPIES} for the copies of the gradients;
+- {SUSTAINED_FLOPS / 1e12:.0f} · 10¹² operations per second in matrix products, a third of an A100's peak in bfloat16,
+  for a preset whose update wasn't measured on a GPU (if it was, pass the time as `--gpu-step PRESET=SECONDS`);
+- {MEMORY_BYTES / 1e12:.1f} · 10¹² bytes per second from memory, with {BYTES_OF_WHOLE_PART} bytes per parameter for the
+  optimizer and {BYTES_OF_COPIES} for copying the gradients;
 - {links} for the all-reduce, and {1e6 * RING_STEP_SECONDS:.0f} µs for each of its 2 (n - 1) messages;
-- that nothing overlaps: `WorkerGroup.sum_gradients` begins when the last gradient is there.
+- no overlap: `WorkerGroup.sum_gradients` starts when the last gradient is ready.
 
 {tables}
-Left out are the starts of many hundred kernels an update (`launches.json`), which each GPU makes however small its
-share, and products too small to fill a GPU. So this is the best to be hoped for, and the further off, the smaller the
-share: with n GPUs, raise `max_tokens`.
+The estimates leave out two things: launching the many hundreds of kernels in each update (`launches.json`), which every
+GPU has to do no matter how small its share is, and matrix products that are too small to fill a GPU. So they are a best
+case, and the smaller each GPU's share is, the further the real figures will be from it. With n GPUs, raise
+`max_tokens`.
 """
 
 
@@ -452,9 +458,9 @@ def write_report(figures: Mapping[str, Any], folder: Path) -> str:
     """Write `scaling.png` and `README.md` into the folder.
 
     Args:
-        figures: as `scaling.py` measures them: `processes`, `training`, `decoding`, those there are; and
-            `gpu_step_seconds`, by preset, if they were given.
-        folder: is there already.
+        figures: measurements from `scaling.py`: any of `processes`, `training`, and `decoding`, and
+            `gpu_step_seconds` for each preset, if they were given.
+        folder: an existing folder.
 
     Returns:
         The text of the README.

@@ -81,13 +81,13 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
         assert "validation BLEU" in result
         assert "transformer-lab" in next_step
         assert new["seeds"][0]["command_seconds"] >= new["seeds"][0]["training_seconds"]
-        assert "finished already" not in capsys.readouterr().out
-        with pytest.raises(SystemExit, match="is there already: give another --name"):
+        assert "already finished" not in capsys.readouterr().out
+        with pytest.raises(SystemExit, match="already exists: choose a different --name"):
             record_script.main(command)
         assert not capsys.readouterr().out  # nothing was printed before the error, so nothing was trained
         again.rename(tmp_path / "again")
         record_script.main(command)
-        assert "finished already" in capsys.readouterr().out  # it was not trained twice
+        assert "already finished" in capsys.readouterr().out  # it was not trained twice
     finally:
         for path in results.glob("*_again"):
             path.rename(tmp_path / "again_2")
@@ -103,10 +103,10 @@ def test_a_finished_run_of_another_kind_is_not_taken_for_this_one(record_script,
         for field, value in recorded.items()
         if value != record_script.as_recorded(PRESETS["tour"])[field]
     ]
-    with pytest.raises(SystemExit, match=r"tour_seed_1 holds a run of another kind: give another --name"):
+    with pytest.raises(SystemExit, match=r"tour_seed_1 has a different kind of run: choose a different --name"):
         record_script.main([*replay, "1", "--preset", "tour", *same, "--set=dropout=0.3"])
     shutil.copytree(two_runs[0], tmp_path / "runs" / "tour_seed_2")
-    with pytest.raises(SystemExit, match=r"tour_seed_2 holds a run of another kind: give another --name"):
+    with pytest.raises(SystemExit, match=r"tour_seed_2 has a different kind of run: choose a different --name"):
         record_script.main([*replay, "2", "--preset", "tour", *same])
     assert not list(tmp_path.glob("*_tour"))
 
@@ -132,7 +132,7 @@ def test_a_record_is_no_better_than_itself(record_script, results, two_runs, tin
     folder = only_record(results)
     answer = record_script.compare(folder, folder, None)
     assert "p = 0.5000" in answer  # the means are the same
-    assert "no new record: that takes 5 seeds and p < 0.05" in answer
+    assert "not a new record: that takes 5 seeds and p < 0.05" in answer
     assert answer.splitlines()[2].endswith("the translations are the same")
 
     better = tmp_path / "better"  # a record in which every seed is perfect
@@ -197,25 +197,25 @@ def test_what_makes_no_record_is_refused(record_script, two_runs, tiny_preset, t
     def collect(*runs):
         return record_script.main(["collect", *map(str, runs), "--results", str(tmp_path)])
 
-    with pytest.raises(SystemExit, match="the seeds are 1, 1: each can count only once"):
+    with pytest.raises(SystemExit, match="the seeds are 1, 1: each can be used only once"):
         collect(two_runs[0], two_runs[0])
-    with pytest.raises(SystemExit, match="holds no training run: give the --output of"):
+    with pytest.raises(SystemExit, match="has no training run: give the --output folder of"):
         collect(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     training = json.loads((two_runs[1] / "training.json").read_text(encoding="utf-8"))
     training["configuration"]["preset"]["dropout"] = 0.3
     (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
-    with pytest.raises(SystemExit, match="differ in more than the seed: they make two records"):
+    with pytest.raises(SystemExit, match="differ in more than the seed: make two records"):
         collect(two_runs[0], other)
     training["configuration"]["preset"]["dropout"] = 0.1
     training["configuration"]["validation_sha256"] = "others"
     (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
-    with pytest.raises(SystemExit, match="have different validation pairs: they make two records"):
+    with pytest.raises(SystemExit, match="have different validation pairs: make two records"):
         collect(two_runs[0], other)
     del training["result"]
     (other / "training.json").write_text(json.dumps(training), encoding="utf-8")
-    with pytest.raises(SystemExit, match="holds a run that is not finished: go on with --resume"):
+    with pytest.raises(SystemExit, match="is not finished: continue it with --resume"):
         collect(other)
-    with pytest.raises(InputError, match="holds no record: name a preset with --preset"):
+    with pytest.raises(InputError, match="has no records: name a preset with --preset"):
         record_script.newest_record(tmp_path)

@@ -44,7 +44,7 @@ class Place:
 
 
 # singular, gender (* n-declension), plural, English singular (= has no singular), English plural, pronoun
-# | adjectives of size and age / of color, where COLOUR stands for every color.
+# | adjectives of size and age / of color, where COLOUR means every color.
 PEOPLE = """
 Mann m Männer man men he | jung alt groß / blond
 Frau f Frauen woman women she | jung alt groß / blond

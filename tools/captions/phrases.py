@@ -11,7 +11,7 @@ DEFINITE = {
     "dative": {"m": "dem", "f": "der", "n": "dem", "plural": "den"},
 }
 RELATIVE = DEFINITE | {"dative": {"m": "dem", "f": "der", "n": "dem", "plural": "denen"}}
-EIN_ENDINGS = {  # of ein, kein, sein, ihr
+EIN_ENDINGS = {  # endings of ein, kein, sein, ihr
     "nominative": {"m": "", "f": "e", "n": "", "plural": "e"},
     "accusative": {"m": "en", "f": "e", "n": "", "plural": "e"},
     "dative": {"m": "em", "f": "er", "n": "em", "plural": "en"},
@@ -73,9 +73,9 @@ class Piece:
 Layout = list[tuple[Piece, tuple[str, ...]]]  # one language's words in order, each run with its piece
 
 
-# Determiners are named by their English word. A plus marks the plural: "the+" is plural "die", "+" a bare plural,
-# "their+" several of their things. "mass" is a singular without an article, "both" is "die beiden", "not" is "keinen"
-# in an object, "no+" is "keine" in a subject.
+# Determiners are named by their English word. A plus marks the plural: "the+" is plural "die", "+" is a plural
+# without an article, and "their+" is several of their things. "mass" is a singular without an article, "both" is "die
+# beiden", "not" is "keinen" in an object, and "no+" is "keine" in a subject.
 
 
 def is_plural(determiner: str) -> bool:
@@ -202,8 +202,7 @@ def verb_form(verb: Verb, plural: bool, english_plural: bool, negated: bool = Fa
 
 @cache
 def infinitive(verb: Verb) -> tuple[Piece, tuple[str, ...]]:
-    """ "um … zu lesen", "to read"; "um … aufzuheben", "to pick up". Return the piece and the German words at the end.
-    """
+    """Return the piece ("um … zu lesen", "to read"; "um … aufzuheben", "to pick up") and its final German words."""
     start = ("um", "sich") if verb.reflexive else ("um",)
     if verb.prefix and not verb.apart:
         final = (f"{verb.prefix}zu{verb.plural}",)

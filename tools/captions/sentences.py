@@ -118,7 +118,7 @@ class Clause:
     negation: Piece | None
 
     def _middle(self) -> Layout:
-        """German between the finite verb and the prefix: known objects, manner, place, new objects."""
+        """Return the German words between the finite verb and the prefix: known objects, manner, place, new objects."""
         between = [(piece, piece.german) for piece in (self.manner, self.place) if piece]
         return self.early + between + self.late
 
@@ -153,7 +153,7 @@ class Clause:
         return [(piece, piece.german[: -len(final)]), *self._middle(), (piece, final)]
 
     def predicate(self, auxiliary: bool = True) -> Layout:
-        """English after the subject."""
+        """Return the English words after the subject."""
         verb = self.verb
         words: Layout = [(verb.piece, verb.auxiliary)] if auxiliary else []
         if self.negation:
@@ -215,7 +215,7 @@ def _one(noun: Noun, determiner: str, adjectives: tuple[str, ...] = ()) -> Subje
 
 
 def _silent(subject: Subject) -> Subject:
-    """Return the same subject where a pronoun, or nothing, is used in its place."""
+    """Return the same subject without words, for a clause that uses a pronoun, or nothing, in its place."""
     return Subject(
         (), subject.noun, subject.group, subject.plural, subject.english_plural, subject.headcount, subject.owner
     )

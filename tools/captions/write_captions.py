@@ -1,4 +1,4 @@
-"""Write the corpus `captions`, which ships with the package: `python tools/captions/write_captions.py [FILE]`.
+"""Write the `captions` corpus, which ships with the package: `python tools/captions/write_captions.py [FILE]`.
 
 Run it after every change to the grammar. Scores on the old corpus are then no longer comparable, so measure them again.
 """
