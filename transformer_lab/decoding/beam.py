@@ -17,7 +17,7 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def beam_search(model: Transformer, source: Tensor, beam_size: int, alpha: float, max_length: int) -> list[list[int]]:
-    """Translate a batch by beam search (section 6.1), one sentence after the other.
+    """Translate a batch by beam search (section 6.1), one sentence at a time.
 
     The beam holds the `beam_size` hypotheses with the highest log-probability, finished or not. In each step, every
     unfinished hypothesis is extended by every token, and a finished one stays as it is. The search ends when all of

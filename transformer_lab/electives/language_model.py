@@ -81,7 +81,7 @@ class LanguageModel(nn.Module):
 
 
 def next_token_pairs(tokens: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Cut a long text into windows. The labels of a window are the tokens one position further on.
+    """Split a long text into windows. The labels of a window are the tokens one position later.
 
     The windows follow each other without overlap or gap. Leftover tokens that do not fill a window and its labels are
     dropped.
@@ -184,10 +184,10 @@ def sample(
             attribute. It runs in evaluation mode and is left in the mode it was in.
         prompt: `(length,)`, integers, at least one: the text so far.
         count: Number of tokens to write, 0 or more.
-        temperature: The logits are divided by it. 0 means to take the most probable token every time.
+        temperature: The logits are divided by it. With 0, the most probable token is always taken.
         top_k: The `k` of `top_k_filter`, or None for no filter.
         top_p: The `p` of `top_p_filter`, or None for no filter.
-        generator: The source of random numbers, so that the same seed writes the same text. None for PyTorch's own.
+        generator: The source of random numbers, so that the same seed yields the same text. None for PyTorch's own.
 
     Returns:
         `(count,)`: only the new tokens.

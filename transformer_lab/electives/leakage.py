@@ -19,7 +19,7 @@ def split_without_leakage(
     Args:
         pairs: `(source, target)`, in any order. The list is not modified.
         held_out: Number of pairs for validation, and the same number for testing.
-        seed: The same seed gives the same sets, and different seeds give different ones. Use a generator of your own,
+        seed: The same seed gives the same sets, and different seeds give different ones. Use your own generator,
             `random.Random(seed)`.
 
     Returns:

@@ -14,7 +14,7 @@ from transformer_lab.model import TokenEmbedding, TransformerConfig, initialize_
 
 
 class AdditiveAttention(nn.Module):
-    """Bahdanau et al. (2015), section 3.1 and appendix A.1.2: a small network scores each pair of query and key.
+    """Additive attention (Bahdanau et al. 2015, section 3.1 and appendix A.1.2): a small network scores each pair.
 
         score = v · tanh(W_q query + W_k key)
 
@@ -182,7 +182,7 @@ class AttentionDecoder(nn.Module):
         return self.dropout(output), state
 
     def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read a batch of whole targets, one position after the other (teacher forcing).
+        """Read a batch of whole targets, one position at a time (teacher forcing).
 
         Args:
             target: `(batch, target)`, integers.

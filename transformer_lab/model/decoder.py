@@ -9,7 +9,7 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 class DecoderLayer(nn.Module):
     """Apply masked self-attention, cross-attention to the encoder's output, and the feed-forward network.
 
-    Each of the three is in a residual connection of its own.
+    Each of the three has its own residual connection.
     """
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False) -> None:
@@ -48,7 +48,7 @@ class Decoder(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
     ) -> Tensor:
-        """Pass `x` through all layers. The shapes and masks are those of `DecoderLayer.forward`."""
+        """Pass `x` through all layers. The shapes and masks are the same as in `DecoderLayer.forward`."""
         for layer in self.layers:
             x = layer(x, memory, source_mask, target_mask)
         return self.norm(x)

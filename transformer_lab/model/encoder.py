@@ -7,7 +7,7 @@ from transformer_lab.model.sublayers import FeedForward, LayerNorm, ResidualConn
 
 
 class EncoderLayer(nn.Module):
-    """Apply self-attention and then the feed-forward network, each in a residual connection of its own."""
+    """Apply self-attention and then the feed-forward network, each with its own residual connection."""
 
     def __init__(self, d_model: int, n_heads: int, d_ff: int, dropout: float = 0.0, norm_first: bool = False) -> None:
         super().__init__()

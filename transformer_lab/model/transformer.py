@@ -63,19 +63,19 @@ class Transformer(nn.Module):
         initialize_parameters(self)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """`(batch, source)` to `(memory, source_mask)`: `(batch, source, d_model)`, `(batch, 1, 1, source)`."""
+        """Turn `(batch, source)` into `(memory, source_mask)`: `(batch, source, d_model)`, `(batch, 1, 1, source)`."""
         source_mask = padding_mask(source, self.config.pad_id)
         x = self.positional_encoding(self.source_embedding(source))  # (batch, source, d_model)
         return self.encoder(x, source_mask), source_mask
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """`(batch, target)` to the logits of the token that follows each position, `(batch, target, vocab)`."""
+        """Turn `(batch, target)` into the logits of the token after each position, `(batch, target, vocab)`."""
         mask = target_mask(target, self.config.pad_id)
         x = self.positional_encoding(self.target_embedding(target))  # (batch, target, d_model)
         return self.output(self.decoder(x, memory, source_mask, mask))  # (batch, target, vocab)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """`(batch, source)` and `(batch, target)` to `(batch, target, vocab)`. The caller shifts the target."""
+        """Turn `(batch, source)` and `(batch, target)` into `(batch, target, vocab)`. The caller shifts the target."""
         memory, source_mask = self.encode(source)
         return self.decode(target, memory, source_mask)
 

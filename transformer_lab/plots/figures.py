@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DOTS_PER_INCH = 96  # CSS pixels per inch; images have twice as many
 # These can be told apart in gray print and by color-blind readers.
-DARK, MIDDLE, LIGHT, PALE, ORANGE = "#08519c", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
+DARK, MIDDLE, LIGHT, PALE, ORANGE = "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
 RUST = "#b84300"  # an orange dark enough for text
 INK = "#757575"  # used for black on a transparent background: see `ink_for_light_and_dark`
 INK_LIGHTNESS = 0x75 / 255

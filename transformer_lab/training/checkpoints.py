@@ -22,7 +22,7 @@ def average_checkpoints(state_dicts: Sequence[Mapping[str, Tensor]]) -> dict[str
         state_dicts: The checkpoints, oldest first, all with the same names and shapes. They are not modified.
 
     Returns:
-        For each floating-point tensor the mean, summed in float64 and converted back to its dtype. All other tensors
+        For each floating-point tensor, the mean, summed in float64 and converted back to its dtype. All other tensors
         come from the last checkpoint.
 
     Raises:

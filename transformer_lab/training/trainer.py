@@ -514,7 +514,7 @@ class TrainingRun:
         """Choose between the average of the last epochs and the best epoch, by validation BLEU, and save the model."""
         last, best = self.last_epochs(), self.progress.best_epoch
         candidates = {f"epoch {best}": [best]}
-        averaged = f"average of the epochs {last[0]} to {last[-1]}" if len(last) > 1 else f"epoch {last[0]}"
+        averaged = f"average of epochs {last[0]} to {last[-1]}" if len(last) > 1 else f"epoch {last[0]}"
         candidates[averaged] = list(last)
         bleu = {}
         for name, epochs in candidates.items():
