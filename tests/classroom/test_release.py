@@ -47,7 +47,7 @@ def test_the_students_page_fits_the_handout(course, tmp_path):
         assert step in page
     main_page = (ROOT / "README.md").read_text()
     assert all(step in main_page for step in ("make course", "source .venv/bin/activate"))
-    assert "Use no other\n  packages" in page
+    assert "Don't use\n  other packages" in page
     assert "hint(" not in release("00", tmp_path / "tour", course)[1].read_text()
 
 
