@@ -27,8 +27,7 @@ def uneven_split_is_refused(inputs, received):
 def any_length_is_split(inputs, received):
     if received == "nothing":
         return None
-    length, n_heads = inputs["x"].size(1), inputs["n_heads"]
-    return f"{length} words and {n_heads} heads raise `{received}`, but only the features are split"
+    return f"{inputs['x'].size(1)} words and {inputs['n_heads']} heads raise `{received}`, but only features are split"
 
 
 def gradient_of_moved_numbers(subject, x, **others):
