@@ -117,7 +117,7 @@ def how_to_resume(output: Path, *option: str) -> str:
     again = shlex.join(["transformer-lab", *arguments, *option])
     if "RANK" in os.environ:
         again = "the same torchrun command and --resume"
-    return f"go on after the last finished epoch with: {again}"
+    return f"continue after the last finished epoch with: {again}"
 
 
 # --- learn ------------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def open_course(
     folder = folder_for(notebooks)
     if fresh is not None:
         notebook, kept = refresh(folder, fresh, notebooks)
-        print(f"{notebook} is new again" + (f"; your version is now {kept.name}" if kept else ""))
+        print(f"{notebook} has been reset" + (f"; your version is now {kept.name}" if kept else ""))
     for name in prepare(folder, notebooks):
         print(f"There is a newer version of {name}. To get it: transformer-lab open --fresh {name[:2]}")
     try:
@@ -597,7 +597,7 @@ def search(
     )
     again = shlex.join(["transformer-lab", *sys.argv[1:]])
     with (
-        explaining_interruption(lambda: f"what is done is kept, go on with: {again}"),
+        explaining_interruption(lambda: f"finished work is kept; continue with: {again}"),
         progress(trials + finalists * seeds, " runs") as bar,
     ):
         bar.delay = 0  # refresh() shows the bar at once, but during the delay, close() wouldn't clear it
@@ -665,7 +665,7 @@ def grade(
         option(
             "--roster",
             "FILE",
-            "list of the class, to report who is missing: a name per line, or a table",
+            "roster, to report who is missing: one name per line, or a table",
             existing_file,
         ),
     ] = None,
@@ -751,8 +751,8 @@ def warn_about_a_pattern(paths: Sequence[Path]) -> None:
 
     if folder := folder_of_a_pattern(paths):
         print(
-            f"warning: several paths lie in {printable(str(folder), 300)}, and each is read as a class's: the names in "
-            "it become students. If each is one student's, give the folder itself",
+            f"warning: several paths are in {printable(str(folder), 300)}, and each is read as a whole "
+            "class: the names in it become students. If each belongs to one student, give the folder itself",
             file=sys.stderr,
         )
 
@@ -763,7 +763,7 @@ def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool)
         return "nothing was written"
     sandbox = [] if require_sandbox else ["--without-sandbox"]
     again = shlex.join(["transformer-lab", "grade", "--output", str(out), "--resume", *sandbox])
-    return f"what is graded is kept; go on with: {again}"
+    return f"the grades so far are kept; continue with: {again}"
 
 
 def main() -> None:

@@ -262,7 +262,7 @@ def test_answers_in_each_others_cells():
     assert handed_in(notebook).sources == ANSWERS
 
 
-TURNED_TO_TEXT = "The cell of `softmax` had been turned into text: it was run as code."
+TURNED_TO_TEXT = "The cell of `softmax` had been changed to a text cell; it was run as code."
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_moved_cells():
         assert [source for source in run if source in ANSWERS.values()] == [ANSWERS[name] for name in EXERCISES]
         for name in EXERCISES:
             assert run.index(f"helper_of_{name} = 1") < run.index(ANSWERS[name])
-        assert "Cells had been moved: they were run in the order of the course." in assembled.remarks
+        assert "Some cells had been moved; they were run in their original order." in assembled.remarks
 
 
 # --- other cells that are kept ---------------------------------------------------------------------------------------
@@ -523,7 +523,7 @@ def test_answers_that_were_pasted_from_another_notebook_do_not_decide():
     )
     stubs = [cell for cell in attention if exercise_of(nbformat.from_dict(cell))]
     assert len(stubs) == len(EXERCISES)
-    other = "There are answers of notebook 01 in it, too; those of 03_masks were graded."
+    other = "It also contains answers to notebook 01; those to 03_masks were graded."
     for pasted, remark in (
         ([code(ANSWERS[name]) for name in EXERCISES], "4 cells that you added were run as well."),
         ([{**cell_of(solved(), f"exercise-{name}"), "id": f"pasted-{name}"} for name in EXERCISES], other),

@@ -183,9 +183,9 @@ def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
     done = lab("grade", hand_in("Bob", **ALL), "--out", "my grades", *options)
     assert done.status == 130
     (line,) = done.stderr.splitlines()
-    assert "what is graded is kept" in line
+    assert "the grades so far are kept" in line
     reader.dies_after = None
-    command = shlex.split(line.partition("go on with: ")[2])
+    command = shlex.split(line.partition("continue with: ")[2])
     assert command[5:] == options
     assert lab(*command[1:]).stdout.startswith("1 submission graded, 1 kept; 2 students")
     assert len(reader.graded) == 2
@@ -198,7 +198,7 @@ def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
     assert lab("grade", folder).warnings == ""
     assert lab("grade", folder / "Ada", folder / "Bob").warnings == ""  # two sections of a class are fine
     (line,) = lab("grade", *sorted(folder.iterdir())).warnings.splitlines()
-    assert "each is read as a class's" in line
+    assert "each is read as a whole class" in line
     assert str(folder) in line
 
 
@@ -217,7 +217,7 @@ def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in
         printed_before.clear()
         done = lab("grade", *arguments, "--without-sandbox")
         assert reader.asked == (None, False, None)
-        assert printed_before[0] == "warning: there is no sandbox: students' code runs with your rights\n"
+        assert printed_before[0] == "warning: there is no sandbox: students' code runs with your permissions\n"
         assert "warning: 1 submission graded without a sandbox" in done.stderr
         reader.overrides = {"causal_mask": "passed"}
 
@@ -297,7 +297,7 @@ def test_without_a_sandbox_nothing_is_run(lab, hand_in, monkeypatch, tmp_path, a
     for again in ([], arguments):
         assert lab("grade", folder, *again).complaint == (
             "nothing was run, because there is no sandbox: bubblewrap is not installed (sudo apt install bubblewrap); "
-            "--without-sandbox runs students' code with your rights"
+            "--without-sandbox runs students' code with your permissions"
         )
     assert not (tmp_path / "grades" / "gradebook.csv").exists()
 

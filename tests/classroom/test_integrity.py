@@ -283,7 +283,7 @@ def test_a_name_of_their_own_hides_ours():
     assert review(ATTENTION, answer("attend(query)"), ["def attend(*x): return x"], course) == ()
 
 
-THE_TEXT = "it is the text of the course's own solution"
+THE_TEXT = "it is identical to the course's own solution"
 
 
 @pytest.mark.parametrize("name", exercises())

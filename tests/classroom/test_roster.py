@@ -101,7 +101,9 @@ def test_a_file_that_is_not_a_roster_is_refused_in_one_line(tmp_path, name, cont
 
 def test_a_roster_that_does_not_exist(tmp_path):
     for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(InputError, match=r"(No such file|Is a directory).*: give a text with one name per line"):
+        with pytest.raises(
+            InputError, match=r"(No such file|Is a directory).*: give a text file with one name per line"
+        ):
             read_roster(path)
 
 

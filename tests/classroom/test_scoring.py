@@ -249,7 +249,7 @@ def test_a_decorated_class_and_an_object_of_it_are_scored():
     assert score("SingleHeadAttention", Here(SingleHeadAttention=functools.partial(answer))).state == "passed"
     found = score("SingleHeadAttention", Here(SingleHeadAttention=answer(4, 2)))
     assert found.state == "passed"
-    assert "its class has been scored" in found.remarks[0]
+    assert "the class itself has been scored" in found.remarks[0]
 
 
 def test_a_list_for_a_tuple_passes_with_a_remark():

@@ -48,7 +48,7 @@ def test_an_interrupted_search_says_how_to_resume(search, monkeypatch):
     stopped = search("--trials", 2)
     assert stopped.status == 130
     (line,) = stopped.stderr.splitlines()
-    assert "what is done is kept, go on with: transformer-lab search --corpus" in line
+    assert "finished work is kept; continue with: transformer-lab search --corpus" in line
 
 
 def test_help_shows_an_example(lab):
@@ -82,7 +82,7 @@ def test_invalid_search_options(search, tmp_path, options, says):
 
 def test_an_output_folder_that_is_not_a_search(search, tmp_path, model_folder):
     shutil.copytree(model_folder, tmp_path / "search")
-    assert "something else than a search" in search().complaint
+    assert "something other than a search" in search().complaint
 
 
 def test_captions_are_german_and_english(lab, tmp_path):

@@ -97,7 +97,7 @@ def test_empty_and_missing_sets_are_named(folder: Path):
     paths = [folder / f"IWSLT17.TED.tst2011.de-en.{language}.xml" for language in ("de", "en")]
     for path in paths:
         path.write_text("<doc docid='1'>\n</doc>\n", encoding="utf-8")
-    assert refusal(folder) == f"{paths[0]} has no sentences: fill it, or give another corpus"
+    assert refusal(folder) == f"{paths[0]} has no sentences: add some, or give another corpus"
     paths[1].unlink()
     assert refusal(folder).startswith("there is no IWSLT17.TED.tst2011.de-en.en.xml next to")
 

@@ -118,7 +118,7 @@ def test_a_damaged_file_is_named(folder: Path, name: str, content: bytes, messag
 def test_an_empty_corpus_is_named(folder: Path, content: bytes):
     for language in ("de", "en"):
         write(folder / f"train.{language}", content)
-    assert refusal(folder) == f"{folder / 'train.de'} has no sentences: fill it, or give another corpus"
+    assert refusal(folder) == f"{folder / 'train.de'} has no sentences: add some, or give another corpus"
 
 
 @pytest.mark.parametrize("missing", ["train.de", "train.en", "val.de", "val.en", "test.de", "test.en"])
@@ -201,7 +201,7 @@ def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
     assert refusal(table).startswith(f"{table}, line 2: not valid CSV")
     for content in ([], ["", " "], ["de\ten"]):
         write(tsv, content)
-        assert refusal(tsv) == f"{tsv} has no sentences: fill it, or give another corpus"
+        assert refusal(tsv) == f"{tsv} has no sentences: add some, or give another corpus"
     write(tsv, [f"ja\tyes {number}" for number in range(50)])
     assert refusal(tsv).startswith(f"{tsv} cannot be split into train, validation and test: 50 pairs")
     write(tsv, [*("\t".join(pair) for pair in TABLE), "", "\tonly English"])
@@ -301,7 +301,9 @@ def test_another_version_of_multi30k_is_used_with_a_warning(real_data: Path, tmp
             (tmp_path / file.name).symlink_to(file)
     write(tmp_path / "val.de.gz", [f"Satz {number}" for number in range(1014)])
     assert load_corpus("multi30k", data_dir=tmp_path).validation[7][0] == "Satz 7"
-    assert caplog.messages == [f"{tmp_path / 'val.de.gz'} is not the published file: scores do not compare with others"]
+    assert caplog.messages == [
+        f"{tmp_path / 'val.de.gz'} is not the published file: scores can't be compared with others"
+    ]
 
 
 def test_english_chinese_from_manythings(real_data: Path):

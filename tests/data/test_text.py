@@ -51,7 +51,7 @@ def test_white_space_is_kept_and_line_ends_are_normalized(tmp_path, content, sta
         (b"Once upon a time.\n", r"has 18 characters, too few to learn from: give at least 2,000"),
         (b"Once upon a time.", r"has 17 characters, too few to learn from: give at least 2,000"),
         (b"good line\nK\xe4se\n", r"line 2: not valid UTF-8: save the file as UTF-8"),
-        (b"PNG\0\0" * 900, r"line 1: a NUL byte, which no text has"),
+        (b"PNG\0\0" * 900, r"line 1: a NUL byte, which text never contains"),
     ],
 )
 def test_an_unusable_text_is_refused_in_one_line(tmp_path, content, says):

@@ -196,7 +196,7 @@ def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path):
     assert take_and_die(tmp_path, plan, searching.LIVES + 1) == [0] * searching.LIVES + [1]
     table = read_search(tmp_path).trials
     assert list(table["state"]) == ["lost", "running"]
-    assert "killed it for want of memory" in table["message"][0]
+    assert "killed it because memory ran out" in table["message"][0]
 
 
 def test_the_trial_of_a_living_process_is_left_alone(plan, tmp_path):
@@ -408,7 +408,7 @@ def test_a_folder_without_a_search_is_left_alone(plan, tmp_path):
     with pytest.raises(InputError, match="holds no search"):
         read_search(tmp_path)
     (tmp_path / "training.json").write_text("{}")
-    with pytest.raises(InputError, match="something else than a search"):
+    with pytest.raises(InputError, match="something other than a search"):
         search(tmp_path, plan)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "search.json").write_text('{"plan": {"trials": 3}}')
@@ -467,5 +467,5 @@ def test_a_hyperparameter_without_effect_is_seldom_important_beyond_chance(plan)
 
 def test_importance_needs_eight_trials(plan):
     table = sampled(plan, 8, seed=0).assign(bleu=[1.0] * 7 + [None])
-    with pytest.raises(InputError, match="8 are the least"):
+    with pytest.raises(InputError, match="at least 8 are needed"):
         importance(table)

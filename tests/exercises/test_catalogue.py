@@ -70,7 +70,7 @@ def broken(tmp_path, text):
         ("## softmax\n### one\n```diff\n- a\n", "line 3, `softmax` / `one`: the code block has no end"),
         ("## softmax\n### one\n```python3\na\n```\n", "line 3, `softmax` / `one`: a code block starts with"),
         ("## softmax\n### one\n```diff\na\n```\n", "line 3, `softmax` / `one`: each line of a diff starts with"),
-        ("## softmax\n### one\n`a` → b\n", "line 3, `softmax` / `one`: an edit reads"),
+        ("## softmax\n### one\n`a` → b\n", "line 3, `softmax` / `one`: an edit is"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, text, message):

@@ -46,15 +46,15 @@ class Unready:
         ((torch.ones(3),), "this is a `Tensor`, perhaps the result of a call"),
         (("softmax", 3.0), "this is a `float`, perhaps the result of a call"),
         ((os,), "this is the module `os`"),
-        ((object(),), "this is an `object`: give a function or a class"),
+        ((object(),), "this is an `object`: pass a function or a class"),
         ((lambda scores: scores,), "has no name that says which exercise it is"),
         ((functools.partial(softmax),), "has no name that says which exercise it is"),
         ((Unready(),), "has no name that says which exercise it is"),
         ((len,), "there is no exercise `len`"),
         ((SingleHeadAttention.forward,), "this is a method of `SingleHeadAttention`"),
         (("SingleHeadAttention", softmax), "expected `SingleHeadAttention`, got `softmax`"),
-        (("SingleHeadAttention", lambda x: x), "`SingleHeadAttention` is a class, this is a function"),
-        (("softmax", Unready), "`softmax` is a function, this is the class `Unready`"),
+        (("SingleHeadAttention", lambda x: x), "`SingleHeadAttention` is a class, but this is a function"),
+        (("softmax", Unready), "`softmax` is a function, but this is the class `Unready`"),
     ],
 )
 def test_misuse_raises_one_line(arguments, words):
@@ -90,7 +90,7 @@ def test_an_object_is_checked_by_its_class():
     for arguments in ((SingleHeadAttention(4, 2),), ("SingleHeadAttention", SingleHeadAttention(4, 2))):
         report = check(*arguments)
         assert report.passed
-        assert "Its class was checked instead" in report.remarks[0]
+        assert "The class was checked instead" in report.remarks[0]
 
 
 @pytest.mark.parametrize("subject", [lambda scores: softmax(scores), functools.partial(softmax), Unready()])

@@ -140,7 +140,7 @@ EXPLAINED = [
     ("softmax", raising(KeyboardInterrupt), "`KeyboardInterrupt`"),
     ("softmax", raising(GeneratorExit), "`GeneratorExit`"),
     ("softmax", raising(asyncio.CancelledError), "`CancelledError`"),
-    ("softmax", recursive, "It calls itself without end."),
+    ("softmax", recursive, "It never stops calling itself."),
     ("softmax", raising(UnreadableError), "`UnreadableError`"),
     ("softmax", raising(ValueError(f"{object()}")), "0x…"),  # reports must not vary from run to run
     ("softmax", checks_itself, "the code that is being checked calls `check` itself"),
@@ -313,9 +313,9 @@ def test_endless_loop_is_stopped(endless):
     """This includes loops that catch every exception and code that waits inside C."""
     report = check("softmax", endless)
     text = failed(report)
-    assert "it did not come back within 5 seconds" in text
+    assert "it did not finish within 5 seconds" in text
     assert row(report, "two rows, each by itself").says == "an earlier check did not end"
-    assert "line " in text.split("it did not come back")[1]
+    assert "line " in text.split("it did not finish")[1]
 
 
 def test_the_next_check_works_after_an_endless_loop(monkeypatch):
@@ -332,7 +332,7 @@ def test_endless_loop_is_stopped_in_a_thread():
     thread = threading.Thread(target=lambda: reports.append(check("softmax", loop_swallowing)))
     thread.start()
     thread.join(10)
-    assert "it did not come back" in failed(reports[0])
+    assert "it did not finish" in failed(reports[0])
 
 
 def assert_threads_end(before: set[threading.Thread]) -> None:
@@ -422,7 +422,7 @@ def test_flood_of_output_is_cut_off(capsys):
 
     assert check("softmax", chatty).passed
     printed = capsys.readouterr().out
-    assert printed.startswith("Your code printed, while it was checked:\na line\n")
+    assert printed.startswith("While it was being checked, your code printed:\na line\n")
     assert len(printed) < 1_100
 
 

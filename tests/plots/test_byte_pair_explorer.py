@@ -82,7 +82,7 @@ def test_punctuation_marks_are_words_of_their_own():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"steps": [13]}, "step 13 is not there: give a number from 0 to 12"),
+        ({"steps": [13]}, "there is no step 13: give a number from 0 to 12"),
         ({"sentences": {"German": "  "}}, "the German text is blank"),
         ({"sentences": {"German": "a" * 301}}, "has 301 characters: give 300 at most"),
         ({"sentences": {"French": "un chien"}}, "word_counts has no French"),

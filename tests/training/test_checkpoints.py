@@ -107,7 +107,7 @@ MOMENT, STEP = "optimizer.exp_avg.output.bias", "optimizer.step.output.bias"
         ({MOMENT: torch.zeros(())}, "the exp_avg of output.bias"),
         ({STEP: torch.zeros(13)}, "the step of output.bias"),
         ({MOMENT: torch.zeros(13, dtype=torch.int32)}, "the exp_avg of output.bias"),
-        (None, "nothing of the optimizer"),
+        (None, "no optimizer state"),
         ({"optimizer": torch.zeros(1), "x": torch.zeros(1)}, None),
     ],
     ids=["too small", "a number", "too many steps", "integers", "missing", "of unknown parameters"],

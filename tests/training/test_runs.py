@@ -201,7 +201,7 @@ def test_a_checkpoint_that_does_not_say_how_far_the_run_came(tiny_preset, finish
     folder = shutil.copytree(finished_run, tmp_path / "run")
     tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
     save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, known | facts if facts else facts)
-    with pytest.raises(InputError, match="does not say how far the run came"):
+    with pytest.raises(InputError, match="does not say how far the run got"):
         train(tiny_preset, folder, resume=True)
 
 
@@ -362,7 +362,7 @@ def test_a_refused_run_leaves_nothing_and_long_pairs_are_left_out(tiny_preset, t
     """The model would fail on long pairs in the middle of an epoch. A corrected command can use the same folder."""
     for change, says in (
         ({"max_length": 2}, "none of the 336 training pairs has 2 tokens or fewer on both sides: raise max_length"),
-        ({"max_tokens": 5}, "tokens, but a batch only 5: raise max_tokens"),
+        ({"max_tokens": 5}, "tokens, but a batch holds only 5: raise max_tokens"),
         ({"n_heads": 3}, "d_model"),
     ):
         with pytest.raises(InputError, match=says):

@@ -118,7 +118,7 @@ def _read_cells(notebook: dict[str, Any], course: Course, remarks: list[str]) ->
     """Return the cells that have a source, in any version of the format."""
     raw_cells = cells_of(notebook)
     if raw_cells is not notebook.get("cells"):
-        remarks.append("The notebook has an old format (before version 4), but its cells could be read.")
+        remarks.append("The notebook is in an old format (before version 4), but its cells could be read.")
     cells = [cell for raw in raw_cells if (cell := _read_cell(raw)) is not None]
     if damaged := len(raw_cells) - len(cells):
         remarks.append(f"{plural(damaged, 'cell')} could not be read and {_were(damaged)} left out.")
@@ -241,7 +241,7 @@ class _Plan:
         if others:
             names = ", ".join(sorted(others))
             self.remarks.append(
-                f"There are answers of notebook {names} in it, too; those of {self.original.name} were graded."
+                f"It also contains answers to notebook {names}; those to {self.original.name} were graded."
             )
 
     def _locate(self, cell: _Cell) -> None:
@@ -284,7 +284,7 @@ class _Plan:
                 self.remarks.append(f"The cell of `{name}` does not define `{name}`.")
         for name, cell in self.answers.items():
             if not cell.is_code:
-                self.remarks.append(f"The cell of `{name}` had been turned into text: it was run as code.")
+                self.remarks.append(f"The cell of `{name}` had been changed to a text cell; it was run as code.")
 
     def _definitions(self, exercise: Exercise) -> list[_Cell]:
         """Return the cells that define an exercise, except for stubs, and for text cells if a code cell defines it.
@@ -374,7 +374,7 @@ class _Plan:
         positions = [cell.position for cell in self.cells if cell.position is not None]
         distinct = list(dict.fromkeys(positions))
         if distinct != sorted(distinct):
-            self.remarks.append("Cells had been moved: they were run in the order of the course.")
+            self.remarks.append("Some cells had been moved; they were run in their original order.")
         code = {position for position, cell in enumerate(self.original.cells) if cell.cell_type == "code"}
         missing = len(code - set(positions) - set(self.original.by_exercise.values()))
         if missing:
@@ -382,7 +382,7 @@ class _Plan:
         of_exercises = [cell.exercise for cell in self.cells if cell.exercise]
         repeated = len(positions) - len(distinct) - (len(of_exercises) - len(set(of_exercises)))
         if repeated > 0:
-            self.remarks.append(f"{plural(repeated, 'course cell')} {_were(repeated)} there twice.")
+            self.remarks.append(f"{plural(repeated, 'course cell')} {_were(repeated)} in it twice.")
 
     # --- building ---
 

@@ -237,7 +237,7 @@ def regrade_exercise(
                 f"{plural(len(new), 'new or changed submission')} left out: grade without --only to include them"
             )
         if missing := sorted({result.student for key, result in before.items() if key not in todo}):
-            where = "in the paths given" if paths else "where they were"
+            where = "in the given paths" if paths else "where they were"
             warnings.append(f"the results of {_shortened(missing)} are unchanged, because their files are not {where}")
         return BatchResult(entries, len(todo), len(keys.keys() - todo.keys()), written, warnings)
 

@@ -27,7 +27,7 @@ class Course:
         self.folder = inner if inner.is_dir() else folder
         self.paths = {path.stem: path for path in sorted(self.folder.glob("[0-9][0-9]_*.ipynb"))}
         if not self.paths:
-            raise InputError(f"no notebooks like 01_attention.ipynb in {folder}: give the folder of the course")
+            raise InputError(f"no notebooks like 01_attention.ipynb in {folder}: give the course folder")
         self._read = cache(lambda name: nbformat.read(self.paths[name], as_version=4))
 
     @classmethod

@@ -68,7 +68,7 @@ class Grader:
         if require_sandbox and why:
             raise InputError(
                 f"nothing was run, because there is no sandbox: {why}; "
-                "--without-sandbox runs students' code with your rights"
+                "--without-sandbox runs students' code with your permissions"
             )
         self.sandboxed = not why
         self.jobs = jobs or _processors()

@@ -238,7 +238,7 @@ def _solution_flags(exercise: Exercise, source: str) -> list[str]:
     statements = sum(isinstance(node, ast.stmt) for tree in trees for node in ast.walk(tree))
     exceeds_chance = markers or statements > MAX_STATEMENTS_BY_CHANCE or (comments and comments <= _comments(source))
     if exceeds_chance and _is_solution_text(exercise, source):
-        return ["it is the text of the course's own solution"]
+        return ["it is identical to the course's own solution"]
     if markers:
         return [f"it contains `{markers[0]}`, a marker of the course's own solution"]
     form = _form(source)

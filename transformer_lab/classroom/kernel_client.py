@@ -401,7 +401,7 @@ def _kernel_ended(killed_for: str, status: int) -> KernelEnded:
         "time": "the time was up, and the kernel did not stop when it was interrupted",
         "memory": "the kernel and its processes used more memory than is allowed",
         "processes": "the kernel started more processes than are allowed",
-        "cpu": "the kernel used more processor time than is allowed",
+        "cpu": "the kernel used more CPU time than is allowed",
         "owner": "the kernel was stopped",
     }
     return KernelEnded(reason, explanations[reason])

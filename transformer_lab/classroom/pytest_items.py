@@ -316,7 +316,7 @@ class GradedExercise(pytest.Item):
         finally:
             kernel.stop()
         meanings = ", ".join(f"`{name}`" for name in sorted(redefined))
-        remark = f"A later cell gives {meanings} another meaning. What counts is what the check in the notebook saw."
+        remark = f"A later cell redefines {meanings}. What counts is the version that the check in the notebook saw."
         return replace(checked, remarks=(*checked.remarks, remark))
 
     def reportinfo(self) -> tuple[Path, int, str]:

@@ -14,7 +14,7 @@ from transformer_lab.classroom.submissions import MEBIBYTE, printable
 from transformer_lab.errors import InputError
 
 LARGEST = 16 * MEBIBYTE
-EXPECTED = "give a text with one name per line, or a table with headings"
+EXPECTED = "give a text file with one name per line, or a table with headings"
 
 # Headings used by course systems and people, in lowercase.
 FULL_NAME = ("full name", "vollständiger name", "nombre completo", "nom complet", "student", "name")
@@ -180,7 +180,7 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
     if not name_columns and not number:
         raise InputError(
             f"{where} has the columns {printable(', '.join(columns), 300)}, but needs one called Full name, Student, "
-            "or Name, or two called First name and Last name: rename them, or give a text with one name per line"
+            "or Name, or two called First name and Last name: rename them, or give a text file with one name per line"
         )
     people = []
     rows = [{heading: cell.strip() for heading, cell in row.items()} for row in table.to_dict("records")]

@@ -27,10 +27,10 @@ REPORT_CHARACTERS = 20_000
 GLOBAL_STATE = ("seed", "default dtype", "grad mode", "device")
 STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # any other end: killed
 ONLY_FOR_THESE = (
-    "It gives right results for inputs of the notebook's own check, but not for others. "
+    "It gives correct results for the inputs in the notebook's own check, but not for others. "
     "Does it depend on particular sizes or numbers?"
 )
-CLASS_SCORED = "This was an object of the class; its class has been scored."
+CLASS_SCORED = "This was an instance of the class; the class itself has been scored."
 
 _source = functools.cache(inspect.getsource)  # before the file can change
 
@@ -137,7 +137,7 @@ def _observe(
             kind = clean_text(kind, 100)
             raise _NotObserved("failed", f"`{name}` is of type `{kind}`. Expected a function or a class.")
         case {"broken": str(error)}:
-            raise _NotObserved("failed", f"No check can run next to this code: {clean_text(error, 300)}")
+            raise _NotObserved("failed", f"No check can run together with this code: {clean_text(error, 300)}")
         case {"observations": list(wire)} if len(wire) <= len(exercise.checks):
             with contextlib.suppress(WireError):
                 return _observations(exercise, wire), (CLASS_SCORED,) if answer.get("remark") else ()
@@ -214,7 +214,7 @@ def _scored(
     if secret.passed:
         text, slugs = str(secret), ()
     elif public is None or public.passed:
-        reason = "Its results are not right." if public is None else ONLY_FOR_THESE
+        reason = "Its results are not correct." if public is None else ONLY_FOR_THESE
         known = sentences(exercise)
         text = "\n".join([f"✗ {secret.title}", "", reason, *(known[slug] for slug in slugs)])
     else:

@@ -37,7 +37,7 @@ def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
     def open_and_warn(seed: int, course: Course) -> Iterator[Grading]:
         with open_grader(seed, course) as grader:
             if not grader.sandboxed:
-                tqdm.write("warning: there is no sandbox: students' code runs with your rights", file=sys.stderr)
+                tqdm.write("warning: there is no sandbox: students' code runs with your permissions", file=sys.stderr)
             yield grader
 
     return open_and_warn

@@ -48,7 +48,7 @@ def encode(data: Any, depth: int = 0) -> list:
         case float():
             return ["float", data.hex() if math.isfinite(data) else str(data)]
         case str():
-            return ["str", data] if len(data) <= MOST_BYTES else ["foreign", "an enormous text"]
+            return ["str", data] if len(data) <= MOST_BYTES else ["foreign", "an enormous string"]
         case torch.Tensor():
             return _encode_tensor(data)
         case np.ndarray():

@@ -181,7 +181,7 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
     if path.is_dir():
         raise InputError(f"{path} is a folder: give one text file, or captions")
     if not path.exists():
-        raise InputError(f"no text {str(name_or_file)!r}: give captions, or an existing file")
+        raise InputError(f"no text file {str(name_or_file)!r}: give captions, or an existing file")
     read = _read_text(path).replace("\r\n", "\n").replace("\r", "\n")
     text = unicodedata.normalize("NFC", read).strip("\n") + "\n"
     if not text.strip():
@@ -344,7 +344,7 @@ def _read_text(path: Path) -> str:
     before_nul, nul, _ = content.partition(b"\0")
     if nul:
         raise InputError(
-            f"{path}, line {_line_after(before_nul)}: a NUL byte, which no text has: save the file as UTF-8"
+            f"{path}, line {_line_after(before_nul)}: a NUL byte, which text never contains: save the file as UTF-8"
         )
     try:
         return content.decode("utf-8")
@@ -365,7 +365,7 @@ def _without_blanks(numbered: Iterable[tuple[int, tuple[str, str]]], path: Path)
         else:
             blank.append(line)
     if not kept:
-        raise InputError(f"{path} has no sentences: fill it, or give another corpus")
+        raise InputError(f"{path} has no sentences: add some, or give another corpus")
     if blank:
         log.warning("%s: skipped %d pairs with an empty side, the first on line %d", path, len(blank), blank[0])
     return kept
@@ -453,8 +453,8 @@ def _split(pairs: Pairs, path: Path) -> tuple[Pairs, Pairs, Pairs]:
             train += group
     if not (train and validation and test):
         raise InputError(
-            f"{path} cannot be split into train, validation and test: {len(pairs)} pairs, and too few of them "
-            "unrelated: give more, or a folder with files of the three"
+            f"{path} cannot be split into train, validation and test: too few of the {len(pairs)} "
+            "pairs are unrelated: give more, or a folder with a file for each of the three"
         )
     return tuple([pairs[index] for index in sorted(split)] for split in (train, validation, test))
 
@@ -521,7 +521,7 @@ def _multi30k_folder(source: str, target: str, data_dir: str | Path | None) -> P
         raise InputError(f"no Multi30k in {named}: expected train.{source}.gz there or in its folder multi30k")
     for path in (folder / file for file in files):
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != MULTI30K_SHA256[path.name]:
-            log.warning("%s is not the published file: scores do not compare with others", path)
+            log.warning("%s is not the published file: scores can't be compared with others", path)
     return folder
 
 

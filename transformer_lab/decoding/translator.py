@@ -242,7 +242,7 @@ def check_text(sentence: str, number: int) -> None:
         raise InputError(f"sentence {number} is empty: write one sentence per line")
     if "\0" in sentence:
         position = sentence.index("\0") + 1
-        raise InputError(f"sentence {number} has a NUL byte at character {position}: is this a text in UTF-8?")
+        raise InputError(f"sentence {number} has a NUL byte at character {position}: is this UTF-8 text?")
     try:
         sentence.encode("utf-8")
     except UnicodeEncodeError as error:

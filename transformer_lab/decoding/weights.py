@@ -56,8 +56,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], origin: Path) 
             raise InputError(f"{origin} has no {name}, which its config.json asks for: {remedy}")
         if weights[name].shape != tensor.shape:
             raise InputError(
-                f"{origin} is of another model: {name} is {tuple(weights[name].shape)} there, "
-                f"but {tuple(tensor.shape)} by its config.json: {remedy}"
+                f"{origin} belongs to a different model: {name} has shape {tuple(weights[name].shape)} there, "
+                f"but {tuple(tensor.shape)} according to its config.json: {remedy}"
             )
     for name in weights:
         if name not in own:

@@ -108,7 +108,7 @@ def choose_comparison(
         try:
             return load_corpus("multi30k"), contenders(full_preset(epochs), 192, 2e-3, attention, transformer)
         except InputError as error:
-            print(f"{error}\n\nTherefore, these are tiny models on packing lists.\n")
+            print(f"{error}\n\nThat's why these are tiny models trained on packing lists.\n")
     folder = scratch / "lists"
     write_packing_lists(folder, train=2500)
     tiny = replace(

@@ -105,12 +105,12 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
             was, now = (asdict(each) | asdict(each.preset) | {"preset": None} for each in (comparable, plan))
             if differing := differing_values(was, now):
                 raise InputError(
-                    f"{folder} holds a search of something else ({differing}): give the same values to go "
-                    "on with it, or another folder (on the command line: --output)"
+                    f"{folder} holds a different search ({differing}): give the same values to continue it, "
+                    "or another folder (on the command line: --output)"
                 )
         elif (folder / "search.db").exists() or (folder / "training.json").exists():
             raise InputError(
-                f"{folder} holds something else than a search: give another folder (on the command line: --output)"
+                f"{folder} holds something other than a search: give another folder (on the command line: --output)"
             )
         elif plan.preset.corpus != "captions" or {plan.source, plan.target} != {"de", "en"}:
             load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
@@ -125,7 +125,7 @@ def read_plan(folder: Path) -> Plan:
         content = read_json(folder / "search.json")["plan"]
         return Plan(**content | {"preset": Preset(**content["preset"])})
     except (KeyError, TypeError) as error:
-        raise InputError(f"search.json is not the plan of a search ({error}): start anew in another folder") from None
+        raise InputError(f"search.json is not the plan of a search ({error}): start again in another folder") from None
 
 
 @contextmanager
@@ -295,7 +295,7 @@ def work(
                 say(f"{name.removesuffix('s')} {trial.number}: {ending}")
             elif others:  # one of them may die and leave its trial to this process
                 if not has_said_waiting:
-                    say("waiting for other processes to end their trials")
+                    say("waiting for other processes to finish their trials")
                 has_said_waiting = True
                 time.sleep(0.5)
             else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BEST_SHARE = 0.25  # importance compares this share of the trials with all of them
 LIVES = 3  # a trial isn't tried again once it has lost three processes, because it may be what kills them
-LOST = f"its process died {LIVES} times without an error message: the system may have killed it for want of memory"
+LOST = f"its process died {LIVES} times without an error message: the system may have killed it because memory ran out"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
     judged = trials.dropna(subset="bleu")
     if len(judged) < 8:
-        raise InputError(f"{len(judged)} trials with a BLEU are too few to say what matters: 8 are the least")
+        raise InputError(f"{len(judged)} trials with a BLEU are too few to say what matters: at least 8 are needed")
     draw, scores = random.Random(seed), list(judged["bleu"])
     shuffled = [pedanova(judged, draw.sample(scores, len(scores))) for _ in range(shuffles)]
     chance = pd.DataFrame(shuffled, columns=list(HYPER_PARAMETERS)).quantile(0.95)

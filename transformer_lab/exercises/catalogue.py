@@ -157,7 +157,7 @@ def _add(entry: Entry, number: int, line: str, lines: Iterator[tuple[int, str]])
     elif rule := _RULE.fullmatch(line):
         (entry.only_if if rule["kind"] == "only" else entry.not_if).append(rule["pattern"])
     elif line.startswith("`") and "→" in line:
-        raise entry.error("an edit reads `fragment` → `replacement`, or → nothing, and perhaps ×2 at its end", number)
+        raise entry.error("an edit is `fragment` → `replacement` or `fragment` → nothing, with an optional ×2", number)
     else:
         entry.text.append(line)
 

@@ -91,7 +91,7 @@ def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
     modules = {name: value.__name__ for name, value in namespace(subject).items() if isinstance(value, ModuleType)}
     calls = [call for source in sources for call in library_answers(source, exercise.banned, USUAL_NAMES | modules)]
     names = dict.fromkeys(name for _, name in calls)
-    return [f"It calls `{name}`: right, but that is a library's answer and not yours." for name in names]
+    return [f"It calls `{name}`: correct, but that's a library's answer, not yours." for name in names]
 
 
 def _show(report: Report) -> None:
@@ -117,9 +117,9 @@ def _resolve_arguments(arguments: tuple[Any, ...]) -> tuple[Exercise, Any, list[
             remarks.append(_class_was_checked(name))
             subject = type(subject)
         elif inspect.isfunction(subject):
-            raise CheckUsageError(f"`{name}` is a class, this is a function: give the class")
+            raise CheckUsageError(f"`{name}` is a class, but this is a function: pass the class")
     elif isinstance(subject, type):
-        raise CheckUsageError(f"`{name}` is a function, this is the class `{subject.__name__}`: give a function")
+        raise CheckUsageError(f"`{name}` is a function, but this is the class `{subject.__name__}`: pass a function")
     return exercise, subject, remarks
 
 
@@ -146,16 +146,16 @@ def _resolve_object(subject: Any) -> tuple[str, Any, list[str]]:
     name = getattr(subject, "__name__", None)
     owner = getattr(subject, "__qualname__", "").split(".")[0]
     if owner != name and owner in exercises():
-        raise CheckUsageError(f"this is a method of `{owner}`: give the class, `check({owner})`")
+        raise CheckUsageError(f"this is a method of `{owner}`: pass the class, `check({owner})`")
     if name is None or not name.isidentifier():
         raise CheckUsageError(
-            f"{_kind(subject)} has no name that says which exercise it is: give the name first, `check(\"softmax\", f)`"
+            f"{_kind(subject)} has no name that says which exercise it is: pass the name first, `check(\"softmax\", f)`"
         )
     return name, subject, []
 
 
 def _class_was_checked(name: str) -> str:
-    return f"This is an object of the class. Its class was checked instead: `check({name})`, without arguments."
+    return f"This is an instance of the class. The class was checked instead: `check({name})`, without arguments."
 
 
 def _kind(value: Any) -> str:
@@ -173,10 +173,10 @@ def _refuse_values(subject: Any, name: str = "softmax") -> None:
             raise CheckUsageError(no_such_exercise(subject))
         raise CheckUsageError(f"it takes what you wrote, not its name: `check({subject})`, without quotation marks")
     if isinstance(subject, ModuleType):
-        raise CheckUsageError(f"this is the module `{subject.__name__}`: give the function or class itself")
+        raise CheckUsageError(f"this is the module `{subject.__name__}`: pass the function or class itself")
     if isinstance(subject, torch.Tensor | np.ndarray | int | float | list | tuple | dict):
         raise CheckUsageError(
-            f"this is {_kind(subject)}, perhaps the result of a call: give the function itself, `check({name})`"
+            f"this is {_kind(subject)}, perhaps the result of a call: pass the function itself, `check({name})`"
         )
     if not callable(subject):
-        raise CheckUsageError(f"this is {_kind(subject)}: give a function or a class, `check({name})`")
+        raise CheckUsageError(f"this is {_kind(subject)}: pass a function or a class, `check({name})`")

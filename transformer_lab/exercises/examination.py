@@ -17,7 +17,7 @@ def run_check(exercise: Exercise, subject: Any, seed: int = 0) -> Report:
     """Return the report on an object without saving or raising anything, and print its code's output, truncated."""
     report, printed = examine(exercise, subject, seed)
     if printed:
-        print(f"Your code printed, while it was checked:\n{printed}", end="" if printed.endswith("\n") else "\n")
+        print(f"While it was being checked, your code printed:\n{printed}", end="" if printed.endswith("\n") else "\n")
     return report
 
 

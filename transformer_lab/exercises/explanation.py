@@ -24,17 +24,17 @@ _MEANINGS = {
     r'missing the required "forward"': "The class has no method `forward`: check its spelling and its indentation.",
     r"call numpy\(\) on Tensor that requires grad": "NumPy doesn't record gradients: compute with torch.",
     r"leaf Variable that requires grad": "This would change the input in place: compute a new tensor instead.",
-    r"view size is not compatible": "`view` needs the numbers in memory in the order of the axes, and `transpose` has "
-    "changed that order: use `reshape`, which copies if it has to.",
+    r"view size is not compatible": "`view` needs the numbers to be in memory in the order of the axes, but "
+    "`transpose` has changed that order: use `reshape`, which copies if it has to.",
     r"to have the same dtype|expected scalar type": "The inputs are float64 here, but another tensor isn't: create "
     "tensors with the dtype of the inputs.",
-    r"cannot be multiplied|for batch1 to be|size mismatch": "In a matrix product, the last axis of the first factor is "
-    "as long as the second to last axis of the second.",
+    r"cannot be multiplied|for batch1 to be|size mismatch": "In a matrix product, the last axis of the first factor "
+    "has to be as long as the second-to-last axis of the second.",
     r"must match the size of tensor b|could not be broadcast": "Axes are aligned from the right: the two sizes of each "
     "pair have to be equal, unless one of them is 1.",
     r"operator, with a bool tensor is not supported": "To invert a boolean mask, write `~mask`.",
     r"only implemented on integer and Boolean|not implemented for '(?:Float|Double)'": "Masks are boolean here.",
-    r"^RecursionError": "It calls itself without end.",
+    r"^RecursionError": "It never stops calling itself.",
     r"^NameError: name '(\w+)' is not defined": "Has the cell that defines or imports `{0}` been run?",
     r"^SystemExit|^KeyboardInterrupt": "It tried to end the program.",
     r"^NotImplementedError: ?$": "Part of it is not written yet: the line that raises this exception is still there.",
@@ -65,7 +65,7 @@ def signature(exercise: Exercise) -> str:
 def crash_in_words(crash: Crash) -> str:
     """Describe how the call ended, in one line."""
     if crash.kind == "time":
-        return f"it did not come back within {SECONDS:g} seconds: is there a loop that never ends, or too much to try?"
+        return f"it did not finish within {SECONDS:g} seconds: is there a loop that never ends, or too much to compute?"
     if crash.kind == "memory":
         size = f"{crash.message} of memory" if crash.message else "more memory than it may have"
         return f"it asked for {size}, far more than these inputs need: is a shape wrong, or does it store too much?"

@@ -220,15 +220,15 @@ def nan_of_nothing_allowed(received):
     """Say where NaN appears if every key is hidden from a query, or return None if it doesn't."""
     grads = [value for name, value in received.items() if name.startswith("gradient") and value is not None]
     if any(value.isnan().any() for name, value in received.items() if not name.startswith("gradient")):
-        return "if a query may attend to nothing, NaN comes out, and NaN spreads to everything it touches"
+        return "if a query may attend to nothing, the result is NaN, which spreads to everything it touches"
     if not all(gradient.isfinite().all() for gradient in grads):
         return "if a query may attend to nothing, a gradient is NaN, and one training step would ruin the model"
     return None
 
 
 UNIFORM_WEIGHTS = Remark(
-    "Here, a query that may attend to nothing spreads its attention over hidden keys, which is what a fill of -1e9 "
-    "does. That's accepted. The package gives such a query zero weights, so that nothing hidden leaks into its output."
+    "Here, a query that may attend to nothing spreads its attention over hidden keys, as it does if you fill with "
+    "-1e9. That's accepted. The package gives such a query zero weights, so that nothing hidden leaks into its output."
 )
 
 

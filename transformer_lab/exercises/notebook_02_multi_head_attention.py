@@ -27,7 +27,7 @@ def uneven_split_is_refused(inputs, received):
 def any_length_is_split(inputs, received):
     if received == "nothing":
         return None
-    return f"{inputs['x'].size(1)} words and {inputs['n_heads']} heads raise `{received}`: only features are divided"
+    return f"{inputs['x'].size(1)} words and {inputs['n_heads']} heads raise `{received}`, but only features are split"
 
 
 def gradient_of_moved_numbers(subject, x, **others):
@@ -165,11 +165,10 @@ def constructions(subject, sizes, uneven):
 def sizes_that_fit(inputs, received):
     for (d_model, n_heads), exception in zip(inputs["sizes"], received["fitting"], strict=True):
         if exception != "nothing":
-            return f"`MultiHeadAttention({d_model}, {n_heads})` raises `{exception}`, and {n_heads} divides {d_model}"
+            return f"`MultiHeadAttention({d_model}, {n_heads})` raises `{exception}`, but {n_heads} divides {d_model}"
     if received["kept n_heads"] != inputs["sizes"][-1][1]:
         return Remark(
-            "The module doesn't keep the number of heads as `self.n_heads`, and cells further down in the notebook ask "
-            "for it."
+            "The module doesn't keep the number of heads as `self.n_heads`, which later cells in the notebook need."
         )
     d_model, n_heads = inputs["uneven"]
     return refusal(received["uneven"], f"Constructing the module with d_model {d_model} and n_heads {n_heads}")
@@ -230,7 +229,7 @@ def what_attend_gets(subject, arguments, query, key, value, mask):
 def attend_is_the_hook(inputs, received):
     calls = received["calls"]
     if len(calls) != 1:
-        return f"`self.attend` is called {len(calls)} times: all of the attention has to happen there, in one call"
+        return f"`self.attend` is called {len(calls)} times: compute all of the attention there, in one call"
     (call,) = calls
     arguments = inputs["arguments"]
     batch, length, _ = inputs["query"].shape
@@ -238,25 +237,26 @@ def attend_is_the_hook(inputs, received):
     mask, wanted = call["mask"], inputs["mask"]
     problems = []
     if len(call["shapes"]) < 3 or call["unknown names"]:
-        problems.append("`self.attend` takes query, key, and value by position, each `(batch, heads, length, d_k)`")
+        problems.append("`self.attend` takes query, key, and value as positional arguments, "
+                        "each `(batch, heads, length, d_k)`")  # fmt: skip
     for name, shape in zip(("queries", "keys", "values"), call["shapes"], strict=False):
         if shape != heads:
-            problems.append(f"`self.attend` gets {name} of shape {tuple(shape)}, expected is {tuple(heads)}")
+            problems.append(f"`self.attend` gets {name} of shape {tuple(shape)}; expected {tuple(heads)}")
     for name, factor in zip("qkv", received["heads come from the layers"], strict=False):
         if factor is None:
-            problems.append(f"`{name}` isn't what `w_{name}` makes of its input, split into heads")
+            problems.append(f"`{name}` isn't the output of `w_{name}` for its input, split into heads")
         elif factor != 1:
-            problems.append(f"`{name}` is {factor:.4g} times what `w_{name}` makes of its input")
+            problems.append(f"`{name}` is {factor:.4g} times the output of `w_{name}` for its input")
     if not isinstance(mask, Tensor):
-        problems.append("`self.attend` doesn't get the mask, its fourth argument")
+        problems.append("`self.attend` doesn't get the mask as its fourth argument")
     elif mask.dim() > wanted.dim():
         problems.append(f"the mask has {wanted.dim()} axes, but `self.attend` gets {mask.dim()}")
     elif mask.dtype != torch.bool or mask.shape[-2:] != wanted.shape[-2:] or not mask.eq(wanted).all():
-        problems.append("the mask that `self.attend` gets is a different one")
+        problems.append("`self.attend` gets a different mask")
     if not call["drops"]:
-        problems.append("`self.attend` doesn't get a dropout that drops something during training, its fifth argument")
+        problems.append("the fifth argument of `self.attend` isn't a dropout that drops anything during training")
     if not received["output comes from attend"]:
-        problems.append("the output isn't what `w_o` makes of the heads that `self.attend` returns")
+        problems.append("the output isn't `w_o` applied to the combined heads that `self.attend` returns")
     return "; ".join(problems) or None
 
 

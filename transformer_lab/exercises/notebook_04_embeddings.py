@@ -121,8 +121,8 @@ def odd_width_is_refused(inputs, received):
     if received in REFUSED:
         return None
     return Remark(
-        f"An odd `d_model` ({inputs['d_model']}) {raises(received)}. It leaves a sine without its cosine, so raise a "
-        "`ValueError` that names it."
+        f"An odd `d_model` ({inputs['d_model']}) {raises(received)}. That would leave a sine without its cosine, so "
+        "raise a `ValueError` that names `d_model`."
     )
 
 

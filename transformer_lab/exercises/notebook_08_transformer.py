@@ -107,7 +107,7 @@ def norm_is_left_alone(inputs, received):
         if not torch.equal(received[name], inputs[name]):
             values = received[name].unique()
             found.append(f"its {name} is " + (f"all {values.item():g} now" if len(values) == 1 else "different"))
-    return f"a LayerNorm isn't left as it was: {' and '.join(found)}" if found else None
+    return f"a LayerNorm was changed: {' and '.join(found)}" if found else None
 
 
 def twins_afterwards(subject, width):
@@ -119,7 +119,7 @@ def twins_afterwards(subject, width):
 def twins_differ(inputs, received):
     if received["equal"]:
         return "two layers of the same size have the same weights"
-    return None if received["trained"] else "the weights can't be trained any more"
+    return None if received["trained"] else "the weights can't be trained anymore"
 
 
 def parameters_before_and_after(subject, vocab, d_model):
@@ -286,7 +286,7 @@ def two_vocabularies_are_refused(inputs, received):
         found = "nothing was raised"
     elif "nothing" in different:
         larger = "source" if different[0] == "nothing" else "target"
-        found = f"an exception was raised only with the {larger} vocabulary as the larger one"
+        found = f"an exception was raised only if the {larger} vocabulary is the larger one"
     else:
         found = f"`{different[0]}` was raised" + (", which `python -O` skips" if "Assert" in different[0] else "")
     return Remark(
@@ -424,7 +424,7 @@ def each_part_drops(inputs, received):
     if received["none"]:
         return "in evaluation mode, two calls return different logits"
     silent = [f"`{part}`" for part in ("positional_encoding", "encoder", "decoder") if not received[part]]
-    return f"in training, nothing is dropped out in {' and '.join(silent)}" if silent else None
+    return f"in training, there's no dropout in {' and '.join(silent)}" if silent else None
 
 
 def dropout_inputs(sampler: InputSampler) -> dict:
@@ -449,7 +449,7 @@ def both_have_a_final_norm(inputs, received):
         return None
     idle = [name for name in missing if not received[name]["drops"]]
     found = f"with `norm_first` there's no final norm in {' and '.join(f'`{name}`' for name in missing)}"
-    return found + (", and nothing is dropped out there" if idle == missing else "")
+    return found + (", and there's no dropout there" if idle == missing else "")
 
 
 def weights_by_tie(subject, config):
@@ -533,9 +533,10 @@ def weights_are_initialized(inputs, received):
         return None
     torchs = inputs["config"]["d_model"] ** 0.5
     if all(abs(deviation - torchs) < 0.1 * torchs for deviation in received["embeddings"]) and not received["bias"]:
-        return "its weights still start the way torch leaves them: `initialize_parameters` has had no effect on them"
+        return "its weights still have torch's default initialization: `initialize_parameters` had no effect on them"
     return Remark(
-        "Some of its weights don't start the way `initialize_parameters` fills them. Call it at the end of `__init__`."
+        "Some of its weights don't have the initial values that `initialize_parameters` sets. Call it at the end of "
+        "`__init__`."
     )
 
 

@@ -235,14 +235,14 @@ def merges_of_nothing(subject, word_counts, n_merges):
 
 def nothing_to_learn(inputs, received):
     if list(received["none asked for"]):
-        return "expected no merges for `n_merges` 0; some came back"
-    return "expected no merges without words; some came back" if list(received["no words"]) else None
+        return "expected no merges for `n_merges` 0; got some"
+    return "expected no merges without words; got some" if list(received["no words"]) else None
 
 
 def merges_join_what_exists(inputs, merges):
     known = {END_OF_WORD, *(character for word in inputs["word_counts"] for character in word)}
     if not merges:
-        return "no merges came back"
+        return "no merges were returned"
     for merge in merges:
         if not isinstance(merge, list | tuple) or len(merge) != 2:
             return "a merge isn't a pair of symbols"
@@ -350,7 +350,7 @@ def a_word_and_learned_merges(sampler: InputSampler) -> dict:
 
 def symbols_are_known(inputs, symbols):
     if not symbols:
-        return "no symbols came back"
+        return "no symbols were returned"
     known = {END_OF_WORD, *inputs["word"], *(left + right for left, right in inputs["merges"])}
     return None if known.issuperset(symbols) else "a symbol isn't a character, `</w>`, or the result of a merge"
 
@@ -372,7 +372,7 @@ APPLY_BPE = Exercise(
         Probe("a pair at the end of the word", a_pair_at_the_end),
         Probe("a word of one letter", a_word_of_one_letter),
         Probe("a merge joins two whole symbols", a_pair_across_symbols),
-        Probe("a character that no merge knows stays as it is", a_character_that_no_merge_knows),
+        Probe("a character that occurs in no merge stays as it is", a_character_that_no_merge_knows),
         Probe("ten learned merges", a_word_and_learned_merges),
     ],
     properties=[
@@ -623,9 +623,7 @@ TOKEN_BATCHES = Exercise(
         Property(
             "no sentences, no batches",
             lambda sampler: {"lengths": [], "max_tokens": sampler.integer(5, 9)},
-            unless(
-                lambda inputs, batches: not len(batches), "expected no batches without sentences; something came back"
-            ),
+            unless(lambda inputs, batches: not len(batches), "expected no batches without sentences; got some"),
         ),
     ],
 )

@@ -197,9 +197,9 @@ def peak_is_at_the_end_of_warmup(inputs, received):
     rates = received["rates"]
     peak = inputs["steps"].index(inputs["warmup_steps"])
     if any(one >= other for one, other in pairwise(rates[: peak + 1])):
-        return "the rate doesn't rise at every step of the warm-up"
+        return "the learning rate doesn't rise at every step of the warm-up"
     if any(one <= other for one, other in pairwise(rates[peak:])):
-        return "the rate doesn't fall at every step after the warm-up"
+        return "the learning rate doesn't fall at every step after the warm-up"
     return None
 
 
@@ -331,7 +331,7 @@ def learns_in_training_mode(inputs, received):
     if not modes:
         return "the model is never called"
     if "evaluation" in modes:
-        return "the model is in evaluation mode while it learns, so without dropout: call `model.train()` first"
+        return "the model is in evaluation mode while it learns, so there's no dropout: call `model.train()` first"
     if received["mode afterwards"] == "evaluation":
         return Remark(
             "A model that was in evaluation mode is still in it after the step. `train_step` should leave it in "
@@ -501,13 +501,15 @@ def nothing_is_refused(inputs, received):
         return None
     if received["exception"] != "nothing":
         return Remark(
-            f"Without any batch, your code raises `{received['exception']}`. Raise a `ValueError` instead, and say in "
-            "its message that there is nothing to evaluate."
+            f"Without any batch, your code raises `{received['exception']}`. Raise a `ValueError` instead, and say "
+            "in its message that there is nothing to evaluate."
         )
     results = received["result"] if isinstance(received["result"], list | tuple) else [received["result"]]
     if any(isinstance(number, float | Tensor) and bool(number != number) for number in results):
-        return Remark("Without any batch, NaN comes back. Raise a `ValueError` that says there's nothing to evaluate.")
-    return "expected a `ValueError` without any batch; a loss came back as if it had been measured"
+        return Remark(
+            "Without any batches, your code returns NaN. Raise a `ValueError` that says there's nothing to evaluate."
+        )
+    return "expected a `ValueError` without any batches; a loss was returned as if it had been measured"
 
 
 EVALUATE = Exercise(
@@ -552,7 +554,7 @@ EVALUATE = Exercise(
             watch_evaluation,
         ),
         Property(
-            "a call without any batch",
+            "a call without any batches",
             lambda sampler: evaluation_inputs(sampler, [3]),
             nothing_is_refused,
             evaluate_nothing,

@@ -134,7 +134,7 @@ def no_gradients(never: str):
         if not received["times_decoded"]:
             return never
         if received["with_gradients"]:
-            return "the model runs with gradients switched on, which takes memory for every token and is never used"
+            return "the model runs with gradients switched on, which uses memory for every token but isn't needed"
         return None
 
     return rule
@@ -178,7 +178,7 @@ def stops_in_time(never: str):
             return never
         for name, steps in received.items():
             if steps >= inputs["max_length"]:
-                return f"with {name} it goes on to `max_length`, although everything ended long before"
+                return f"with {name} it runs on to `max_length`, although every sentence ended long before"
         return None
 
     return rule
@@ -290,7 +290,7 @@ LENGTH_PENALTY = Exercise(
             lambda sampler: {"length": sampler.integer(2, 9), "alpha": sampler.integer(7, 15) / 10},
             unless(
                 lambda inputs, received: all(before < after for before, after in pairwise(received)),
-                "one more token doesn't make it larger, but longer sentences have to be divided by more",
+                "one more token doesn't make it larger, but it has to grow with the length",
             ),
             growing_penalties,
         ),

@@ -95,7 +95,7 @@ def without_ngrams(subject, hypotheses, references, n):
 def zero_without_ngrams(inputs, received):
     for precision in received:
         if precision != 0:
-            return f"expected 0.0 when the hypotheses have no n-gram at all, received {precision}"
+            return f"expected 0.0 when the hypotheses have no n-grams at all; got {precision}"
     return None
 
 

@@ -89,7 +89,7 @@ def names_are_not_mixed_up(inputs, received):
     if received["raised"] != "nothing":
         return Remark(
             f"Checkpoints that list the same names in different orders raise `{received['raised']}`. They belong to "
-            "the same model, so average them: `keys()` compares names whatever their order."
+            "the same model, so average them: `keys()` compares names in any order."
         )
     for name, stacked in inputs.items():
         if received["averaged"][name].shape != stacked[0].shape:

@@ -144,9 +144,9 @@ def other_shapes_are_refused(inputs, received):
     for given, error in zip((shape[::-1], other), received, strict=True):
         if error not in REFUSED:
             return Remark(
-                f"Weights of shape {shape} and gold links of shape {given} {raises(error, 'raise')}. Such a pair means "
-                "that someone has mixed up rows and columns, or two sentences, so raise a `ValueError` that names both "
-                "shapes."
+                f"Weights of shape {shape} and gold links of shape {given} {raises(error, 'raise')}. Such a mismatch "
+                "means that rows and columns, or two sentences, have been mixed up, so raise a `ValueError` that names "
+                "both shapes."
             )
     return None
 

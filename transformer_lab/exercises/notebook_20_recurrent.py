@@ -301,7 +301,7 @@ RECURRENT_ENCODER = Exercise(
             lambda sampler: {name: part for name, part in encoder_inputs(sampler).items() if name != "source"},
             unless(
                 lambda inputs, batch_first: batch_first,
-                "`gru.batch_first` is False, so for a padded tensor the GRU would take the batch for time",
+                "`gru.batch_first` is False, so for a padded tensor the GRU would mistake the batch axis for time",
             ),
             order_of_axes,
             penalty=0.5,
@@ -330,8 +330,8 @@ RECURRENT_ENCODER = Exercise(
 
 
 KEYS_EVERY_STEP = (
-    "The memory is projected to keys again at every step. That changes no number and costs no points, but the keys "
-    "stay the same while the decoder writes, so once is enough. "
+    "The memory is projected to keys again at every step. That doesn't change the result and costs no points, but the "
+    "keys stay the same while the decoder writes, so once is enough. "
 )
 
 
@@ -419,7 +419,7 @@ def keys_of_forward_and_step(subject, arguments, weights, token, memory, state, 
 def keys_change_nothing(inputs, received):
     without, with_keys = received["output"], received["output with keys"]
     if without.shape != with_keys.shape or not torch.allclose(without, with_keys, atol=1e-8):
-        return "`step` returns something else when it's given the very keys that it would compute itself"
+        return "`step` returns something different when it's given exactly the keys that it would compute itself"
     if received["projections"] > 1:
         return Remark(KEYS_EVERY_STEP + "Compute `keys = self.attention.project(memory)` at the start of `forward` and "
                       "pass them to `step`, which passes them to `self.attention`.")  # fmt: skip

@@ -242,7 +242,7 @@ def nothing_is_removed(inputs, received):
     """Report tokens that are removed. Logits aren't compared, because some solutions don't return them unchanged."""
     if received.get("refused"):
         ((name, value),) = ((name, value) for name, value in inputs.items() if name != "logits")
-        return f"{name} = {value:g} raises a `ValueError`; it's allowed, and keeps every token"
+        return f"{name} = {value:g} raises a `ValueError`, but it's a valid value that keeps every token"
     if received["logits"].isneginf().any():
         return "some tokens are removed, although all of them should stay"
     if received["is the input"]:
@@ -357,9 +357,9 @@ def as_many_are_left(inputs, expected, received):
         return f"it has shape {tuple(received.shape)}; expected {tuple(expected.shape)}"
     kept, needed = int(received.isfinite().sum()), int(expected.isfinite().sum())
     if kept != needed:
-        return f"{needed} tokens have exactly p = {inputs['p']:g} together, which is enough; {kept} are left"
+        return f"{needed} tokens together reach exactly p = {inputs['p']:g}, which is enough; {kept} are left"
     if not torch.equal(received.sort().values, expected.sort().values):
-        return "what is left isn't the likeliest tokens with their logits as they were"
+        return "the tokens that are left aren't the likeliest ones with unchanged logits"
     return None
 
 
@@ -508,7 +508,7 @@ def shares_are_right(inputs, expected, received):
             f"{temperature:g} allows in a text of {count} tokens"
         )
     if len(set(received.tolist())) < 4:
-        return "all tokens but one are equally likely, and yet hardly any of them ever shows up"
+        return "all tokens but one are equally likely, but hardly any of them ever shows up"
     return None
 
 
@@ -559,7 +559,7 @@ def writes_nothing(subject, table, prompt):
 
 def nothing_is_written(inputs, received):
     if received["raised"] != "nothing":
-        return "`count` = 0 raises an error; it's allowed, and writes no token"
+        return "`count` = 0 raises an error, but it's a valid value that writes no tokens"
     if received["tokens"] != 0:
         return "`count` = 0 returns tokens; expected none"
     return None
@@ -649,14 +649,14 @@ SAMPLE = Exercise(
             ),
             writes_beyond_max_length,
         ),
-        Property("a count of 0 writes no token", table_and_prompt, nothing_is_written, writes_nothing, penalty=0.5),
+        Property("a count of 0 writes no tokens", table_and_prompt, nothing_is_written, writes_nothing, penalty=0.5),
         Property("the model's mode is restored", chain_inputs, mode_is_restored, modes_around_sampling),
         Property(
             "the model runs without gradients",
             chain_inputs,
             unless(
                 lambda inputs, with_gradients: not with_gradients,
-                "the model runs with gradients switched on, which costs memory for every token and is of no use here",
+                "the model runs with gradients switched on, which uses memory for every token but isn't needed here",
             ),
             runs_with_gradients,
         ),

@@ -44,7 +44,7 @@ def refused_or_remarked(what: str):
             came = "NaN (not a number)"
         else:
             came = "a result that looks like any other"
-        return Remark(f"Expected a `ValueError` for {what}; nothing was raised, and {came} came back.")
+        return Remark(f"Expected a `ValueError` for {what}; nothing was raised, and {came} was returned.")
 
     return rule
 
@@ -264,14 +264,14 @@ def best_agrees(inputs, expected, received):
     if isinstance(received, str) and received == "another number each time":
         return "asked twice about the same runs, it gives two different numbers"
     if isinstance(received, str) and received == "refused":
-        return f"it refuses n = {inputs['n']} for {len(inputs['values'])} runs with a ValueError"
+        return f"it rejects n = {inputs['n']} for {len(inputs['values'])} runs with a ValueError"
     differences, remarks = compare(expected, received, ("best",))
     if not differences:
         return Remark(" ".join(remarks)) if remarks else None
     if differences[0].kind not in ("value", "nan"):
         return differences[0].says
     wanted, got = short_and_apart(expected, received)
-    return f"`best`: expected {wanted}, received {got}"
+    return f"`best`: expected {wanted}; got {got}"
 
 
 best_probe = partial(Probe, call=best_asked_twice, compare_results=best_agrees)

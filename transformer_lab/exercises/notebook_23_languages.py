@@ -203,7 +203,7 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
         Property(
             "the same seed gives the same split",
             sizes_inputs,
-            equal_results("the same pairs and the same seed gave another split the second time"),
+            equal_results("the same pairs and the same seed gave a different split the second time"),
             same_seed_twice,
         ),
         Property(
@@ -398,7 +398,7 @@ def not_smoothed(inputs, received):
 
 def never_silently_wrong(inputs, received):
     if "nothing" in received:
-        return "expected a `ValueError` if a sentence has no counterpart; nothing was raised, and a score came out"
+        return "expected a `ValueError` if a sentence has no counterpart; nothing was raised, and a score was returned"
     if set(received) != {"ValueError"}:
         names = " and ".join(f"`{name}`" for name in dict.fromkeys(received))
         return Remark(

@@ -71,5 +71,5 @@ def remark_unless_refused(says: str) -> Rule:
 def mode_is_restored(inputs: dict, received: dict[str, bool]) -> str | None:
     """Return a message if a call changes a model's mode, given the result of `modes_afterwards` in `harnesses.py`."""
     if received["training"] is not True:
-        return "a model in training mode comes back in evaluation mode, so the rest of a training run has no dropout"
-    return "a model in evaluation mode comes back in training mode" if received["evaluation"] else None
+        return "a model in training mode is left in evaluation mode, so the rest of a training run has no dropout"
+    return "a model in evaluation mode is left in training mode" if received["evaluation"] else None

@@ -99,7 +99,7 @@ def part_source(name: str, subject: Any) -> str:
     candidates = [name, getattr(unwrapped(subject), "__name__", None), *(key for key in names if key[:1] != "_")]
     own_name = next((candidate for candidate in candidates if candidate and names.get(candidate) is subject), None)
     if own_name is None:
-        raise SaveError("no variable of this notebook holds it")
+        raise SaveError("no variable in this notebook refers to it")
     source.add(own_name)
     if own_name != name:
         source.definitions.append(f"{name} = {own_name}")

@@ -64,7 +64,7 @@ def _moved(where: str, expected: Tensor, received: Tensor, tolerance: float) -> 
             return f"The numbers in `{where}` are right, but their order along axis {axis} is reversed."
         for steps, direction in ((1, "late"), (-1, "early")):
             if size > 2 and _same(expected, received.roll(-steps, axis), tolerance):
-                return f"The numbers in `{where}` come one position too {direction} along axis {axis}."
+                return f"The numbers in `{where}` are one position too {direction} along axis {axis}."
     if received.ndim >= 2 and _same(expected, received.mT, tolerance):
         return f"The numbers in `{where}` are right, but its last two axes are swapped."
     if _same(expected.flatten().sort()[0], received.flatten().sort()[0], tolerance):

@@ -50,10 +50,10 @@ _CHANGES = {  # by slug, in the order in which they are tried
     "missing_step": "one step is left out. Walk through the docstring and tick off each thing it asks for.",
     "missing_argument": "an argument of one call is left out{where}, so that its default applies.",
     "swapped": "two operands or arguments are swapped{where}.",
-    "another_variable": "one variable is used in place of another one.",
+    "another_variable": "one variable is used in place of another.",
     "off_by_one": "one range or slice is off by one. Check its first and its last element by hand.",
 }
-SAYS = {slug: f"Your results are exactly what `{{name}}` gives when {change}" for slug, change in _CHANGES.items()}
+SAYS = {slug: f"Your results are exactly what `{{name}}` returns when {change}" for slug, change in _CHANGES.items()}
 
 
 @dataclass(frozen=True, eq=False)

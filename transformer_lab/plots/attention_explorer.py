@@ -81,7 +81,7 @@ def draw_heads(
     heads = [head if head == MEAN else index_of("head", head, len(weights)) for head in heads]
     word = None if word is None or word >= len(queries) else word
     titles = ["the mean of all heads" if head == MEAN else f"head {head}" for head in heads]
-    text = f"Heat map: {title}, {' beside '.join(titles)}. Rows are {names[0]} tokens."
+    text = f"Heat map: {title}, {' next to '.join(titles)}. Rows are {names[0]} tokens."
     if word is not None:
         text += f" Below, the weights of {queries[word]}."
 

@@ -113,7 +113,7 @@ def _draw(
 ) -> "Figure":
     for step in steps:
         if not 0 <= step <= len(merges):
-            raise InputError(f"step {step} is not there: give a number from 0 to {len(merges)}, the number of merges")
+            raise InputError(f"there is no step {step}: give a number from 0 to {len(merges)}, the number of merges")
     blocks = []
     spoken = []
     for step in steps:

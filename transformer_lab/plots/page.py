@@ -78,7 +78,7 @@ def attention_page(translator: Any, sentence: str) -> str:
         "'unsafe-inline'\">\n"
         f"<title>Attention: {html.escape(sentence)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f"<h1>{html.escape(sentence)}</h1>\n<p>{html.escape(translation)}</p>\n"
-        "<p>Each map is one head: the darker a cell, the more the token of its row attends to that of its column. "
+        "<p>Each map is one head: the darker a cell, the more its row's token attends to its column's token. "
         "Click one to enlarge it.</p>\n" + "\n".join(overview) + "\n" + "\n".join(enlarged) + "\n</body>\n</html>\n"
     )
 

@@ -125,7 +125,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     figure = new_picture(
         f"Labels smoothed by {smoothing:g} over {vocab} tokens: the right token has {right:.3g}, each other one "
         f"{each:.2g}. As the logit of the right token moves ahead, the loss "
-        + (at_best if smoothing else "falls towards 0")
+        + (at_best if smoothing else "falls toward 0")
         + "; the gradient of that logit "
         + ("crosses 0 there." if smoothing else "goes to 0 and does not cross it."),
         10.5,

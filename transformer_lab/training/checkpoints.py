@@ -99,7 +99,7 @@ def load_training_state(path: Path, model: nn.Module, optimizer: torch.optim.Opt
             moments.setdefault(name, {})[moment] = tensor
     load_weights(model, weights, path)
     if not any(moments.values()):
-        raise InputError(f"{path} is damaged (nothing of the optimizer): start this run again in another folder")
+        raise InputError(f"{path} is damaged (no optimizer state): start this run again in another folder")
     for name, parameter in model.named_parameters():
         for moment, value in moments[name].items():
             # torch's kernels don't check these shapes and would read past the end of a tensor that is too small.

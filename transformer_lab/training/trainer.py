@@ -191,7 +191,7 @@ def encode_pairs(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], split: 
     longest = max(lengths[index] for index in fitting)
     if longest > preset.max_tokens:
         raise InputError(
-            f"a {split} pair has {longest} tokens, but a batch only {preset.max_tokens}: "
+            f"a {split} pair has {longest} tokens, but a batch holds only {preset.max_tokens}: "
             "raise max_tokens, or lower max_length to leave such pairs out",
             parameter="max_tokens",
         )
@@ -325,7 +325,7 @@ class TrainingRun:
         numbers = isinstance(facts, dict) and all(type(value) in (int, float) for value in facts.values())
         if not (numbers and facts.keys() == asdict(self.progress).keys()):
             raise InputError(
-                f"{self.checkpoint} is damaged (it does not say how far the run came): start this run again elsewhere"
+                f"{self.checkpoint} is damaged (it does not say how far the run got): start this run again elsewhere"
             )
         self.progress = Progress(**facts)
         self.started -= self.progress.seconds
