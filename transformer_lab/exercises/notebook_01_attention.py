@@ -265,7 +265,7 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
         Probe("a mask hides a key when all scores are far below zero", low_score_inputs),
         Probe("a causal mask hides the future", causal_inputs),
         Probe(
-            "dropout acts on the weights, and the weights returned are those from before it",
+            "dropout acts on the weights, and the returned weights are those from before dropout",
             dropout_inputs,
             attention_with_dropout,
         ),
@@ -410,7 +410,7 @@ SINGLE_HEAD_ATTENTION = Exercise(
     builds_on=("scaled_dot_product_attention",),
     banned=("torch.nn.functional.scaled_dot_product_attention", "torch.nn.MultiheadAttention"),
     probes=[
-        Probe("two words attend to a single other one", lambda sampler: head_inputs(sampler, 2, 1, d_k=3)),
+        Probe("two words attend to a single other word", lambda sampler: head_inputs(sampler, 2, 1, d_k=3)),
         Probe("three words attend to one another", head_self_attention_inputs),
         Probe("two words attend to three others", lambda sampler: head_inputs(sampler, 2, 3)),
         Probe("a batch of two", lambda sampler: head_inputs(sampler, 4, 3, d_model=6, d_k=5, batch=2)),

@@ -289,7 +289,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         "torch.nn.functional.scaled_dot_product_attention",
     ),
     probes=[
-        Probe("two words attend to a single other one", lambda sampler: multi_head_inputs(sampler, 2, 1, 4, 2)),
+        Probe("two words attend to a single other word", lambda sampler: multi_head_inputs(sampler, 2, 1, 4, 2)),
         Probe("a single head", lambda sampler: multi_head_inputs(sampler, 2, 3, 4, 1)),
         Probe("three words attend to one another through two heads", self_attention_inputs),
         Probe(
@@ -310,7 +310,7 @@ MULTI_HEAD_ATTENTION = Exercise(
             inputs_of_layers,
         ),
         Property(
-            "all of the attention happens in one call of `self.attend`",
+            "all of the attention happens in one call to `self.attend`",
             attend_inputs,
             attend_is_the_hook,
             what_attend_gets,
@@ -328,7 +328,7 @@ MULTI_HEAD_ATTENTION = Exercise(
             masked_module_with_gradients,
         ),
         Property(
-            "sizes that fit are accepted",
+            "valid sizes are accepted",
             lambda sampler: {"sizes": [[4, 4], [5, 1], [6, 3]], "uneven": [6, 4]},
             sizes_that_fit,
             constructions,

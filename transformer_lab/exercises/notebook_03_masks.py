@@ -57,7 +57,7 @@ def scores_under_mask(subject, tokens, pad_id, scores):
 def padding_gets_no_weight(inputs, weights):
     padding = (inputs["tokens"] == inputs["pad_id"])[:, None, None, :].expand_as(weights)
     if weights.isnan().any():
-        return "a whole row of scores is hidden, so its softmax is NaN: hide keys, and never a query"
+        return "a whole row of scores is hidden, so its softmax is NaN: hide keys, never queries"
     if weights[padding].abs().max() > 0:
         return "padding gets weight"
     if (weights[~padding] == 0).any():

@@ -61,7 +61,7 @@ def right_pads_are_accepted(inputs, received):
     if not rejected:
         return None
     vocab_size = inputs["arguments"]["vocab_size"]
-    return f"`pad_id` {rejected[0]} raises a `ValueError`, but it's a token of a vocabulary of {vocab_size}"
+    return f"`pad_id` {rejected[0]} raises a `ValueError`, but it's a valid token in a vocabulary of size {vocab_size}"
 
 
 def wrong_pad_is_refused(inputs, received):

@@ -102,7 +102,8 @@ DECODER_LAYER = Exercise(
     ],
     properties=[
         same_parameters(
-            "its parameters are those of two attentions, a feed-forward and three residual connections", DecoderLayer
+            "its parameters are those of two attention modules, a feed-forward, and three residual connections",
+            DecoderLayer,
         ),
         Property(
             "under a causal mask no position depends on a later one",

@@ -466,7 +466,7 @@ PAD_BATCH = Exercise(
             "the result is int64 of shape (sequences, longest)", longest_in_the_middle, is_int64_of_the_right_shape
         ),
         Property(
-            "a sequence can be in another batch later",
+            "a sequence can be used in another batch later",
             padded_with_zero,
             unless(
                 lambda inputs, received: received["alone"].shape == received["alone again"].shape,

@@ -51,7 +51,7 @@ def have_one_column_less(inputs, received):
     batch, length = inputs["target"].shape
     for name, tensor in zip(("decoder_input", "labels"), received, strict=True):
         if tuple(tensor.shape) != (batch, length - 1):
-            return f"expected `{name}` of shape {(batch, length - 1)}, one column less; got {tuple(tensor.shape)}"
+            return f"expected `{name}` of shape {(batch, length - 1)}, one column fewer; got {tuple(tensor.shape)}"
     return None
 
 
@@ -69,7 +69,7 @@ SHIFT_TARGET = Exercise(
     ],
     properties=[
         Property(
-            "both results have one column less than the target",
+            "both results have one column fewer than the target",
             lambda sampler: {"target": padded_targets(sampler, [5, 4])},
             have_one_column_less,
         ),
@@ -212,7 +212,7 @@ def four_times_as_late_is_half(inputs, received):
     first, second, third = received["rates"]
     if first > 0 and math.isclose(first, 2 * second, rel_tol=1e-6) and math.isclose(second, 2 * third, rel_tol=1e-6):
         return None
-    return "after the warm-up, the rate at four times the step isn't half the rate"
+    return "after the warm-up, quadrupling the step doesn't halve the learning rate"
 
 
 WARMUP_RATE = Exercise(
@@ -233,13 +233,13 @@ WARMUP_RATE = Exercise(
     ],
     properties=[
         Property(
-            "the rate rises until the warm-up ends and falls from then on",
+            "the learning rate rises until the warm-up ends and falls from then on",
             lambda sampler: {"steps": list(range(1, 30)), "d_model": 16, "warmup_steps": sampler.integer(5, 9)},
             peak_is_at_the_end_of_warmup,
             rates_of_steps,
         ),
         Property(
-            "after the warm-up, the rate at four times the step is half the rate",
+            "after the warm-up, quadrupling the step halves the learning rate",
             four_times_as_late,
             four_times_as_late_is_half,
             rates_of_steps,
@@ -501,7 +501,7 @@ def nothing_is_refused(inputs, received):
         return None
     if received["exception"] != "nothing":
         return Remark(
-            f"Without any batch, your code raises `{received['exception']}`. Raise a `ValueError` instead, and say "
+            f"Without any batches, your code raises `{received['exception']}`. Raise a `ValueError` instead, and say "
             "in its message that there is nothing to evaluate."
         )
     results = received["result"] if isinstance(received["result"], list | tuple) else [received["result"]]

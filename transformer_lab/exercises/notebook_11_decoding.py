@@ -406,7 +406,7 @@ BEAM_SEARCH = Exercise(
         beam_probe("probabilities multiply, they don't add up", NEARLY_EQUAL),
         beam_probe("a beam of one is greedy decoding", GARDEN_PATH, beam_size=1),
         beam_probe("a beam of three keeps three", THIRD_WORD, beam_size=3, max_length=2),
-        beam_probe("the best two may start alike", SAME_FIRST_WORD),
+        beam_probe("the best two may begin with the same tokens", SAME_FIRST_WORD),
         beam_probe(
             "a finished hypothesis stays as it is",
             lambda sampler: led_in(sampler, SHORT_OR_LONG, sampler.integer(1, 2)),

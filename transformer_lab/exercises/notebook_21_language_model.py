@@ -196,7 +196,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
             lambda sampler: window_inputs(sampler, 2, 4, 7) | {"vocab": 7},
             unless(
                 lambda inputs, losses: not losses["the cheater's loss"] < losses["the guesser's loss"] - 1e-6,
-                "a model that copies the next token if it can see it does better than guessing, so the mask shows it",
+                "a model that copies the next token if it's visible does better than guessing, so the mask shows it",
             ),
             losses_of_cheater_and_guesser,
         ),
@@ -382,7 +382,7 @@ TOP_P_FILTER = Exercise(
                 (inputs := nuclei(sampler, 4, *[1 + i for i in sampler.order(3)])) | {"logits": inputs["logits"][None]}
             ),
         ),
-        Probe("tokens that have exactly p together are enough", exactly_p, compare_results=as_many_are_left),
+        Probe("tokens that together reach exactly p are enough", exactly_p, compare_results=as_many_are_left),
     ],
     properties=[
         keeps_every_token(
@@ -597,7 +597,7 @@ SAMPLE = Exercise(
     probes=[
         Probe("temperature 0 takes the likeliest token every time", chain_inputs, writes_greedily),
         Probe(
-            "the model reads the whole text, and looks at nothing ahead",
+            "the model reads the whole text and can't look ahead",
             lambda sampler: reader_inputs(sampler, sampler.integer(10, 12), sampler.integer(2, 4), 6),
             reader_writes,
         ),
@@ -605,10 +605,13 @@ SAMPLE = Exercise(
             "a text longer than the model can read",
             lambda sampler: reader_inputs(sampler, sampler.integer(3, 5), sampler.integer(3, 6), 7),
             reader_writes,
-            needs=("the model reads the whole text, and looks at nothing ahead",),
+            needs=("the model reads the whole text and can't look ahead",),
         ),
         Probe(
-            "tokens come as often as the model says", half_of_the_time, tokens_written, compare_results=shares_are_right
+            "tokens appear as often as the model predicts",
+            half_of_the_time,
+            tokens_written,
+            compare_results=shares_are_right,
         ),
         Probe(
             "a high temperature",

@@ -207,7 +207,7 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
             same_seed_twice,
         ),
         Property(
-            "another seed gives another split",
+            "a different seed gives a different split",
             sizes_inputs,
             unless(lambda inputs, splits: splits > 1, "ten different seeds gave the same split"),
             number_of_splits,
@@ -279,7 +279,7 @@ SPLIT_CHINESE = Exercise(
         Probe("two Latin words between Chinese characters", latin_words_inputs),
         Probe("full-width punctuation next to a Latin word", full_width_inputs),
         Probe("a year and a price", figures_inputs),
-        Probe("an ASCII stop between a digit and a Chinese character", figure_next_to_stop_inputs),
+        Probe("an ASCII period between a digit and a Chinese character", figure_next_to_stop_inputs),
         Probe(
             "a Latin word at the end",
             lambda sampler: {
@@ -291,7 +291,7 @@ SPLIT_CHINESE = Exercise(
     ],
     properties=[
         Property(
-            "nothing but spaces is lost",
+            "only spaces are lost",
             everything_inputs,
             unless(
                 lambda inputs, tokens: "".join(tokens) == inputs["text"].replace(" ", ""),

@@ -43,9 +43,10 @@ def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} in dark" if highlight else ""
     text = (
-        f"The Transformer{words}. Left the encoder: embedding and position, then a stack of layers of multi-head "
-        "attention and feed-forward, each followed by add and norm. Right the decoder: the same with masked attention, "
-        "and with cross-attention to the encoder's output between the two; then linear and softmax give the next word."
+        f"The Transformer{words}. On the left, the encoder: embedding and position, then a stack of layers of "
+        "multi-head attention and feed-forward, each followed by add and norm. On the right, the decoder: the same "
+        "with masked attention, and with cross-attention to the encoder's output between the two; then linear and "
+        "softmax yield the next word."
     )
     figure = new_picture(text, 7.6, 7.2)
     axes = figure.subplots()

@@ -129,7 +129,7 @@ def draw_multi_head_steps() -> "Figure":
     text = (
         "Multi-head attention, from bottom to top. Query, key, and value each go through a linear layer: w_q, w_k, "
         "w_v. split_heads splits each result into heads. Every head attends on its own. combine_heads puts the heads "
-        "next to each other again, and a last linear layer, w_o, gives the output."
+        "side by side again, and a final linear layer, w_o, gives the output."
     )
     figure = new_picture(text, 8.4, 5.6)
     axes = _blank_axes(figure, 12.6, 8.4)

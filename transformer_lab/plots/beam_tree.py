@@ -221,8 +221,8 @@ def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, a
         return f"Tree of a beam search after step {step}. In the beam, with log-probabilities: {beam}."
     best = tree.best(alpha)
     text = (
-        f"Tree of a beam search. Of {len(tree.beams[-1])} hypotheses at the end the best is "
-        f"{written(tree, names, best)} with log-probability {tree.nodes[best].score:.2f}."
+        f"Tree of a beam search. The best of {len(tree.beams[-1])} final hypotheses is {written(tree, names, best)} "
+        f"with log-probability {tree.nodes[best].score:.2f}."
     )
     if greedy:
         line, texts = greedy

@@ -129,7 +129,7 @@ def _draw(
     ends = ", ".join(f"{language} from {curve[0]:.1f} to {curve[-1]:.1f}" for language, curve in curves.items())
     height = ROW * (lines + 0.5)
     figure = new_picture(
-        f"Text cut into symbols: {'; '.join(spoken)}. Below, symbols per word against the number of merges: {ends}.",
+        f"Text split into symbols: {'; '.join(spoken)}. Below, symbols per word against the number of merges: {ends}.",
         (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
         height + 2.75,
     )

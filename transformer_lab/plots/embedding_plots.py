@@ -34,8 +34,9 @@ def draw_encoding(encoding: Tensor, features: Sequence[int]) -> "Figure":
     """Draw a table of positions `(length, d_model)` as a heat map, and some of its columns as waves."""
     length, d_model = encoding.shape
     figure = new_picture(
-        f"Left, the table of {length} positions and {d_model} features as a heat map: fine stripes on the left, nearly "
-        "constant columns on the right. Right, some of its columns as waves, each longer than the one before.",
+        f"On the left, the table of {length} positions and {d_model} features as a heat map: fine stripes on the "
+        "left, nearly constant columns on the right. On the right, some of its columns as waves, each longer than "
+        "the one before.",
         10.5,
         4,
     )

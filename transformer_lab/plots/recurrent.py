@@ -33,8 +33,8 @@ def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "
         f"connect the states to the right and to the left. At the top, the decoder writes {' '.join(target)}, with one "
         f"state per word. For each word, it reads the previous one: <bos> for the first, {target[0]} for the second. "
         f"The state before {target[1]} is the query, compared with all of the encoder's states. The resulting context "
-        f"is an input of the next state and of the prediction. The initial state comes from the encoder and has been "
-        f"the query for a context of its own."
+        "is an input to both the next state and the prediction. The initial state comes from the encoder and has "
+        "already served as the query for its own context."
     )
     figure = new_picture(text, 9, 4.1)
     axes = figure.subplots()

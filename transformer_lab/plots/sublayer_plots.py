@@ -54,9 +54,10 @@ def draw_norm_runs(
         guessing: The loss of a model that guesses.
     """
     figure = new_picture(
-        "Left and middle, the loss: post-norm without warm-up gets stuck not far below the loss of guessing, while the "
-        "three other runs fall to nearly 0. Right, gradient norms by depth in the last step: for post-norm without "
-        "warm-up they shrink by orders of magnitude from top to bottom; for the others they're similar everywhere.",
+        "Left and middle, the loss: post-norm without warm-up gets stuck not far below the loss you'd get by "
+        "guessing, while the other three runs fall to nearly 0. Right, gradient norms by depth in the last step: for "
+        "post-norm without warm-up they shrink by orders of magnitude from top to bottom; for the others they're "
+        "similar everywhere.",
         11,
         3.5,
     )

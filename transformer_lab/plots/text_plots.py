@@ -42,8 +42,8 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
 def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") -> "Figure":
     """Draw how often each word occurs against its rank, one line per language, on logarithmic axes."""
     figure = new_picture(
-        "Lines that fall from the upper left to the lower right on logarithmic axes: how often a word occurs against "
-        "its rank. A few words occur thousands of times, most of them fewer than a hundred times.",
+        "Lines that fall from the upper left to the lower right on logarithmic axes: how often each word occurs, "
+        "plotted against its rank. A few words occur thousands of times, but most occur fewer than a hundred times.",
         8,
         3.3,
     )

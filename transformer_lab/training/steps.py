@@ -70,7 +70,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, float]:
             total_tokens += batch.target_tokens
     model.train(was_training)
     if not total_tokens:
-        raise ValueError("no token to evaluate on: give at least one batch with a target")
+        raise ValueError("no tokens to evaluate on: give at least one batch with a target")
     mean = total_loss / total_tokens
     return mean, math.inf if mean > 700 else math.exp(mean)  # e^710 is beyond the largest float
 
