@@ -52,7 +52,7 @@ def refresh(folder: Path, number: str, notebooks: Path) -> tuple[Path, Path | No
 
 
 def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that give JupyterLab the course's settings, and write its first layout into `folder`.
+    """Return environment variables with the course's settings for JupyterLab, and write its initial layout to `folder`.
 
     The layout shows the table of contents instead of the files. It is stored in `folder`, along with any changes that
     the reader makes to it, so the windows and settings of the reader's other work stay as they are.

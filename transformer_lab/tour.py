@@ -29,8 +29,8 @@ def tour(output: Path) -> Tour:
     """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
 
     Args:
-        output: Folder for the model and `attention.png`. An interrupted tour in this folder is resumed. After a
-            finished one, nothing is trained again.
+        output: Folder for the model and `attention.png`. An interrupted tour in this folder is resumed. If a run
+            has finished, nothing is retrained.
 
     Raises:
         InputError: The folder cannot be written or holds another training run.

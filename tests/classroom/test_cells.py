@@ -136,7 +136,10 @@ def test_which_classes_are_unwritten():
 
 
 def test_uses_are_whole_names():
-    """Each use has its line and its full dotted name, even through `getattr`. An unnamed object has only attributes."""
+    """Each use is reported with its line and full dotted name, even if it goes through `getattr`.
+
+    An unnamed object has only attributes.
+    """
     source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\ngetattr(m, n)\n"
     assert names_of(source).uses == (
         (1, "a", ("b", "c")),

@@ -161,7 +161,7 @@ def test_gradescope_has_one_file_a_student_whatever_was_handed_in(lab, hand_in, 
 
 
 def test_names_do_not_reach_the_terminal_as_commands(lab, hand_in, reader):
-    """An escape sequence in a name could clear the screen or type into it."""
+    """An escape sequence in a name could clear the screen or inject text into the terminal."""
     name = "Eve\x1b[2J\x1b]0;owned\x07\u202e\r"
     folder = hand_in(name, **ALL)
     hand_in(name + "2")

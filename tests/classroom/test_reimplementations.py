@@ -74,7 +74,7 @@ def unmarked(subjects: list) -> list[str]:
 
 
 def fits(subject: Any, answer: Any) -> bool:
-    """Return whether `subject` can be called like the answer and may return the same type."""
+    """Return whether `subject` accepts the answer's arguments and might return the same type."""
     if isinstance(subject, type) != isinstance(answer, type):
         return False
     try:

@@ -61,7 +61,7 @@ def test_only_stale_folders_of_ours_are_removed(place):
 
 
 def test_the_lock_is_removed_last(place, monkeypatch):
-    """If a run is killed while it removes a folder, the next run still recognizes the folder."""
+    """If a run is killed while removing a folder, the next run still recognizes the folder."""
     removed = []
     monkeypatch.setattr(temporary_folders.shutil, "rmtree", lambda path, **_: removed.append(path))
     with temporary_folder() as folder:

@@ -26,7 +26,7 @@ def test_numbers_are_short(value, text):
 
 
 def test_last_bits_do_not_show():
-    """0.03125 is halfway between two numbers with four decimals. The last bit must not decide how it is rounded."""
+    """0.03125 is halfway between two numbers with four decimals. Rounding must not depend on the last bit."""
     assert len({number(0.03125 + shift * 2**-57) for shift in range(-3, 4)}) == 1
     assert len({number(value) for value in (0.1 + 0.2, 0.3, 0.30000000000000016)}) == 1
 

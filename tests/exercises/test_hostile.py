@@ -310,7 +310,7 @@ def wait_for_ever(scores):
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
 def test_endless_loop_is_stopped(endless):
-    """This includes loops that catch every exception and code that waits inside C."""
+    """This includes loops that catch every exception and code that blocks in a C call."""
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not finish within 5 seconds" in text

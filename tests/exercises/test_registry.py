@@ -80,7 +80,7 @@ def test_exercise_is_complete(exercise):
 @every_exercise
 @pytest.mark.parametrize("seed", SEEDS)
 def test_answer_gets_everything(exercise, seed):
-    """If a check fails the package's own answer, the check is wrong."""
+    """If the package's own answer fails a check, the check is wrong."""
     report = run_check(exercise, exercise.answer, seed)
     assert report.passed, str(report)
     assert report.score == 1
@@ -102,7 +102,7 @@ def test_expected_value_depends_on_the_seed(exercise, part):
 @each(VARIANTS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_variant_passes(exercise, part, seed):
-    """A correct answer in a different style gets all points, because checks look at results and not at code."""
+    """A correct answer in a different style gets full credit, because the checks look at results, not code."""
     report = run_check(exercise, part, seed)
     assert report.passed, str(report)
     assert report.score == 1

@@ -63,7 +63,10 @@ def test_pause_holds_the_training_and_stop_ends_it():
 
 
 def test_a_click_while_a_step_is_recorded_is_not_lost():
-    """Training and clicks run in two threads. The button must not say "Go on" while the state is "running"."""
+    """Training and click handling run in separate threads.
+
+    The button must not say "Go on" while the state is "running".
+    """
     told, clicked = threading.Event(), threading.Event()
     watch = explore_training(lambda on_log: told.wait(20) and on_log(step(1)), seconds=0)
     where = watch._where

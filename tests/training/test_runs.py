@@ -375,7 +375,7 @@ def test_a_refused_run_leaves_nothing_and_long_pairs_are_left_out(tiny_preset, t
 
 @pytest.fixture(scope="session")
 def respelling_preset(tiny_preset):
-    """Return a preset with both options whose random numbers a resumed run has to reproduce."""
+    """Return a preset with the two options that use random numbers, which a resumed run must reproduce."""
     return replace(tiny_preset, consistency=5.0, bpe_dropout=0.2, epochs=2, accumulation=2)
 
 

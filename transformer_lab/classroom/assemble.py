@@ -297,7 +297,7 @@ class _Plan:
         return [cell for cell in written if cell.exercise == name or name in cell.names.definitions] or written
 
     def _turned_to_text(self, name: str) -> list[_Cell]:
-        """Return the last unrecognized text cell that is Python and defines the exercise."""
+        """Return the last unrecognized text cell whose text is Python code that defines the exercise."""
         for cell in reversed(self.cells):
             if not cell.is_code and cell.position is None:
                 code = replace(cell, source=_without_fence(cell.source), defines=frozenset({name}))

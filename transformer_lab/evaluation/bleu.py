@@ -33,8 +33,8 @@ def brevity_penalty(hypothesis_length: int, reference_length: int) -> float:
     """Return the factor that penalizes translations for being too short (Papineni et al. 2002, section 2.2.2).
 
     Args:
-        hypothesis_length: Number of tokens in all hypotheses together.
-        reference_length: Number of tokens in all references together.
+        hypothesis_length: Total number of tokens in all hypotheses.
+        reference_length: Total number of tokens in all references.
 
     Returns:
         1.0 if the hypotheses are at least as long as the references, and exp(1 - reference_length / hypothesis_length)

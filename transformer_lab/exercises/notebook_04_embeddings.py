@@ -25,7 +25,7 @@ from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal
 def embedding_inputs(
     sampler: InputSampler, batch: int, length: int, vocab_size: int, d_model: int, pad_id: int
 ) -> dict:
-    """Return sentences that start with the first word in the vocabulary; the first one is padded if it has room."""
+    """Return sentences that start with the vocabulary's first word; the first sentence is padded if there is room."""
     weights = sampler.weights(TokenEmbedding(vocab_size, d_model, pad_id))
     weights["embedding.weight"][weights["embedding.weight"] == 0] = 0.3
     weights["embedding.weight"][pad_id] = 0

@@ -45,7 +45,7 @@ def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
     text = (
         f"The Transformer{words}. On the left, the encoder: embedding and position, then a stack of layers of "
         "multi-head attention and feed-forward, each followed by add and norm. On the right, the decoder: the same "
-        "with masked attention, and with cross-attention to the encoder's output between the two; then linear and "
+        "with masked self-attention, followed by cross-attention to the encoder's output; then a linear layer and "
         "softmax yield the next word."
     )
     figure = new_picture(text, 7.6, 7.2)

@@ -40,7 +40,7 @@ class ByteDropout(nn.Dropout):
 
 
 class SummingEmbedding(nn.Embedding):
-    """Sums its gradient in float32, since a frequent token's sum in bfloat16 would stop at 256 times one term."""
+    """Sums its gradient in float32, since a frequent token's sum in bfloat16 would stop at 256 times a single term."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         options = self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
