@@ -1,6 +1,5 @@
 """Without these, a notebook could drift from its source or stop working while every other test passes."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,14 +44,13 @@ def test_a_solution_has_alternative_texts_and_no_errors(path):
     assert all('<img alt="' in image and '<img alt=""' not in image for image in images)
 
 
-def run_with_nbval(path: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"TRANSFORMER_LAB_MINE": "off", "OMP_NUM_THREADS": "1"}
+def run_with_nbval(path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", str(path)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
-def test_a_solution_runs_as_stored(path):
+def test_a_solution_runs_as_stored(path, notebook_environment):
     """Every cell must run, and the checks must print the same as when the solution was built."""
-    done = run_with_nbval(path)
+    done = run_with_nbval(path, notebook_environment)
     assert done.returncode == 0, done.stdout[-4000:]

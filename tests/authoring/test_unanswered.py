@@ -1,7 +1,6 @@
 """If a student runs every cell before writing any answer, only cells that use an answer may fail, and the error
 must say so."""
 
-import os
 import re
 from pathlib import Path
 
@@ -13,9 +12,8 @@ NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.i
 WITH_EXERCISES = [path for path in NOTEBOOKS if '"exercise-' in path.read_text(encoding="utf-8")]
 
 
-def run_all_cells(path: Path, folder: Path) -> nbformat.NotebookNode:
+def run_all_cells(path: Path, folder: Path, environment: dict[str, str]) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
-    environment = os.environ | {"IPYTHONDIR": str(folder), "TRANSFORMER_LAB_MINE": "off", "OMP_NUM_THREADS": "1"}
     client = NotebookClient(
         notebook, timeout=300, iopub_timeout=300, allow_errors=True, resources={"metadata": {"path": str(folder)}}
     )
@@ -24,8 +22,8 @@ def run_all_cells(path: Path, folder: Path) -> nbformat.NotebookNode:
 
 
 @pytest.mark.parametrize("path", WITH_EXERCISES, ids=lambda path: path.stem)
-def test_only_unwritten_answers_fail(tmp_path, path):
-    notebook = run_all_cells(path, tmp_path)
+def test_only_unwritten_answers_fail(tmp_path, path, notebook_environment):
+    notebook = run_all_cells(path, tmp_path, notebook_environment)
     unwritten = 0
     for cell in notebook.cells:
         if cell.cell_type != "code":
