@@ -203,7 +203,7 @@ def test_faulty_tables_are_named_to_the_line(tmp_path: Path, caplog):
         write(tsv, content)
         assert refusal(tsv) == f"{tsv} has no sentences: add some, or give another corpus"
     write(tsv, [f"ja\tyes {number}" for number in range(50)])
-    assert refusal(tsv).startswith(f"{tsv} cannot be split into train, validation and test: 50 pairs")
+    assert refusal(tsv).startswith(f"{tsv} cannot be split into train, validation and test: too few of the 50 pairs")
     write(tsv, [*("\t".join(pair) for pair in TABLE), "", "\tonly English"])
     assert everything(load_corpus(tsv)) == sorted(TABLE)
     assert caplog.messages == [f"{tsv}: skipped 1 pairs with an empty side, the first on line 102"]
