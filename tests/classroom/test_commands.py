@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from transformer_lab.classroom import batch
-from transformer_lab.classroom.terminal import progress_bar
+from transformer_lab.cli import advance_to, progress
 
 pytestmark = pytest.mark.usefixtures("without_charts")
 ALL = {"padding_mask": "# passed", "causal_mask": "# failed", "target_mask": "# timed out"}
@@ -277,9 +277,8 @@ def test_the_bar_shows_what_is_left(monkeypatch, is_terminal):
     shown = io.StringIO()
     shown.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", shown)
-    with progress_bar() as bar:
-        bar.advance_to(0, 300)
-        bar.advance_to(150, 300)
-        bar.refresh()
+    with progress(None, " submissions") as bar:
+        advance_to(bar, 0, 300)
+        advance_to(bar, 150, 300)
     assert ("150/300" in shown.getvalue()) == is_terminal
     assert bool(shown.getvalue()) == is_terminal
