@@ -105,40 +105,27 @@ def broken_corpus(corpus_folder, tmp_path):
     return shutil.copytree(corpus_folder, tmp_path / "corpus")
 
 
-def train_on(lab, train_tiny, corpus, tmp_path):
-    complaint = lab(*train_tiny, "--corpus", corpus, "--output", tmp_path / "run").complaint
+@pytest.mark.parametrize(
+    ("files", "damage", "says"),
+    [
+        ("train.de", lambda text: text.removesuffix(b"\n") + b"\xe4\n", "train.de, line 112: not valid UTF-8"),
+        ("val.en", lambda text: text.replace(b"The", b"T\0e", 1), "val.en, line 1: a NUL byte"),
+        ("train.en", lambda text: text + b"One more.\n", "train.de has 112 lines but train.en has 113"),
+        ("train.*", lambda text: b"", "train.de has no sentences"),
+    ],
+    ids=["not UTF-8", "NUL", "unequal length", "empty"],
+)
+def test_a_damaged_corpus(lab, train_tiny, broken_corpus, tmp_path, files, damage, says):
+    for path in broken_corpus.glob(files):
+        path.write_bytes(damage(path.read_bytes()))
+    complaint = lab(*train_tiny, "--corpus", broken_corpus, "--output", tmp_path / "run").complaint
+    assert says in complaint.replace(f"{broken_corpus}{os.sep}", "")
     assert not (tmp_path / "run" / "training.json").exists()
-    return complaint
-
-
-def test_a_corpus_that_is_not_utf8(lab, train_tiny, broken_corpus, tmp_path):
-    lines = (broken_corpus / "train.de").read_bytes().split(b"\n")
-    lines[6] = "Der Bär.".encode("latin-1")
-    (broken_corpus / "train.de").write_bytes(b"\n".join(lines))
-    assert "train.de, line 7: not valid UTF-8" in train_on(lab, train_tiny, broken_corpus, tmp_path)
-
-
-def test_a_corpus_with_a_nul_byte(lab, train_tiny, broken_corpus, tmp_path):
-    (broken_corpus / "val.en").write_bytes((broken_corpus / "val.en").read_bytes().replace(b"The", b"T\0e", 1))
-    assert "val.en, line 1: a NUL byte" in train_on(lab, train_tiny, broken_corpus, tmp_path)
-
-
-def test_files_of_unequal_length(lab, train_tiny, broken_corpus, tmp_path):
-    with open(broken_corpus / "train.en", "a", encoding="utf-8") as file:
-        file.write("One more.\n")
-    complaint = train_on(lab, train_tiny, broken_corpus, tmp_path)
-    assert "train.de has 112 lines" in complaint
-    assert "train.en has 113" in complaint
-
-
-def test_an_empty_corpus(lab, train_tiny, broken_corpus, tmp_path):
-    for language in ("de", "en"):
-        (broken_corpus / f"train.{language}").write_bytes(b"")
-    assert "train.de has no sentences" in train_on(lab, train_tiny, broken_corpus, tmp_path)
 
 
 def test_a_missing_corpus(lab, train_tiny, tmp_path):
-    assert "no train.de" in train_on(lab, train_tiny, tmp_path, tmp_path)
+    assert "no train.de" in lab(*train_tiny, "--corpus", tmp_path, "--output", tmp_path / "run").complaint
+    assert not (tmp_path / "run" / "training.json").exists()
 
 
 def test_a_missing_split(lab, model_folder, corpus_folder):
