@@ -54,8 +54,7 @@ class MarkReader:
     def result(self, submission: Assembled, only: str | None) -> SubmissionResult:
         results = tuple(
             self.read(exercise.name, submission.sources.get(exercise.name, ""))
-            for exercise in self.course.exercises(submission.name)
-            if only in (None, exercise.name)
+            for exercise in self.course.exercises(submission.name, only)
         )
         return SubmissionResult(
             submission.student, submission.name, submission.digest, results, submission.remarks, junit=JUNIT
