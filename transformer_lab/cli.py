@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -20,21 +20,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from transformer_lab.cli_options import (
+    ALPHA,
+    BEAM,
+    DATA_DIR,
+    MODEL,
     SEARCHED,
-    Alpha,
-    Beam,
+    SOURCE,
+    TARGET,
     Command,
-    DataDir,
     Group,
-    Model,
-    Source,
-    Target,
     check_corpus,
     check_languages,
     check_layer_and_head,
     check_unsearched,
     existing_file,
     file_name,
+    flag,
     matching,
     new_folder,
     one_of,
@@ -75,9 +76,9 @@ def print_version(asked: bool) -> None:
 @app.callback(invoke_without_command=True)
 def transformer_lab(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=print_version, is_eager=True, help="Show the version and exit."
+    ),
 ) -> None:
     """Build, train, and inspect the Transformer from "Attention Is All You Need"."""
     if context.invoked_subcommand is None:
@@ -90,12 +91,18 @@ def suggest(step: str) -> None:
 
 
 @contextmanager
-def progress(total: int, unit: str) -> Iterator["tqdm"]:
-    """Show a progress bar on stderr for work that takes more than a second, but only in a terminal."""
+def progress(total: int | None, unit: str, delay: float = 0.0) -> Iterator["tqdm"]:
+    """Show a progress bar on stderr, but only in a terminal. `delay` is the time in seconds until it appears."""
     from tqdm import tqdm
 
-    with tqdm(total=total, unit=unit, disable=None, leave=False, delay=BAR_DELAY, dynamic_ncols=True) as bar:
+    with tqdm(total=total, unit=unit, disable=None, leave=False, delay=delay, dynamic_ncols=True) as bar:
         yield bar
+
+
+def advance_to(bar: "tqdm", done: int, total: int) -> None:
+    """Show that `done` of `total` steps are done."""
+    bar.n, bar.total = done, total
+    bar.refresh()
 
 
 @contextmanager
@@ -130,10 +137,9 @@ def how_to_resume(output: Path, *option: str) -> str:
 )
 def open_course(
     context: typer.Context,
-    fresh: Annotated[
-        str | None,
-        option("--fresh", "NOTEBOOK", "start a notebook over, such as 03; your version is kept under a new name"),
-    ] = None,
+    fresh: str | None = option(
+        "--fresh", "NOTEBOOK", "start a notebook over, such as 03; your version is kept under a new name"
+    ),
 ) -> None:
     """Open your copy of the course, the folder my_course/, in JupyterLab.
 
@@ -168,7 +174,7 @@ def open_course(
 
 @command(rich_help_panel=LEARN)
 def doctor(
-    verbose: Annotated[bool, typer.Option("--verbose", help="list every check, not only the problems")] = False,
+    verbose: bool = flag("--verbose", "list every check, not only the problems"),
 ) -> None:
     """Check whether this machine has everything the course needs, and say how to fix what is missing.
 
@@ -195,8 +201,8 @@ def doctor(
 
 @command(rich_help_panel=LEARN)
 def tour(
-    output: Annotated[Path, option("--output", "FOLDER", "folder for the model and its heat map", new_folder)] = Path(
-        "runs/tour"
+    output: Path = option(
+        "--output", "FOLDER", "folder for the model and its heat map", new_folder, default=Path("runs/tour")
     ),
 ) -> None:
     """Train a small model in about a minute, translate with it, score it, and draw its attention.
@@ -220,13 +226,12 @@ def tour(
 
 @command(rich_help_panel=TRANSLATE)
 def translate(
-    sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="one or more, each in quotation marks; default: the lines of stdin"),
-    ] = None,
-    model: Model = None,
-    beam_size: Beam = "4",
-    alpha: Alpha = "1.5",
+    sentences: list[str] | None = typer.Argument(
+        None, metavar="SENTENCE", help="one or more, each in quotation marks; default: the lines of stdin"
+    ),
+    model: Path | None = MODEL,
+    beam_size: str = BEAM,
+    alpha: str = ALPHA,
 ) -> None:
     """Translate sentences, and print one translation per line.
 
@@ -238,7 +243,7 @@ def translate(
     sentences = sentences or read_lines()
     translator = load_model(model)
     check_language(sentences, translator)
-    with progress(len(sentences), " sentences") as bar:
+    with progress(len(sentences), " sentences", BAR_DELAY) as bar:
         translations = translator.translate(sentences, beam_size=beam_size, alpha=alpha, advance=bar.update)
     for translation in translations:
         print(translation)
@@ -290,21 +295,19 @@ def check_language(sentences: Sequence[str], translator: "Translator") -> None:
 
 @command(rich_help_panel=TRANSLATE)
 def evaluate(
-    model: Model = None,
-    corpus: Annotated[
-        str, option("--corpus", "NAME", "multi30k, captions, or your own folder or table of pairs")
-    ] = "multi30k",
-    split: Annotated[
-        str | None,
-        option("--split", "NAME", "test set to score, such as test_2017_flickr; default: the first one"),
-    ] = None,
-    data_dir: DataDir = None,
-    beam_size: Beam = "4",
-    alpha: Alpha = "1.5",
-    output: Annotated[
-        Path | None,
-        option("--output", "FILE", "also save the translations to this file, one per line", file_name()),
-    ] = None,
+    model: Path | None = MODEL,
+    corpus: str = option(
+        "--corpus", "NAME", "multi30k, captions, or your own folder or table of pairs", default="multi30k"
+    ),
+    split: str | None = option(
+        "--split", "NAME", "test set to score, such as test_2017_flickr; default: the first one"
+    ),
+    data_dir: Path | None = DATA_DIR,
+    beam_size: str = BEAM,
+    alpha: str = ALPHA,
+    output: Path | None = option(
+        "--output", "FILE", "also save the translations to this file, one per line", file_name()
+    ),
 ) -> None:
     """Translate a test set and score the translations with sacreBLEU.
 
@@ -331,7 +334,7 @@ def evaluate(
     loaded_corpus = load_corpus(corpus, *languages, data_dir)
     pairs = loaded_corpus.split(split)
     try:
-        with progress(len(pairs), " sentences") as bar:
+        with progress(len(pairs), " sentences", BAR_DELAY) as bar:
             translations = translator.translate(
                 [source for source, _ in pairs], beam_size=beam_size, alpha=alpha, advance=bar.update
             )
@@ -346,35 +349,26 @@ def evaluate(
 
 @command(rich_help_panel=TRANSLATE)
 def heatmap(
-    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="the sentence to translate, in quotation marks")],
-    out: Annotated[
-        Path,
-        option("--output", "FILE", "picture to write, .png or .svg", file_name(".png", ".svg")),
-    ] = Path("attention.png"),
-    model: Model = None,
-    stack: Annotated[
-        str,
-        option(
-            "--stack",
-            "NAME",
-            "cross: from the translation to the source; encoder or decoder: self-attention",
-            one_of("cross", "encoder", "decoder"),
-        ),
-    ] = "cross",
-    layer: Annotated[str, option("--layer", "N", "layer, counted from 0; -1 is the last one", whole())] = "-1",
-    head: Annotated[
-        str | None,
-        option("--head", "N", "head, counted from 0; default: draw all of them", whole()),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        option(
-            "--html",
-            "FILE",
-            "write a web page with every head of every layer instead of a picture",
-            file_name(".html", ".htm"),
-        ),
-    ] = None,
+    sentence: str = typer.Argument(metavar="SENTENCE", help="the sentence to translate, in quotation marks"),
+    out: Path = option(
+        "--output", "FILE", "picture to write, .png or .svg", file_name(".png", ".svg"), default=Path("attention.png")
+    ),
+    model: Path | None = MODEL,
+    stack: str = option(
+        "--stack",
+        "NAME",
+        "cross: from the translation to the source; encoder or decoder: self-attention",
+        one_of("cross", "encoder", "decoder"),
+        default="cross",
+    ),
+    layer: str = option("--layer", "N", "layer, counted from 0; -1 is the last one", whole(), default="-1"),
+    head: str | None = option("--head", "N", "head, counted from 0; default: draw all of them", whole()),
+    page: Path | None = option(
+        "--html",
+        "FILE",
+        "write a web page with every head of every layer instead of a picture",
+        file_name(".html", ".htm"),
+    ),
 ) -> None:
     """Translate a sentence and draw what each word of the translation attended to.
 
@@ -403,20 +397,19 @@ def heatmap(
 
 @command(rich_help_panel=TRANSLATE)
 def export(
-    checkpoint: Annotated[
-        Path | None,
-        typer.Argument(metavar="MODEL", help="folder of a trained model; default: the one that comes with the course"),
-    ] = None,
-    kind: Annotated[
-        str,
-        option("--format", "NAME", "ctranslate2 for a server, or page for a web page", one_of("ctranslate2", "page")),
-    ] = "ctranslate2",
-    out: Annotated[
-        Path | None,
-        option(
-            "--output", "PATH", "folder to create (default: service), or file (default: translator.html)", new_folder
-        ),
-    ] = None,
+    checkpoint: Path | None = typer.Argument(
+        None, metavar="MODEL", help="folder of a trained model; default: the one that comes with the course"
+    ),
+    kind: str = option(
+        "--format",
+        "NAME",
+        "ctranslate2 for a server, or page for a web page",
+        one_of("ctranslate2", "page"),
+        default="ctranslate2",
+    ),
+    out: Path | None = option(
+        "--output", "PATH", "folder to create (default: service), or file (default: translator.html)", new_folder
+    ),
 ) -> None:
     """Export a model to run without PyTorch: on a server with CTranslate2, or in a browser as a web page.
 
@@ -462,24 +455,18 @@ def export(
 @command(rich_help_panel=TRAIN)
 @with_preset_options()
 def train(
-    preset: Annotated[str, typer.Argument(metavar="PRESET", help="tour, laptop, gpu, gpu-sprint, or paper")],
-    output: Annotated[
-        Path | None,
-        option("--output", "FOLDER", "new folder for the model; default: runs/PRESET", new_folder),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the run in the output folder")] = False,
-    data_dir: DataDir = None,
-    source: Source = "de",
-    target: Target = "en",
-    device: Annotated[
-        str | None,
-        option(
-            "--device",
-            "NAME",
-            "cpu, cuda, or a numbered GPU such as cuda:1; default: a GPU if there is one",
-            matching(r"cpu|cuda(:\d+)?", "cpu, cuda, or a numbered GPU such as cuda:1"),
-        ),
-    ] = None,
+    preset: str = typer.Argument(metavar="PRESET", help="tour, laptop, gpu, gpu-sprint, or paper"),
+    output: Path | None = option("--output", "FOLDER", "new folder for the model; default: runs/PRESET", new_folder),
+    resume: bool = flag("--resume", "continue the run in the output folder"),
+    data_dir: Path | None = DATA_DIR,
+    source: str = SOURCE,
+    target: str = TARGET,
+    device: str | None = option(
+        "--device",
+        "NAME",
+        "cpu, cuda, or a numbered GPU such as cuda:1; default: a GPU if there is one",
+        matching(r"cpu|cuda(:\d+)?", "cpu, cuda, or a numbered GPU such as cuda:1"),
+    ),
     **fields: str | None,
 ) -> None:
     """Train a model from a preset.
@@ -528,36 +515,31 @@ def train(
 @command(rich_help_panel=TRAIN)
 @with_preset_options(hidden=(*SEARCHED, "validate_every", "schedule"))
 def search(
-    output: Annotated[
-        Path,
-        option("--output", "FOLDER", "new folder, or the folder of a search to continue or join", new_folder),
-    ] = Path("runs/search"),
-    trials: Annotated[str, option("--trials", "N", "number of training runs to compare", whole(1))] = "20",
-    workers: Annotated[
-        str,
-        option("--workers", "N", "training runs at the same time", whole(1, MOST_WORKERS)),
-    ] = "1",
-    sampler: Annotated[
-        str,
-        option(
-            "--sampler",
-            "random|tpe",
-            "how to choose values: at random, or near the best trials so far",
-            one_of("random", "tpe"),
-        ),
-    ] = "random",
-    prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="stop a trial that scores below the median at the same epoch")
-    ] = True,
-    finalists: Annotated[str, option("--finalists", "N", "number of best trials to train again", whole(0))] = "3",
-    seeds: Annotated[str, option("--seeds", "N", "random seeds to train each finalist with", whole(1))] = "3",
-    preset: Annotated[
-        str | None,
-        option("--preset", "PRESET", "preset to start from; default: a model that trains quickly"),
-    ] = None,
-    data_dir: DataDir = None,
-    source: Source = "de",
-    target: Target = "en",
+    output: Path = option(
+        "--output",
+        "FOLDER",
+        "new folder, or the folder of a search to continue or join",
+        new_folder,
+        default=Path("runs/search"),
+    ),
+    trials: str = option("--trials", "N", "number of training runs to compare", whole(1), default="20"),
+    workers: str = option("--workers", "N", "training runs at the same time", whole(1, MOST_WORKERS), default="1"),
+    sampler: str = option(
+        "--sampler",
+        "random|tpe",
+        "how to choose values: at random, or near the best trials so far",
+        one_of("random", "tpe"),
+        default="random",
+    ),
+    prune: bool = flag(
+        "--prune/--no-prune", "stop a trial that scores below the median at the same epoch", default=True
+    ),
+    finalists: str = option("--finalists", "N", "number of best trials to train again", whole(0), default="3"),
+    seeds: str = option("--seeds", "N", "random seeds to train each finalist with", whole(1), default="3"),
+    preset: str | None = option("--preset", "PRESET", "preset to start from; default: a model that trains quickly"),
+    data_dir: Path | None = DATA_DIR,
+    source: str = SOURCE,
+    target: str = TARGET,
     **fields: str | None,
 ) -> None:
     """Search for good hyperparameters, and say how certain the result is.
@@ -600,14 +582,8 @@ def search(
         explaining_interruption(lambda: f"finished work is kept; continue with: {again}"),
         progress(trials + finalists * seeds, " runs") as bar,
     ):
-        bar.delay = 0  # refresh() shows the bar at once, but during the delay, close() wouldn't clear it
-
-        def advance(done: int, total: int) -> None:
-            bar.n, bar.total = done, total
-            bar.refresh()
-
         say = partial(bar.write, file=sys.stderr)  # above the bar
-        found = search_for(output, plan, workers, on_trial=say, advance=advance)
+        found = search_for(output, plan, workers, on_trial=say, advance=partial(advance_to, bar))
     print(f"{found.conclusion()}\ntables  {output / 'trials.csv'}, {output / 'finalists.csv'}")
     suggest(f'plot it: from transformer_lab.electives.search import read_search; read_search("{output}")')
 
@@ -617,15 +593,14 @@ def search(
 
 @command(rich_help_panel=TEACH)
 def release(
-    notebooks: Annotated[
-        list[str] | None, typer.Argument(metavar="NOTEBOOK", help="one or more notebooks, such as 03 or 03_masks")
-    ] = None,
-    out: Annotated[Path, option("--output", "FOLDER", "folder for the handout", new_folder)] = Path("handout"),
-    everything: Annotated[bool, typer.Option("--all", help="release every notebook that has exercises")] = False,
-    address: Annotated[
-        str | None,
-        option("--address", "URL", "repository for students to clone; remembered for the next releases"),
-    ] = None,
+    notebooks: list[str] | None = typer.Argument(
+        None, metavar="NOTEBOOK", help="one or more notebooks, such as 03 or 03_masks"
+    ),
+    out: Path = option("--output", "FOLDER", "folder for the handout", new_folder, default=Path("handout")),
+    everything: bool = flag("--all", "release every notebook that has exercises"),
+    address: str | None = option(
+        "--address", "URL", "repository for students to clone; remembered for the next releases"
+    ),
 ) -> None:
     """Prepare notebooks to hand out to students.
 
@@ -651,49 +626,32 @@ def release(
 
 @command(rich_help_panel=TEACH)
 def grade(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH", help="notebooks, folders, or zips from Moodle or Canvas")
-    ] = None,
-    out: Annotated[
-        Path, option("--output", "FOLDER", "folder for the gradebook and the feedback pages", new_folder)
-    ] = Path("grades"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="continue the last run, with the same submissions unless you give others")
-    ] = False,
-    roster: Annotated[
-        Path | None,
-        option(
-            "--roster",
-            "FILE",
-            "roster, to report who is missing: one name per line, or a table",
-            existing_file,
-        ),
-    ] = None,
-    exercise: Annotated[
-        str | None,
-        option("--only", "EXERCISE", "regrade one exercise; you see the changes before they are kept"),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="with --only: keep the changes without asking")] = False,
-    require_sandbox: Annotated[
-        bool,
-        typer.Option(
-            "--require-sandbox/--without-sandbox",
-            help="without a sandbox: refuse to grade, or run students' code with your own permissions",
-        ),
-    ] = True,
-    jobs: Annotated[
-        str | None,
-        option("--jobs", "N", "submissions to grade at the same time; default: one per core", whole(1)),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        option(
-            "--cluster",
-            "ADDRESS",
-            "grade on a Dask cluster: the address of its scheduler, such as tcp://host:8786",
-            matching(r"\w+://.+:\d+", "an address such as tcp://host:8786"),
-        ),
-    ] = None,
+    paths: list[Path] | None = typer.Argument(
+        None, metavar="PATH", help="notebooks, folders, or zips from Moodle or Canvas"
+    ),
+    out: Path = option(
+        "--output", "FOLDER", "folder for the gradebook and the feedback pages", new_folder, default=Path("grades")
+    ),
+    resume: bool = flag("--resume", "continue the last run, with the same submissions unless you give others"),
+    roster: Path | None = option(
+        "--roster", "FILE", "roster, to report who is missing: one name per line, or a table", existing_file
+    ),
+    exercise: str | None = option(
+        "--only", "EXERCISE", "regrade one exercise; you see the changes before they are kept"
+    ),
+    yes: bool = flag("--yes", "with --only: keep the changes without asking"),
+    require_sandbox: bool = flag(
+        "--require-sandbox/--without-sandbox",
+        "without a sandbox: refuse to grade, or run students' code with your own permissions",
+        default=True,
+    ),
+    jobs: str | None = option("--jobs", "N", "submissions to grade at the same time; default: one per core", whole(1)),
+    cluster: str | None = option(
+        "--cluster",
+        "ADDRESS",
+        "grade on a Dask cluster: the address of its scheduler, such as tcp://host:8786",
+        matching(r"\w+://.+:\d+", "an address such as tcp://host:8786"),
+    ),
 ) -> None:
     """Grade submissions. You get a gradebook, a feedback page for each student, and a summary for yourself.
 
@@ -723,21 +681,23 @@ def grade(
 
     require(GRADING_PACKAGES, "grading")
     from transformer_lab.classroom.batch import grade_batch, grader_for, regrade_exercise
-    from transformer_lab.classroom.terminal import as_lines, ask_about, progress_bar, warn_without_sandbox
+    from transformer_lab.classroom.terminal import as_lines, ask_about, warn_without_sandbox
 
     paths = paths or []
     warn_about_a_pattern(paths)
     open_grader = warn_without_sandbox(grader_for(jobs, require_sandbox, cluster))
-    with explaining_interruption(partial(how_to_go_on_grading, out, exercise, require_sandbox)), progress_bar() as bar:
+    interrupted = partial(how_to_go_on_grading, out, exercise, require_sandbox)
+    with explaining_interruption(interrupted), progress(None, " submissions") as bar:
+        advance = partial(advance_to, bar)
         if exercise:
 
             def approve(changes: list["Change"]) -> bool:
                 bar.close()
                 return ask_about(changes, yes)
 
-            outcome = regrade_exercise(paths, out, exercise, open_grader, approve, advance=bar.advance_to)
+            outcome = regrade_exercise(paths, out, exercise, open_grader, approve, advance=advance)
         else:
-            outcome = grade_batch(paths, out, open_grader, resume=resume, roster=roster, advance=bar.advance_to)
+            outcome = grade_batch(paths, out, open_grader, resume=resume, roster=roster, advance=advance)
     if outcome:
         print("\n".join(as_lines(outcome)))
         for warning in outcome.warnings:

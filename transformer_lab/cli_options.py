@@ -128,71 +128,48 @@ def hide_types(parameters: list[Any]) -> list[Any]:
 # --- checks of single values ------------------------------------------------------------------------------------------
 
 
-def check(convert: Callable[[str], Any], allowed: str) -> Callable[..., Any]:
-    """Return a callback that converts the text of an option, or says which values are allowed."""
+def check(convert: Callable[[str], Any], allowed: str, accepts: Callable[[Any], Any] | None = None) -> Any:
+    """Return a callback that converts the text of an option, or says which values are allowed.
 
-    def callback(parameter: typer.CallbackParam, value: Any) -> Any:
+    Args:
+        convert: Returns the value of a text, or raises `ValueError`.
+        allowed: Describes the values in words.
+        accepts: Returns whether a value is allowed; by default, all are.
+    """
+
+    def callback(parameter: typer.CallbackParam, text: Any) -> Any:
+        if text is None:
+            return None
         try:
-            return value if value is None else convert(str(value))
+            value = convert(str(text))
+            if accepts is None or accepts(value):
+                return value
         except ValueError:
-            raise InputError(f"{parameter.opts[0]} must be {allowed}; got {str(value)!r}") from None
+            pass
+        raise InputError(f"{parameter.opts[0]} must be {allowed}; got {str(text)!r}")
 
     return callback
 
 
-def whole(least: int | None = None, most: int | None = None) -> Callable[..., Any]:
+def whole(least: int | None = None, most: int | None = None) -> Any:
     """Check that the text is an integer, and that it is in the range, if any."""
-
-    def convert(text: str) -> int:
-        number = int(text)
-        if (least is not None and number < least) or (most is not None and number > most):
-            raise ValueError
-        return number
-
-    if most is not None:
-        return check(convert, f"a whole number from {least} to {most}")
-    return check(convert, "a whole number" + ("" if least is None else f", {least} or more"))
+    allowed = f" from {least} to {most}" if most is not None else "" if least is None else f", {least} or more"
+    smallest, largest = -math.inf if least is None else least, math.inf if most is None else most
+    return check(int, f"a whole number{allowed}", lambda number: smallest <= number <= largest)
 
 
-def finite_number() -> Callable[..., Any]:
-    """Check that the text is a finite number."""
-
-    def convert(text: str) -> float:
-        if not math.isfinite(number := float(text)):
-            raise ValueError
-        return number
-
-    return check(convert, "a finite number")
+def one_of(*choices: str) -> Any:
+    return check(str, f"one of {', '.join(choices)}", choices.__contains__)
 
 
-def one_of(*choices: str) -> Callable[..., Any]:
-    """Check that the text is one of the choices."""
-    return check(lambda text: choices[choices.index(text)], f"one of {', '.join(choices)}")
-
-
-def matching(pattern: str, allowed: str) -> Callable[..., Any]:
+def matching(pattern: str, allowed: str) -> Any:
     """Check that the whole text matches a regular expression, which `allowed` describes in words."""
-
-    def convert(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError
-        return text
-
-    return check(convert, allowed)
+    return check(str, allowed, re.compile(pattern).fullmatch)
 
 
-def existing(kind: str, exists: Callable[[Path], bool]) -> Callable[..., Any]:
-    """Check that a path exists and is of the kind that `exists` tests for."""
-
-    def convert(text: str) -> Path:
-        if not exists(Path(text)):
-            raise ValueError
-        return Path(text)
-
-    return check(convert, f"an existing {kind}")
-
-
-existing_folder, existing_file = existing("folder", Path.is_dir), existing("file", Path.is_file)
+FINITE = check(float, "a finite number", math.isfinite)
+existing_folder = check(Path, "an existing folder", Path.is_dir)
+existing_file = check(Path, "an existing file", Path.is_file)
 
 
 def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
@@ -264,36 +241,33 @@ def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> No
 # --- options that several commands have -------------------------------------------------------------------------------
 
 
-def option(name: str, metavar: str, help: str, callback: Callable[..., Any] | None = None) -> Any:
+def option(
+    name: str, metavar: str, help: str, callback: Callable[..., Any] | None = None, default: str | Path | None = None
+) -> Any:
     """Declare an option. Numbers are declared as text and converted by the callback, which names the option."""
-    return typer.Option(name, metavar=metavar, help=help, callback=callback)
+    return typer.Option(default, name, metavar=metavar, help=help, callback=callback)
 
 
-Model = Annotated[
-    Path | None,
-    option(
-        "--model",
-        "FOLDER",
-        "folder of a trained model; default: the German-English model that comes with the course",
-        existing_folder,
-    ),
-]
-DataDir = Annotated[
-    Path | None,
-    option(
-        "--data-dir", "FOLDER", "folder that holds the corpus; default: download it once and keep it", existing_folder
-    ),
-]
-Beam = Annotated[
-    str,
-    option("--beam", "N", "beam size: hypotheses kept at each step; 1 decodes greedily", whole(1, LARGEST_BEAM)),
-]
-Alpha = Annotated[
-    str,
-    option("--alpha", "X", "length penalty; larger values favor longer translations", finite_number()),
-]
-Source = Annotated[str, option("--source", "CODE", "language to translate from, such as de")]
-Target = Annotated[str, option("--target", "CODE", "language to translate into, such as en")]
+def flag(name: str, help: str, default: bool = False) -> Any:
+    """Declare an option without a value, or a pair of them: `--prune/--no-prune`."""
+    return typer.Option(default, name, help=help)
+
+
+MODEL = option(
+    "--model",
+    "FOLDER",
+    "folder of a trained model; default: the German-English model that comes with the course",
+    existing_folder,
+)
+DATA_DIR = option(
+    "--data-dir", "FOLDER", "folder that holds the corpus; default: download it once and keep it", existing_folder
+)
+BEAM = option(
+    "--beam", "N", "beam size: hypotheses kept at each step; 1 decodes greedily", whole(1, LARGEST_BEAM), default="4"
+)
+ALPHA = option("--alpha", "X", "length penalty; larger values favor longer translations", FINITE, default="1.5")
+SOURCE = option("--source", "CODE", "language to translate from, such as de", default="de")
+TARGET = option("--target", "CODE", "language to translate into, such as en", default="en")
 
 
 # --- hyperparameters --------------------------------------------------------------------------------------------------

@@ -3,14 +3,17 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from transformer_lab.classroom.assemble import Assembled
+from transformer_lab.classroom.assemble import Assembled, assemble
 from transformer_lab.classroom.course import Course, exercise_of
 from transformer_lab.classroom.gradebook import Entry
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
+from transformer_lab.classroom.submissions import Submission
 from transformer_lab.exercises import exercises
 
 
@@ -51,8 +54,7 @@ class MarkReader:
     def result(self, submission: Assembled, only: str | None) -> SubmissionResult:
         results = tuple(
             self.read(exercise.name, submission.sources.get(exercise.name, ""))
-            for exercise in self.course.exercises(submission.name)
-            if only in (None, exercise.name)
+            for exercise in self.course.exercises(submission.name, only)
         )
         return SubmissionResult(
             submission.student, submission.name, submission.digest, results, submission.remarks, junit=JUNIT
@@ -86,18 +88,37 @@ def mark_reader() -> type[MarkReader]:
 
 
 @pytest.fixture(scope="session")
-def notebook_with(course):
-    """Return a function that fills in answers in a notebook: `notebook_with("03_masks", causal_mask="# passed")`."""
+def notebook_of(course):
+    """Return a function that replaces exercise cells of a notebook: `notebook_of("03_masks", causal_mask="x = 1")`."""
 
-    def write(name: str, **sources: str) -> str:
+    def write(name: str, **sources: str) -> Any:
         notebook = course.notebook(name)
         for cell in notebook.cells:
-            exercise = exercise_of(cell)
-            if exercise in sources:
-                cell.source = f"def {exercise}(*anything):\n    return 1  {sources[exercise]}"
-        return json.dumps(notebook)
+            cell.source = sources.get(exercise_of(cell), cell.source)
+        return notebook
 
     return write
+
+
+@pytest.fixture(scope="session")
+def notebook_with(notebook_of):
+    """Return a function that writes a notebook with marks: `notebook_with("03_masks", causal_mask="# passed")`."""
+
+    def write(name: str, **marks: str) -> str:
+        sources = {name: f"def {name}(*anything):\n    return 1  {mark}" for name, mark in marks.items()}
+        return json.dumps(notebook_of(name, **sources))
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def assemble_notebook(course):
+    """Return a function that assembles a notebook as the submission of a student."""
+
+    def run(notebook: Any, student: str = "Ada") -> Assembled:
+        return assemble(Submission(student, f"{student}.ipynb", json.dumps(notebook).encode()), course)
+
+    return run
 
 
 @pytest.fixture
@@ -134,3 +155,52 @@ def entry():
 def without_charts(monkeypatch):
     """Leave the charts out of the summary, because drawing them takes longer than everything else."""
     monkeypatch.setattr("transformer_lab.classroom.summary.chart", lambda draw, height: {"light": "", "dark": ""})
+
+
+class PageReader(HTMLParser):
+    """A parser that reads a page the way a browser does, and collects everything that could run or load something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.dangers: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag in ("script", "iframe", "object", "embed", "link", "base", "form", "svg", "math", "template"):
+            self.dangers.append(tag)
+        for name, value in attributes:
+            if name.startswith("on") or name in ("srcdoc", "formaction", "style"):
+                self.dangers.append(f"{tag} {name}")
+            if name in ("href", "src", "srcset") and not (value or "").startswith(("data:image/", "feedback/", "#")):
+                self.dangers.append(f"{tag} {name}={value}")
+            if name == "http-equiv" and value != "Content-Security-Policy":
+                self.dangers.append(f"{tag} {value}")
+        if tag not in ("meta", "img", "source", "br", "hr", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.dangers.append(f"</{tag}> closes another")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def read_page():
+    """Return a function that reads a page in which every tag is closed where it should be and nothing is dangerous."""
+
+    def read(text: str) -> PageReader:
+        reader = PageReader(text)
+        assert (reader.dangers, reader.open) == ([], []), reader.text[:200]
+        return reader
+
+    return read

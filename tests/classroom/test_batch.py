@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from transformer_lab.authoring.stubs import marked_answer
 from transformer_lab.classroom import batch
 from transformer_lab.classroom.batch import grade_batch, regrade_exercise
 from transformer_lab.classroom.gradebook import TIME_IS_UP
@@ -233,24 +234,15 @@ def test_a_bug_in_assembling_does_not_stop_the_others(hand_in, grade, mark_reade
     assert reader.graded == [("Ada", "03_masks")]
 
 
-def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course):
+def test_near_identical_answers_are_marked_in_every_report(grade, mark_reader, out, tmp_path, course, notebook_of):
     """Other tests cover how such answers are found; here, the instructor must see them and students must not."""
-    from transformer_lab.authoring.stubs import marked_answer
-    from transformer_lab.classroom.course import exercise_of
-    from transformer_lab.exercises import exercises
-
-    notebook = course.notebook(
-        "02_multi_head_attention" if "02_multi_head_attention" in course.names else "01_attention"
-    )
+    name = "02_multi_head_attention"
+    answers = {exercise.name: marked_answer(exercise.answer, exercise.blank) for exercise in course.exercises(name)}
     for student in ("Ada", "Bob"):
-        for cell in notebook.cells:
-            if name := exercise_of(cell):
-                cell.source = (
-                    marked_answer(exercises()[name].answer, exercises()[name].blank) + f"\n# {student}: return 1"
-                )
+        sources = {exercise: f"{source}\n# {student}: return 1" for exercise, source in answers.items()}
         path = tmp_path / "handed_in" / student / "notebook.ipynb"
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(notebook))
+        path.write_text(json.dumps(notebook_of(name, **sources)))
     outcome = grade(tmp_path / "handed_in", mark_reader())
     marked = [name for entry in outcome.entries for name in entry.similar]
     assert marked

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
+from html import unescape
 
 import pytest
 
@@ -13,34 +13,6 @@ from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.exercises import exercises, run_check
 from transformer_lab.exercises.catalogue import mistakes_of
 from transformer_lab.files import clean
-
-
-class Reader(HTMLParser):
-    """A parser that reads a page's tags, attributes, and text the way a browser does."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags, self.attributes, self.text, self.open = [], [], "", []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attributes]
-        if tag not in ("meta", "img", "br", "source"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def read(text: str) -> Reader:
-    reader = Reader(text)
-    assert reader.open == []  # every tag is closed where it should be
-    return reader
 
 
 def graded(name, number):
@@ -54,10 +26,10 @@ def graded(name, number):
     }  # fmt: skip
 
 
-def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course):
+def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry, course, read_page):
     softmax = mistakes_of(exercises()["softmax"])[0]
     found = entry("Ada", "01_attention", softmax=graded("softmax", 0), numpy_attention="not attempted")
-    page = read(feedback_page("Ada", [found], reading_places(course, "01_attention")))
+    page = read_page(feedback_page("Ada", [found], reading_places(course, "01_attention")))
     text = " ".join(page.text.split())
     assert "Feedback for Ada" in text
     assert text.count(" ".join(softmax.says.replace("`", "").split())) == 1
@@ -66,7 +38,7 @@ def test_a_page_says_what_passed_what_was_misunderstood_and_where_to_read(entry,
     assert "return scores # 1 < 2" in text
     assert "○ not attempted" in text
     assert "✗ failed" in text
-    passed = read(feedback_page("Ada", [entry("Ada", "01_attention", softmax=graded("softmax", None))], {}))
+    passed = read_page(feedback_page("Ada", [entry("Ada", "01_attention", softmax=graded("softmax", None))], {}))
     assert "✓ passed" in passed.text
     assert "details" in passed.tags
 
@@ -77,7 +49,8 @@ def test_a_report_loses_nothing_on_the_page(number, entry):
     exercise = exercises()["scaled_dot_product_attention"]
     report = str(run_check(exercise, mistakes_of(exercise)[number].ways[0].subject))
     page = feedback_page("Ada", [entry("Ada", **{exercise.name: {"state": "failed", "report": report}})], {})
-    shown = Reader(page.partition("</h3>")[2].partition("</div>")[2].partition("</section>")[0].replace("<", " <")).text
+    section = page.partition("</h3>")[2].partition("</div>")[2].partition("</section>")[0]
+    shown = unescape(re.sub("<[^>]*>", " ", section))
     words = set(re.findall(r"\w+", report)) - {"What", "happened", "not", "right", "yet", "points"}
     assert words - set(re.findall(r"\w+", shown)) <= set(re.findall(r"\w+", report.splitlines()[0]))
     assert re.search(r"\w- \w", shown) is None or re.search(r"\w- \w", report)  # words wrapped at a hyphen
@@ -105,22 +78,21 @@ HOSTILE = (
 )
 
 
-def test_nothing_of_a_student_is_more_than_text(entry):
+def test_nothing_of_a_student_is_more_than_text(entry, read_page):
     for hostile in HOSTILE:
         fields = {"state": "failed", "report": hostile, "source": hostile, "remarks": (hostile,), "cell_id": hostile}
         ours = entry("x", path="p", remarks=["r"], padding_mask=fields | dict.fromkeys(("report", "source"), "t"))
         theirs = entry(hostile, path=hostile, remarks=[hostile], problem=hostile, padding_mask=fields)
-        plain = read(feedback_page("x", [replace(ours, result=replace(ours.result, problem="p"))], {}))
-        page = read(feedback_page(hostile, [theirs, entry(hostile, "", hostile, problem=hostile)], {}))
+        plain = read_page(feedback_page("x", [replace(ours, result=replace(ours.result, problem="p"))], {}))
+        page = read_page(feedback_page(hostile, [theirs, entry(hostile, "", hostile, problem=hostile)], {}))
         assert set(page.tags) - {"code", "b", "h2"} <= set(plain.tags)
-        assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "href", "style")]
         assert page.text.count("alert(1)") == hostile.count("alert(1)") * page.text.count("alert(1)")
         assert f"Feedback for {clean(hostile)}" in page.text  # shown verbatim, not interpreted as a template
         feedback_page(hostile, [theirs], {}).encode("utf-8")
         assert set("\x00\x1b\x9b\u202e").isdisjoint(page.text)
 
 
-def test_the_browser_is_told_to_run_nothing(entry):
+def test_the_browser_is_told_to_run_nothing(entry, read_page):
     """Even if a future change fails to escape a value, the policy blocks scripts and network requests."""
     page = feedback_page("Ada", [entry("Ada", padding_mask="passed")], {})
     policy = re.search('Content-Security-Policy" content="([^"]+)"', page)[1]
@@ -131,7 +103,7 @@ def test_the_browser_is_told_to_run_nothing(entry):
     (style,) = re.findall("<style>(.*?)</style>", page, re.DOTALL)
     assert style == STYLE  # its digest is in the policy, so no other style is applied
     assert STYLE_HASH in policy
-    assert "style" not in {name for _, name, _ in read(page).attributes}
+    read_page(page)
     assert "://" not in page
     assert "prefers-color-scheme: dark" in page
 

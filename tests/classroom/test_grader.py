@@ -2,7 +2,6 @@
 
 import hashlib
 import inspect
-import json
 import os
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -12,10 +11,7 @@ import nbformat
 import pytest
 
 from transformer_lab.classroom import grader as grading
-from transformer_lab.classroom.assemble import assemble
-from transformer_lab.classroom.course import exercise_of
 from transformer_lab.classroom.grader import Grader, Limits
-from transformer_lab.classroom.submissions import Submission
 from transformer_lab.errors import InputError
 from transformer_lab.exercises import exercises
 
@@ -31,15 +27,11 @@ def grader(course):
 
 
 @pytest.fixture(scope="module")
-def assembled(course):
+def assembled(notebook_of, assemble_notebook):
     """Return a function that assembles notebook 03 with the correct answers, except for the given ones."""
 
     def make(student, **sources):
-        notebook = course.notebook("03_masks")
-        for cell in notebook.cells:
-            if (name := exercise_of(cell)) is not None:
-                cell.source = sources.get(name, ANSWERS[name])
-        return assemble(Submission(student, f"{student}.ipynb", json.dumps(notebook).encode()), course)
+        return assemble_notebook(notebook_of("03_masks", **ANSWERS | sources), student)
 
     return make
 
@@ -93,18 +85,14 @@ def test_each_submission_gets_its_own_marks(grader, assembled):
         ("own", "import torch\nsoftmax = torch.nn.Softmax(dim=-1)\n"),
     ],
 )
-def test_a_later_import_takes_nothing_away(grader, course, cell, text):
+def test_a_later_import_takes_nothing_away(grader, course, notebook_of, assemble_notebook, cell, text):
     """`softmax`, and `numpy_attention`, which calls it, used to get no points although every check had passed."""
-    notebook = course.notebook("01_attention")
-    for one in notebook.cells:
-        if (name := exercise_of(one)) is not None:
-            one.source = (text if name == cell else "") + inspect.getsource(exercises()[name].answer)
+    answers = {one.name: inspect.getsource(one.answer) for one in course.exercises("01_attention")}
+    notebook = notebook_of("01_attention", **answers | {cell: text + answers.get(cell, "")})
     if cell == "own":
         notebook.cells.append(nbformat.v4.new_code_cell(text))
-    (result,) = grader.grade([assemble(Submission("Ada", "01.ipynb", json.dumps(notebook).encode()), course)])
-    assert {one.exercise: one.state for one in result.exercises} == dict.fromkeys(
-        (exercise.name for exercise in course.exercises("01_attention")), "passed"
-    )
+    (result,) = grader.grade([assemble_notebook(notebook)])
+    assert {one.exercise: one.state for one in result.exercises} == dict.fromkeys(answers, "passed")
     remarks = {one.exercise: one.remarks for one in result.exercises}
     assert remarks["SingleHeadAttention"] == ()
     if cell != "own":  # the student's own cell is placed before the exercise
@@ -121,19 +109,16 @@ def test_what_a_later_cell_gets_wrong_is_wrong_where_the_check_saw_it_too(grader
     assert marks(result)["causal_mask"] == FULL["causal_mask"]
 
 
-def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, course):
+def test_what_is_wrong_outside_the_exercises_cell_is_said(grader, notebook_of, assemble_notebook):
     """Failed cells used to appear only in the JUnit file, and imports from the package counted as "not attempted"."""
-    notebook = course.notebook("03_masks")
     sources = {
         "padding_mask": "def padding_mask(tokens, pad_id):\n    return compare(tokens, pad_id)",
         "causal_mask": "from transformer_lab.model import causal_mask",
         "target_mask": "def targetmask(tokens, pad_id):\n    return None",
     }
-    for one in notebook.cells:
-        if (name := exercise_of(one)) is not None:
-            one.source = sources[name]
+    notebook = notebook_of("03_masks", **sources)
     notebook.cells.insert(1, nbformat.v4.new_code_cell("\nfrom no_such_library import compare\n"))
-    (result,) = grader.grade([assemble(Submission("Ada", "03.ipynb", json.dumps(notebook).encode()), course)])
+    (result,) = grader.grade([assemble_notebook(notebook)])
     (remark,) = (remark for remark in result.remarks if "did not run" in remark)
     assert remark == (
         "The added cell `from no_such_library import compare` did not run to the end: "

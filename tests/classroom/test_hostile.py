@@ -19,9 +19,8 @@ import tempfile
 import textwrap
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 
@@ -30,7 +29,7 @@ import pytest
 import torch
 
 from transformer_lab.classroom.batch import BatchResult, grade_batch
-from transformer_lab.classroom.course import Course, exercise_of
+from transformer_lab.classroom.course import Course
 from transformer_lab.classroom.grader import EXTRA_SECONDS, Grader, Limits
 from transformer_lab.classroom.results import SubmissionResult
 from transformer_lab.classroom.sandbox import why_no_sandbox
@@ -84,9 +83,27 @@ def _module(name: str) -> ModuleType:
 
 
 honest, files = _module("honest"), _module("files")
-TRICKS = {
-    name: given for theme in ("lies", "reading", "ends", "floods") for name, given in _module(theme).SUBMISSIONS.items()
-}
+
+
+def _tricks(theme: str) -> Iterator[tuple[str, tuple[dict[str, str], dict[str, list] | None]]]:
+    """Yield the name, cells, and marks of each submission in `hostile/THEME.md`. `lies.md` describes the format."""
+    text = (Path(__file__).parent / "hostile" / f"{theme}.md").read_text(encoding="utf-8")
+    intro, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    block = re.compile(r"```python (\S+)\n(.*?)\n```", re.DOTALL)
+    shared = dict(block.findall(intro))
+    for section in sections:
+        cells = dict(block.findall(section))
+        for mark, code in shared.items():
+            cells = {name: source.replace(mark, code) for name, source in cells.items()}
+        expected = re.search(r"^Expected: (.*)", section, re.MULTILINE)[1]
+        marks = {
+            name: [(state, exercises()[name].points if state == "passed" else 0.0) for state in states.split(" or ")]
+            for name, states in re.findall(r"`(\w+)` ([^,]+)", expected)
+        }
+        yield section.partition("\n")[0], (cells, None if "whatever the others earn" in expected else marks)
+
+
+TRICKS = {name: given for theme in ("lies", "reading", "ends", "floods") for name, given in _tricks(theme)}
 
 
 def _answer(name: str) -> str:
@@ -112,18 +129,12 @@ def _by_heart() -> str:
         """)
 
 
-def _notebook(course: Course, name: str, cells: dict[str, str]) -> dict:
-    """Return the course notebook with these cells replaced."""
-    notebook = course.notebook(name)
-    for cell in notebook.cells:
-        if (exercise := exercise_of(cell)) in cells:
-            cell.source = (
-                cells[exercise]
-                .replace("#RIGHT", _answer(exercise))
-                .replace("#WRONG", WRONG)
-                .replace("#BY_HEART", _by_heart())
-            )
-    return json.loads(json.dumps(notebook))
+def _filled_in(cells: dict[str, str]) -> dict[str, str]:
+    """Return the cells with code in place of `#RIGHT`, `#WRONG`, and `#BY_HEART`."""
+    return {
+        name: source.replace("#RIGHT", _answer(name)).replace("#WRONG", WRONG).replace("#BY_HEART", _by_heart())
+        for name, source in cells.items()
+    }
 
 
 def _full(names: dict[str, float]) -> dict[str, tuple[str, float]]:
@@ -227,9 +238,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def honest_ones(course: Course) -> dict[str, tuple[bytes, object]]:
+def honest_ones(notebook_of: Callable) -> dict[str, tuple[bytes, object]]:
     return {
-        name: (json.dumps(_notebook(course, notebook, cells)).encode(), marks)
+        name: (json.dumps(notebook_of(notebook, **_filled_in(cells))).encode(), marks)
         for name, (notebook, cells, marks) in honest.SUBMISSIONS.items()
     }
 
@@ -241,7 +252,7 @@ def alone(course: Course, folder: Path, honest_ones: dict) -> Batch:
 
 
 @pytest.fixture(scope="module")
-def batch(course: Course, folder: Path, honest_ones: dict) -> Iterator[Batch]:
+def batch(course: Course, notebook_of: Callable, folder: Path, honest_ones: dict) -> Iterator[Batch]:
     """The honest submissions, the hostile ones, and damaged files, all graded together."""
     points = {name: {e.name: e.points for e in course.exercises(name)} for name in (MASKS, ATTENTION)}
     submissions = dict(honest_ones)
@@ -249,12 +260,12 @@ def batch(course: Course, folder: Path, honest_ones: dict) -> Iterator[Batch]:
         notebook = MASKS if set(cells) <= set(points[MASKS]) else ATTENTION
         answers = dict.fromkeys(points[notebook], "#RIGHT") | cells
         wanted = None if marks is None else _full(points[notebook]) | marks
-        submissions[name] = json.dumps(_notebook(course, notebook, answers)).encode(), wanted
-    right = _notebook(course, MASKS, dict.fromkeys(points[MASKS], "#RIGHT"))
+        submissions[name] = json.dumps(notebook_of(notebook, **_filled_in(answers))).encode(), wanted
+    right = json.dumps(notebook_of(MASKS, **{name: _answer(name) for name in points[MASKS]}))
     for name, (make, marks) in files.GRADED.items():
-        submissions[name] = make(json.loads(json.dumps(right))), _full(points[MASKS]) | marks
+        submissions[name] = make(json.loads(right)), _full(points[MASKS]) | marks
     for name, (make, problem) in files.NOT_GRADABLE.items():
-        submissions[name] = make(json.loads(json.dumps(right))), problem
+        submissions[name] = make(json.loads(right)), problem
     submissions["a link"] = None, "it is a link"
     (folder / "together").mkdir()
     return _graded(course, folder / "together", submissions, seed=2)
@@ -320,47 +331,15 @@ def test_nothing_is_changed_and_nothing_is_left(alone, batch):
 # Files that the instructor opens --------------------------------------------------------------------------------------
 
 
-class Page(HTMLParser):
-    """A parser that collects everything on a page that could run or load something."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "iframe", "object", "embed", "link", "base", "form", "svg", "math", "template"):
-            self.found.append(tag)
-        for name, value in attributes:
-            if name.startswith("on") or name in ("srcdoc", "formaction", "style"):
-                self.found.append(f"{tag} {name}")
-            if name in ("href", "src", "srcset") and not (value or "").startswith(("data:image/", "feedback/", "#")):
-                self.found.append(f"{tag} {name}={value}")
-            if name == "http-equiv" and value != "Content-Security-Policy":
-                self.found.append(f"{tag} {value}")
-        if tag not in ("meta", "img", "source", "br", "hr", "input"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attributes)
-
-    def handle_endtag(self, tag: str) -> None:
-        if not self.open or self.open.pop() != tag:
-            self.found.append(f"</{tag}> closes another")
-
-
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
-def test_no_page_runs_what_a_submission_holds(batch):
+def test_no_page_runs_what_a_submission_holds(batch, read_page):
     pages = [batch.out / "summary.html", *(batch.out / "feedback").iterdir()]
     assert len(pages) == len(batch.expected) + 1
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        read = Page(text)
-        assert (read.found, read.open) == ([], []), page
+        read_page(text)
         assert "Content-Security-Policy" in text
         assert not CONTROLS.search(text.replace("\r", "")), page
 

@@ -8,8 +8,6 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from transformer_lab.classroom.course import exercise_of
-
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 
 
@@ -34,17 +32,16 @@ def test_pytest_finds_it():
 
 
 @pytest.fixture(scope="module")
-def graded(course, tmp_path_factory):
+def graded(notebook_of, tmp_path_factory):
     """Grade a notebook with one correct, one wrong, and one unattempted exercise."""
     folder = tmp_path_factory.mktemp("handed in")
-    notebook = course.notebook("03_masks")
-    for cell in notebook.cells:
-        if exercise_of(cell) == "padding_mask":
-            cell.source = "def padding_mask(tokens, pad_id):\n    return (tokens != pad_id)[:, None, None, :]\n1 / 0"
-        if exercise_of(cell) == "causal_mask":
-            cell.source = (
-                "# NBVAL_SKIP\ndef causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length)"
-            )
+    notebook = notebook_of(
+        "03_masks",
+        padding_mask="def padding_mask(tokens, pad_id):\n    return (tokens != pad_id)[:, None, None, :]\n1 / 0",
+        causal_mask=(
+            "# NBVAL_SKIP\ndef causal_mask(length, device=None):\n    return torch.ones(1, 1, length, length)"
+        ),
+    )
     (folder / "03 masks (1).ipynb").write_text(json.dumps(notebook))
     (folder / "test_forged.py").write_text("def test_forged(): pass")
     (folder / "conftest.py").write_text("")  # most projects have one; pytest then checks whether it provides plug-ins

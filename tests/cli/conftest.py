@@ -1,9 +1,6 @@
-"""Fixtures: a corpus of a few captions, a model that the command trained on it, and a way to run the command."""
+"""Fixtures: a corpus of a few captions, and a model that the command trained on it."""
 
-import io
-import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,44 +22,6 @@ TINY = {
 
 NOUNS = {"Hund": "dog", "Vogel": "bird", "Mann": "man", "Ball": "ball", "Baum": "tree", "Stein": "stone"}
 VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints", "trägt": "carries"}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    status: int
-    stdout: str
-    stderr: str
-
-    def next_command(self) -> list[str]:
-        """Return the arguments of the command suggested in the last line of stderr."""
-        last = self.stderr.splitlines()[-1]
-        assert last.startswith("Next: transformer-lab ")
-        return shlex.split(last.partition(" (")[0])[2:]
-
-    @property
-    def complaint(self) -> str:
-        """The error message: a single line at the end of stderr. Only progress output may precede it."""
-        *before, last = self.stderr.splitlines()
-        assert last.startswith("transformer-lab: ")
-        assert not any(line.startswith(("transformer-lab:", "Traceback")) for line in before)
-        assert self.stdout == ""
-        assert self.status == 1
-        return last
-
-
-@pytest.fixture
-def lab(monkeypatch, capfd):
-    """Run the command in this process: `lab("translate", "Ein Hund.", stdin=b"")` returns its `Outcome`."""
-
-    def run(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["transformer-lab", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        return Outcome(exit_.value.code or 0, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture(scope="session")

@@ -51,32 +51,9 @@ def test_an_interrupted_search_says_how_to_resume(search, monkeypatch):
     assert "finished work is kept; continue with: transformer-lab search --corpus" in line
 
 
-def test_help_shows_an_example(lab):
-    shown = lab("search", "--help")
-    assert "transformer-lab search --corpus captions --trials 20" in shown.stdout.partition("Examples")[2]
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--trials", 0], "--trials must be a whole number, 1 or more; got '0'"),
-        (["--workers", 0], "--workers must be a whole number from 1 to 64; got '0'"),
-        (["--workers", 100_000], "from 1 to 64"),
-        (["--sampler", "grid"], "--sampler must be one of random, tpe; got 'grid'"),
-        (["--seeds", 0], "--seeds must be a whole number, 1 or more"),
-        (["--dropout", "0.1"], "--dropout cannot be given to a search, because the search chooses it"),
-        (["--n-heads", 4], "--n-heads cannot be given"),
-        (["--validate-every", 2], "compared after every epoch"),
-        (["--preset", "desktop"], "'desktop'"),
-        (["--schedule", "paper"], "--schedule must be linear in a search"),
-        (["--epochs", "many"], "a whole number"),
-        (["--source", "fr"], "no train.fr"),
-        (["--corpus", "multi31k"], "captions, multi30k"),
-    ],
-)
-def test_invalid_search_options(search, tmp_path, options, says):
-    """The error fits on one line and is raised before anything is written that would block the corrected command."""
-    assert says in search(*options).complaint
+def test_languages_that_the_corpus_does_not_have(search, tmp_path):
+    """The error is raised before anything is written that would block the corrected command."""
+    assert "no train.fr" in search("--source", "fr").complaint
     assert not (tmp_path / "search" / "search.json").exists()
 
 

@@ -97,9 +97,9 @@ def assemble(submission: Submission, course: Course) -> Assembled:
 
 
 def _flags(sources: dict[str, str], notebook: NotebookNode, original: _CourseNotebook) -> dict[str, tuple[str, ...]]:
-    run = [cell for cell in notebook.cells if cell.cell_type == "code" and SKIP not in cell.metadata.get("tags", ())]
-    own_cells = [cell.source for cell in run if list(_role(cell)) == ["student"]]
-    course_cells = [cell.source for cell in run if not _role(cell)]
+    run = [cell for cell in notebook.cells if cell.cell_type == "code" and not is_skipped(cell)]
+    own_cells = [cell.source for cell in run if list(role_of(cell)) == ["student"]]
+    course_cells = [cell.source for cell in run if not role_of(cell)]
     flags = {
         name: review(original.exercises[name], source, own_cells, course_cells, sources)
         for name, source in sources.items()
@@ -443,17 +443,23 @@ def _skip_demonstrations(cells: list[NotebookNode]) -> None:
     """
     code = [cell for cell in cells if cell.cell_type == "code"]
     names = [names_of(cell.source) for cell in code]
-    graded = {index for index, cell in enumerate(code) if {"exercise", "check"} & set(_role(cell))}
+    graded = {index for index, cell in enumerate(code) if {"exercise", "check"} & set(role_of(cell))}
     wanted = set().union(*(names[index].reads for index in graded))
     provides, reads = [cell.binds | cell.changes for cell in names], [cell.reads for cell in names]
     needed = graded | providers_of(wanted, provides, reads)
     for index, cell in enumerate(code):
-        if index not in needed and not _role(cell):
+        if index not in needed and not role_of(cell):
             cell.metadata["tags"] = [SKIP]
 
 
-def _role(cell: NotebookNode) -> dict[str, Any]:
-    return cell.metadata.get("transformer_lab", {})
+def role_of(cell: NotebookNode) -> dict[str, Any]:
+    """Return what is known about a cell of an assembled notebook: its `exercise` or `check`, and whether a `student`
+    wrote it."""
+    return dict(cell.metadata.get("transformer_lab", {}))
+
+
+def is_skipped(cell: NotebookNode) -> bool:
+    return SKIP in cell.metadata.get("tags", ())
 
 
 def _were(count: int) -> str:

@@ -69,8 +69,8 @@ class Course:
         """Return a notebook as students receive it: exercises have the ID `exercise-NAME`, checks `check-NAME`."""
         return copy.deepcopy(self._read(name))
 
-    def exercises(self, name: str) -> list[Exercise]:
-        """Return the exercises of a notebook, in the order of its cells.
+    def exercises(self, name: str, only: str | None = None) -> list[Exercise]:
+        """Return the exercises of a notebook, or `only` one of them, in the order of its cells.
 
         Raises:
             InputError: The notebook has an exercise that is not in this version of the package.
@@ -80,7 +80,7 @@ class Course:
             raise InputError(
                 f"{self.paths[name]} has the exercise `{unknown[0]}`, which this version of the package does not know"
             )
-        return [exercises()[exercise] for exercise in names]
+        return [exercises()[exercise] for exercise in names if only in (None, exercise)]
 
 
 def exercise_of(cell: NotebookNode) -> str | None:

@@ -68,20 +68,23 @@ def _cell_cases(junit: str) -> list[ElementTree.Element]:
 
 def _add_exercise(suite: ElementTree.Element, classname: str, exercise: ExerciseResult) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=classname, name=exercise.exercise)
-    properties = {
-        "exercise": exercise.exercise,
-        "cell_id": exercise.cell_id,
-        "state": exercise.state,
-        "points": number(exercise.earned),
-        "possible": number(exercise.possible),
-    }
-    if exercise.misconceptions:
-        properties["misconceptions"] = " ".join(exercise.misconceptions)
-    _add_properties(case, properties)
+    _add_properties(case, junit_properties(exercise))
     if exercise.state != "passed":
         tags = {"failed": "failure", "not attempted": "skipped", "not checked": "skipped"}
         tag = tags.get(exercise.state, "error")
         ElementTree.SubElement(case, tag, message=exercise.state).text = feedback_text(exercise)
+
+
+def junit_properties(result: ExerciseResult) -> dict[str, str]:
+    """Return the properties of an exercise's test case."""
+    properties = {
+        "exercise": result.exercise,
+        "cell_id": result.cell_id,
+        "state": result.state,
+        "points": number(result.earned),
+        "possible": number(result.possible),
+    }
+    return properties | ({"misconceptions": " ".join(result.misconceptions)} if result.misconceptions else {})
 
 
 def _add_properties(element: ElementTree.Element, values: dict[str, str]) -> None:

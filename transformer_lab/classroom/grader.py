@@ -178,11 +178,7 @@ class _Worker:
             reason = lines[-1][:300] if lines else "its process was ended."
             state, report = "grader error", f"The grader failed: {reason}"
         self.close()
-        exercises = [
-            exercise
-            for exercise in Course(self._setup.course).exercises(self._assembled.name)
-            if self._only in (None, exercise.name)
-        ]
+        exercises = Course(self._setup.course).exercises(self._assembled.name, self._only)
         return without_points(self._assembled, exercises, state, report, time.monotonic() - self.began)
 
     def close(self) -> None:

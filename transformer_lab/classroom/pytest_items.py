@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, find_comment_markers, find_metadata_tags
 
-from transformer_lab.classroom.assemble import Assembled
+from transformer_lab.classroom.assemble import Assembled, is_skipped, role_of
 from transformer_lab.classroom.cells import names_of
+from transformer_lab.classroom.exports import junit_properties
 from transformer_lab.classroom.kernel_client import Kernel, KernelEnded
 from transformer_lab.classroom.messages import clean_text
 from transformer_lab.classroom.resource_limits import Limits
@@ -88,7 +89,7 @@ class SubmissionRun:
             kernel = Kernel(self.package, folder, self.limits, self.seconds_left() + 5.0, self.sandboxed)
             try:
                 for index in cells:
-                    if index not in self.kernel_killing_cells and not _is_skipped(self.code[index]):
+                    if index not in self.kernel_killing_cells and not is_skipped(self.code[index]):
                         kernel.await_reply(kernel.execute_cell_input(self.code[index].source), self.cell_seconds())
                 return kernel
             except Exception as error:  # `queue.Empty` if the cell takes too long this time
@@ -105,7 +106,7 @@ class SubmissionRun:
         """Return a remark about each added cell that failed, because everything it would define is missing."""
         remarks = []
         for index, failure in sorted(self.failures.items()):
-            if _about(self.code[index]) == {"student": True}:
+            if role_of(self.code[index]) == {"student": True}:
                 first = next((line.strip() for line in self.code[index].source.splitlines() if line.strip()), "")
                 shown = f"`{clean_text(first, 60)}`" if "`" not in first else "with a backtick in its first line"
                 remarks.append(f"The added cell {shown} did not run to the end: {failure.reason}.")
@@ -115,15 +116,15 @@ class SubmissionRun:
         """Return the index of the code cell that defines the exercise, judging by its text."""
         defining = None
         for index, cell in enumerate(self.code):
-            if _about(cell).get("exercise") == name and defining is None:
+            if role_of(cell).get("exercise") == name and defining is None:
                 defining = index
-            if _about(cell).get("student") and name in names_of(cell.source).binds:
+            if role_of(cell).get("student") and name in names_of(cell.source).binds:
                 defining = index
         return defining
 
     def check_of(self, name: str) -> int | None:
         """Return the index of the code cell with the exercise's check."""
-        return next((index for index, cell in enumerate(self.code) if _about(cell).get("check") == name), None)
+        return next((index for index, cell in enumerate(self.code) if role_of(cell).get("check") == name), None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(self, file_path: Path, parent: Any) -> Iterator[None]:
@@ -151,10 +152,10 @@ class GradedNotebook(IPyNbFile):
 
     def collect(self) -> Iterator[pytest.Item]:
         for index, cell in enumerate(self.run.code):
-            if _is_skipped(cell):
+            if is_skipped(cell):
                 continue
             options = defaultdict(bool, check=False)
-            if not _about(cell).get("student"):  # "nbval's markers": those in a student's cell have no effect
+            if not role_of(cell).get("student"):  # "nbval's markers": those in a student's cell have no effect
                 options.update(find_metadata_tags(cell.metadata))
                 options.update(find_comment_markers(cell.source))
             yield GradedCell.from_parent(self, name=f"Cell {index}", cell_num=index, cell=cell, options=options)
@@ -169,18 +170,9 @@ class GradedNotebook(IPyNbFile):
         return self.kernel
 
 
-def _about(cell: Any) -> dict[str, Any]:
-    """Return the facts about a cell that were recorded when the notebook was assembled."""
-    return dict(cell.metadata.get("transformer_lab", {}))
-
-
 def _not_checked(ended: KernelEnded) -> CellFailure:
     """Return the failure of a cell or exercise for which there is no kernel."""
     return CellFailure(STATES_OF_ENDS.get(ended.reason, "not checked"), str(ended))
-
-
-def _is_skipped(cell: Any) -> bool:
-    return "nbval-skip" in cell.metadata.get("tags", ())
 
 
 class GradedCell(IPyNbCell):
@@ -190,7 +182,7 @@ class GradedCell(IPyNbCell):
         super().__init__(*arguments, **keywords)
         self.user_properties.append(("cell_id", self.cell.id))
         for kind in ("exercise", "check"):
-            if name := _about(self.cell).get(kind):
+            if name := role_of(self.cell).get(kind):
                 self.user_properties.append((kind, name))
 
     def setup(self) -> None:
@@ -260,15 +252,7 @@ class GradedExercise(pytest.Item):
             cell_id="" if index is None else run.code[index].id,
         )
         run.results.append(result)
-        self.user_properties += [
-            ("exercise", result.exercise),
-            ("cell_id", result.cell_id),
-            ("state", result.state),
-            ("points", f"{result.earned:g}"),
-            ("possible", f"{result.possible:g}"),
-        ]
-        if result.misconceptions:
-            self.user_properties.append(("misconceptions", " ".join(result.misconceptions)))
+        self.user_properties += junit_properties(result).items()
         if result.state != "passed":
             pytest.fail(result.report, pytrace=False)
 

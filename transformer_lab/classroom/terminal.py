@@ -16,20 +16,6 @@ from transformer_lab.plural import plural
 MOST_LINES = 20  # per kind; the reports have the rest
 
 
-class Bar(tqdm):
-    """A progress bar with the remaining time on stderr. It shows nothing if stderr isn't a terminal."""
-
-    def advance_to(self, done: int, total: int) -> None:
-        """Show that `done` of `total` submissions are graded."""
-        self.total = total
-        self.update(done - self.n)
-
-
-def progress_bar() -> Bar:
-    """Return a bar that disappears when it is closed."""
-    return Bar(desc="grading", disable=None, leave=False, smoothing=0.0)  # an average, because submissions differ a lot
-
-
 def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
     """Print a warning if a grader has no sandbox, before it runs any student's code."""
 

@@ -57,7 +57,7 @@ class Worker:
     def grade(self, assembled: Assembled, only: str | None) -> SubmissionResult:
         """Grade a submission. If no kernel starts, try once more."""
         package = self.package(assembled.name)
-        exercises = [exercise for exercise in self.course.exercises(assembled.name) if only in (None, exercise.name)]
+        exercises = self.course.exercises(assembled.name, only)
         began = time.monotonic()
         for _ in range(2):
             folder = self.folder / f"s{next(self._submissions)}"

@@ -99,8 +99,15 @@ def crowded(notebook: Notebook) -> bytes:
     return json.dumps(notebook).encode()
 
 
+def lone_surrogates(notebook: Notebook) -> bytes:
+    """Return the notebook with text in an answer that JSON can hold but UTF-8 cannot."""
+    _of(notebook, "causal_mask")["source"] += "\nx = '\ud800 \udfff'"
+    return json.dumps(notebook).encode()
+
+
 FAILED = ("failed", 0.0)
 GRADED: dict[str, tuple[Callable[[Notebook], bytes], dict[str, tuple[str, float]]]] = {
+    "lone surrogates": (lone_surrogates, {}),
     "one id twice": (twice, {"causal_mask": FAILED}),
     "one id for all": (all_the_same_id, {}),
     "forged outputs and metadata": (forged, dict.fromkeys(("padding_mask", "causal_mask", "target_mask"), FAILED)),
