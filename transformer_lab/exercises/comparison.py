@@ -37,11 +37,17 @@ def compare(
         tolerance: The absolute and relative tolerance.
     """
     comparison = _Comparison(tolerance)
-    if isinstance(expected, tuple) and len(expected) == len(names) > 1:
-        comparison.compare_results(expected, received, names)
-    else:
-        comparison.compare(expected, received, names[0] if len(names) == 1 else "result")
+    comparison.compare_all(expected, received, names)
     return comparison.differences, list(dict.fromkeys(comparison.remarks))
+
+
+def agree(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> bool:
+    """Return whether `compare` would find no differences. It is faster, because it stops at the first one."""
+    try:
+        _Agreement(tolerance).compare_all(expected, received, names)
+    except _DifferentError:
+        return False
+    return True
 
 
 class _Comparison:
@@ -51,6 +57,12 @@ class _Comparison:
         self.tolerance = tolerance
         self.differences: list[Difference] = []
         self.remarks: list[str] = []
+
+    def compare_all(self, expected: Any, received: Any, names: tuple[str, ...]) -> None:
+        if isinstance(expected, tuple) and len(expected) == len(names) > 1:
+            self.compare_results(expected, received, names)
+        else:
+            self.compare(expected, received, names[0] if len(names) == 1 else "result")
 
     def compare(self, expected: Any, received: Any, where: str) -> None:
         if isinstance(expected, Tensor | np.ndarray):
@@ -146,9 +158,35 @@ class _Comparison:
                     f"`{where}` is {_dtype_name(received)}; expected {_dtype_name(expected)}. Create tensors with the "
                     "dtype of the inputs, or with torch's default."
                 )
-            kind, says = _wrong_entries(expected, received, self.tolerance)
-            if kind:
-                self.differ(expected, received, where, kind, f"`{where}` {says}")
+            self.compare_entries(expected, received, where)
+
+    def compare_entries(self, expected: Tensor | np.ndarray, received: Tensor | np.ndarray, where: str) -> None:
+        kind, says = _wrong_entries(expected, received, self.tolerance)
+        if kind:
+            self.differ(expected, received, where, kind, f"`{where}` {says}")
+
+
+class _DifferentError(Exception):
+    """Raised at the first difference."""
+
+
+class _Agreement(_Comparison):
+    """Raises `_DifferentError` at the first difference, without describing it."""
+
+    def differ(self, *difference: Any) -> None:
+        raise _DifferentError
+
+    def wrong_type(self, *difference: Any) -> None:
+        raise _DifferentError
+
+    def remark_on_type(self, *remark: Any) -> None:
+        pass
+
+    def compare_entries(self, expected: Tensor | np.ndarray, received: Tensor | np.ndarray, where: str) -> None:
+        tolerance = 0 if _is_exact(expected) else self.tolerance
+        expected, received = to_double(expected), to_double(received)
+        if not torch.equal(expected, received) and wrong_positions(expected, received, tolerance).any():
+            raise _DifferentError
 
 
 def _is_plain(value: Any) -> bool:
@@ -175,7 +213,7 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
 
 def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray, tolerance: float) -> tuple[str, str]:
     """Return the kind of difference and its wording, or two empty strings if there is no difference."""
-    is_exact = _kind_of_dtype(expected) in ("bool", "whole numbers")
+    is_exact = _is_exact(expected)
     expected, received = to_double(expected), to_double(received)
     if torch.equal(expected, received):
         return "", ""
@@ -207,8 +245,7 @@ def _entries(wrong: Tensor) -> str:
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
     """Return where two float64 tensors of the same shape differ. NaN equals NaN, and infinity equals itself."""
-    close = expected.isfinite() & ((expected - received).abs() <= tolerance * (1 + expected.abs()))
-    return ~(close | (expected == received) | (expected.isnan() & received.isnan()))
+    return ~torch.isclose(received, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 def to_double(numbers: Tensor | np.ndarray) -> Tensor:
@@ -219,6 +256,10 @@ def to_double(numbers: Tensor | np.ndarray) -> Tensor:
 
 def _dtype_name(numbers: Tensor | np.ndarray) -> str:
     return str(numbers.dtype).removeprefix("torch.")
+
+
+def _is_exact(numbers: Tensor | np.ndarray) -> bool:
+    return _kind_of_dtype(numbers) in ("bool", "whole numbers")
 
 
 def _kind_of_dtype(numbers: Tensor | np.ndarray) -> str:

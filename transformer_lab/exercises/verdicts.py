@@ -5,7 +5,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transformer_lab.exercises.comparison import Difference, compare
+from transformer_lab.exercises.comparison import Difference, agree, compare
 from transformer_lab.exercises.edits import Wrong, iterations
 from transformer_lab.exercises.exercise import Check, Exercise, Probe, Property, Remark
 from transformer_lab.exercises.explanation import crash_in_words
@@ -131,8 +131,7 @@ def same_value(reference: Reference, check: Check, observed: Observation, other:
     if observed.crash is not None or other.crash is not None:
         return None not in (observed.crash, other.crash) and same_crash(observed.crash, other.crash)
     if isinstance(check, Probe):
-        differences, _ = compare(observed.value, other.value, reference.exercise.returns, check.tolerance)
-        if not differences:
+        if agree(observed.value, other.value, reference.exercise.returns, check.tolerance):
             return True
         if check.compare_results is None:
             return False
