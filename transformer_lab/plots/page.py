@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+from PIL import Image
 from torch import Tensor
 
 from transformer_lab.errors import InputError
@@ -101,9 +103,6 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
 
 def _picture(table: Tensor, text: str) -> str:
     """Return an image with one pixel per weight, which the page enlarges without smoothing."""
-    import matplotlib
-    from PIL import Image
-
     pixels = (matplotlib.colormaps[COLORS](table.numpy())[..., :3] * 255).round().astype("uint8")
     image = io.BytesIO()
     Image.fromarray(pixels).save(image, "PNG")
