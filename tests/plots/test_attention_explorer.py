@@ -30,7 +30,7 @@ def test_every_control_draws_what_it_says(explorer):
     controls["head"].value = 2
     assert 'alt="Heat map: Encoder self-attention, layer 0, head 2.' in picture.value
     controls["beside"].value = "mean"
-    assert "layer 0, head 2 beside the mean of all heads." in picture.value
+    assert "layer 0, head 2 next to the mean of all heads." in picture.value
     controls["word"].value = 1
     assert "Below, the weights of ▁Hund." in picture.value
     controls["head"].value = "all"

@@ -84,7 +84,7 @@ def test_the_tree_shows_what_was_kept_and_marks_the_answer(speaker, cut_off):
     assert "-1.53 / 1.00 = -1.53" in texts(figure)  # ln .216
     assert scores(figure)[:4] == ["-0.51", "-1.43", "-1.94", "-1.94"]  # greedy: ln .6, .6 * .4, .6 * .4 * .6; then eos
     assert len(scores(figure)) == 4 + sum(len(some) for face, some in found.items() if face != color(GREEDY)) - 1
-    assert "the best is two men sleeps <eos> with log-probability -1.53" in figure.get_label()
+    assert "final hypotheses is two men sleeps <eos> with log-probability -1.53" in figure.get_label()
     assert "Greedy decoding gives a dog" in figure.get_label()
 
 
@@ -157,7 +157,7 @@ def test_every_control_draws_what_it_says(explorer):
     assert explorer.picture.value != whole
     explorer.width.value = 1
     assert "Beam search: a dog" in explorer.translations.value
-    assert "Of 1 hypotheses" in explorer.picture.value
+    assert "The best of 1 final hypotheses" in explorer.picture.value
 
 
 def test_the_example_sentence_of_notebook_11_is_still_right():

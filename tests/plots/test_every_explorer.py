@@ -86,15 +86,15 @@ def other_values(control) -> list:
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_of_a_control_that_is_dragged_only_the_last_position_is_drawn(name, translator):
+def test_every_control_changes_the_picture_and_only_its_last_position_is_drawn(name, translator):
     drawn = []
 
     async def drag():
         explorer = MAKE[name](translator)
-        for key, control in list(explorer.controls.items())[:7]:
+        for key, control in list(explorer.controls.items())[:9]:
             if getattr(control, "max", 2) < 2:
                 continue
-            draw = explorer._draw
+            draw, before = explorer._draw, explorer.picture.value
             explorer._draw = lambda draw=draw, **values: drawn.append(values) or draw(**values)
             for value in (values := other_values(control)):
                 control.value = value
@@ -103,6 +103,7 @@ def test_of_a_control_that_is_dragged_only_the_last_position_is_drawn(name, tran
             explorer._draw = draw
             assert [some[key] for some in drawn] == values[-1:], key
             assert "<img " in explorer.picture.value
+            assert explorer.picture.value != before, key
             drawn.clear()
 
     asyncio.run(drag())

@@ -8,9 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from transformer_lab import plots
 from transformer_lab.errors import InputError
 from transformer_lab.plots import draw_architecture, draw_attention, new_picture, save_figure
 from transformer_lab.plots.figures import as_png, page_axes
+
+
+def test_no_exported_name_is_hidden_by_a_module():
+    """Importing `plots.influence` would set an attribute of that name, so the function could not be found lazily."""
+    modules = {path.stem for path in Path(plots.__file__).parent.glob("*.py")}
+    assert modules & set(plots.__all__) == set()
+    assert plots.MODULES.keys() <= modules
+    assert all(getattr(plots, name) is not None for name in plots.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'draw_nothing'"):
+        plots.draw_nothing  # noqa: B018 - the access is the test
 
 
 def test_a_png_has_the_size_of_the_figure_and_its_text(tmp_path, translator):

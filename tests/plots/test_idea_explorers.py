@@ -1,4 +1,4 @@
-"""Without these tests, a control could have no effect, or a figure could show wrong numbers."""
+"""Without these tests, a figure could show wrong numbers."""
 
 import re
 
@@ -8,23 +8,9 @@ import torch
 
 from transformer_lab.errors import InputError
 from transformer_lab.model import scaled_dot_product_attention, sinusoidal_encoding
-from transformer_lab.plots.mask_explorer import draw_masks, explore_masks
-from transformer_lab.plots.position_explorer import draw_positions, explore_positions
-from transformer_lab.plots.scores_explorer import draw_scores, explore_scores
-
-
-@pytest.mark.parametrize("explore", [explore_scores, explore_masks, explore_positions])
-def test_every_control_changes_the_picture(explore):
-    explorer = explore()
-    for name, control in explorer.controls.items():
-        before = explorer.picture.value
-        if isinstance(control.value, bool):
-            control.value = not control.value
-        elif isinstance(control.value, str):
-            control.value += " house"
-        else:
-            control.value += 20 * control.step if name == "position" else control.step * 4
-        assert explorer.picture.value != before, name
+from transformer_lab.plots.mask_explorer import draw_masks
+from transformer_lab.plots.position_explorer import draw_positions
+from transformer_lab.plots.scores_explorer import draw_scores
 
 
 def test_scores_weights_and_output_are_those_of_the_attention_that_is_given():

@@ -23,6 +23,7 @@ LEFT_OUT = {
     ".": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
          "my_course.py", "notebooks", "results", "tour.py"),
     "decoding": ("page", "page_export.py"),
+    "plots": ("page.html", "page.py"),
 }  # fmt: skip
 
 # Copied from these folders anyway, because they contain no answers: the modules that observe a student's object in the

@@ -1,14 +1,13 @@
 """Figure 1 of the paper, with the number of the notebook that builds each part."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy import linspace, pi, sin
 
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
 from transformer_lab.plots.shapes import add_box, draw_arrow, write
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Colors of the parts. They also differ in lightness.
 ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = LIGHT, "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
@@ -35,7 +34,7 @@ BOXES = [
 ]
 
 
-def draw_architecture(highlight: Collection[int] = ()) -> "Figure":
+def draw_architecture(highlight: Collection[int] = ()) -> Figure:
     """Draw the whole Transformer.
 
     Args:
@@ -83,13 +82,13 @@ def _lit(notebooks: Collection[int], highlight: Collection[int]) -> bool:
     return any(notebook in highlight for notebook in notebooks)
 
 
-def _number(axes: "Axes", x: float, y: float, notebooks: Collection[int], lit: bool) -> None:
+def _number(axes: Axes, x: float, y: float, notebooks: Collection[int], lit: bool) -> None:
     text = " ".join(f"{notebook:02}" for notebook in notebooks)
     write(axes, x, y, text, ha="right", fontsize=7.5, color="white" if lit else "0.35", family="monospace")
 
 
 def _box(
-    axes: "Axes", label: str, fill: str, notebooks: Collection[int], x: float, y: float, highlight: Collection[int]
+    axes: Axes, label: str, fill: str, notebooks: Collection[int], x: float, y: float, highlight: Collection[int]
 ) -> None:
     lit = _lit(notebooks, highlight)
     add_box(axes, x, y, WIDTH, HEIGHT, LIT if lit else "0.95" if highlight else fill, linewidth=0.8)
@@ -99,7 +98,7 @@ def _box(
 
 
 def _frame(
-    axes: "Axes", x: float, bottom: float, top: float, label: str, notebook: int, highlight: Collection[int], side: str
+    axes: Axes, x: float, bottom: float, top: float, label: str, notebook: int, highlight: Collection[int], side: str
 ) -> None:
     lit = notebook in highlight
     width, x, y = WIDTH + 0.75, x - 0.125, (bottom + top) / 2
@@ -110,16 +109,14 @@ def _frame(
     write(axes, outside, y, f"N ×\n{label}\n{notebook:02}", ha=align, fontsize=9, **look)
 
 
-def _tokens(axes: "Axes", x: float, y: float, tokens: str, notebook: int, highlight: Collection[int]) -> None:
+def _tokens(axes: Axes, x: float, y: float, tokens: str, notebook: int, highlight: Collection[int]) -> None:
     look = {"color": LIT, "weight": "bold"} if notebook in highlight else {}
     write(axes, x, y, tokens, fontsize=10, **look)
     _number(axes, x + WIDTH / 2 + 0.05, y, (notebook,), lit=False)
 
 
-def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> None:
+def _position(axes: Axes, x: float, y: float, highlight: Collection[int]) -> None:
     """Draw a plus sign on the arrow, and the wave that is added there."""
-    from numpy import linspace, pi, sin
-
     lit = 4 in highlight
     axes.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=LIT if lit else "0.4")
     write(axes, x, y, "+", fontsize=11)
@@ -130,12 +127,12 @@ def _position(axes: "Axes", x: float, y: float, highlight: Collection[int]) -> N
     _number(axes, x + WIDTH / 2 - 0.1, y, (4,), lit=False)
 
 
-def _residual(axes: "Axes", x: float, sublayer: float, norm: float) -> None:
+def _residual(axes: Axes, x: float, sublayer: float, norm: float) -> None:
     """Draw the residual connection around a sublayer, up to its add & norm."""
     left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
     axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
     _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))
 
 
-def _arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float]) -> None:
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
     draw_arrow(axes, start, end, mutation_scale=9)

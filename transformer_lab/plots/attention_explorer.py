@@ -4,7 +4,10 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ipywidgets import Dropdown, HBox, IntSlider, Label, Layout, Text, ToggleButtons, interactive
+from matplotlib.figure import Figure
 
 from transformer_lab.plots.figures import DARK, ORANGE, axes_in_inches, new_picture, tidy
 from transformer_lab.plots.heatmaps import (
@@ -21,16 +24,14 @@ from transformer_lab.plots.heatmaps import (
     label_with_next_tokens,
     name_axes,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from transformer_lab.plots.interactive_figure import Explorer
 
 ALL, MEAN = "all", "mean"
 NOTHING = -1  # A control whose value is None would look empty.
 CELL = 0.34  # inches per token, unless the sentence is long
 
 
-def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
+def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
     """Show a figure with a control for each argument of `draw`, much as `ipywidgets.interact` does for printed output.
 
     Args:
@@ -40,10 +41,6 @@ def explore(draw: Callable[..., "Figure"], **choices: Any) -> Any:
     Returns:
         The widget. To show it, make it the last expression of a cell.
     """
-    from ipywidgets import interactive
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     defaults = inspect.signature(draw).parameters
     controls = {
         name: interactive.widget_from_abbrev(choice, defaults[name].default) for name, choice in choices.items()
@@ -60,7 +57,7 @@ def draw_heads(
     heads: Sequence[int | str],
     word: int | None = None,
     written: int | None = None,
-) -> "Figure":
+) -> Figure:
     """Draw the heat maps of one or more heads side by side.
 
     Args:
@@ -133,9 +130,6 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     Raises:
         InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
     """
-    from ipywidgets import Dropdown, HBox, IntSlider, Label, Layout, Text, ToggleButtons
-
-    from transformer_lab.plots.interactive_figure import Explorer
 
     @functools.lru_cache(maxsize=8)  # so that moving a slider doesn't translate again
     def record(text: str) -> RecordedAttention:
@@ -172,7 +166,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
             controls["written"].max = len(target_tokens)
             controls["written"].value = len(target_tokens)
 
-    def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> "Figure":
+    def draw(sentence: str, stack: str, layer: int, head: int | str, beside: int | str, **_: Any) -> Figure:
         recorded = record(sentence)
         offer_words(recorded)
         translation.value = translate(sentence)

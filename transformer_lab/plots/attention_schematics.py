@@ -1,20 +1,18 @@
 """Schematics of attention, with the shapes of the tensors."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
 from transformer_lab.plots.shapes import add_box, add_cell, draw_arrow, write
 from transformer_lab.plots.text_shapes import token_fonts
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 QUERY, KEY, VALUE, NEUTRAL = LIGHT, "#fdd0a2", "#c7e9c0", "#f2f2f2"
 
 
-def _blank_axes(figure: "Figure", width: float, height: float) -> "Axes":
+def _blank_axes(figure: Figure, width: float, height: float) -> Axes:
     axes = figure.subplots()
     axes.set(xlim=(-0.05, width), ylim=(0, height), aspect="equal")
     axes.set_axis_off()
@@ -29,7 +27,7 @@ def _shade(weight: float) -> tuple[float, float, float]:
 # --- notebook 01: a word that attends to another --------------------------------------------------------------------
 
 
-def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> "Figure":
+def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> Figure:
     """Draw one head's weights just before a word is written: a row of shaded tokens per sentence.
 
     Args:
@@ -58,7 +56,7 @@ def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]
 # --- notebook 01: scaled dot-product attention ----------------------------------------------------------------------
 
 
-def draw_attention_steps() -> "Figure":
+def draw_attention_steps() -> Figure:
     """Draw scaled dot-product attention as five steps on small matrices, from queries and keys to the output."""
     text = (
         "Scaled dot-product attention in five steps. Compare: queries of shape query by d_k times transposed keys, d_k "
@@ -100,7 +98,7 @@ def draw_attention_steps() -> "Figure":
 
 
 def _matrix(
-    axes: "Axes",
+    axes: Axes,
     left: float,
     middle: float,
     rows: int,
@@ -124,7 +122,7 @@ def _matrix(
 # --- notebook 02: multi-head attention ------------------------------------------------------------------------------
 
 
-def draw_multi_head_steps() -> "Figure":
+def draw_multi_head_steps() -> Figure:
     """Draw multi-head attention as in figure 2 of the paper, with the function and the shape of each step."""
     text = (
         "Multi-head attention, from bottom to top. Query, key, and value each go through a linear layer: w_q, w_k, "

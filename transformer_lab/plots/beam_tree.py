@@ -1,10 +1,16 @@
 """The tree of a beam search: what was kept, what was dropped, and what greedy decoding chose."""
 
 import functools
+import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from ipywidgets import HTML, FloatSlider, HBox, IntSlider, Layout, Text
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
 from transformer_lab.decoding.beam import length_penalty
 from transformer_lab.decoding.search_tree import SearchTree, search_tree
@@ -12,11 +18,8 @@ from transformer_lab.decoding.translator import DEFAULT_ALPHA
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, new_picture, page_axes
 from transformer_lab.plots.heatmaps import first_words
+from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.text_shapes import has_shape, token_fonts, write_shapes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = DARK, "#c6dbef", "0.95", "white", "#fdae6b"
 ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: height of a row, space between columns, width of a character
@@ -25,7 +28,7 @@ LONGEST_SEARCH = 60  # tokens
 WIDEST = 6  # maximum beam size in an explorer
 
 
-def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> "Figure":
+def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> Figure:
     """Draw the beam search for a sentence as a tree, with greedy decoding above it.
 
     Args:
@@ -62,7 +65,7 @@ def draw_tree(
     alpha: float,
     step: int | None = None,
     greedy: tuple[SearchTree, Sequence[str]] | None = None,
-) -> "Figure":
+) -> Figure:
     """Draw a search. Each column is a step; each box is a token with its hypothesis's log-probability so far.
 
     Args:
@@ -126,7 +129,7 @@ class _Drawing:
         alpha: If given, the hypotheses of the last step are labeled with their normalized score.
     """
 
-    def __init__(self, axes: "Axes", left: list[float], widths: list[float], alpha: float | None) -> None:
+    def __init__(self, axes: Axes, left: list[float], widths: list[float], alpha: float | None) -> None:
         self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
         self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
         self.scores: list[tuple[float, float, str, str]] = []
@@ -155,16 +158,12 @@ class _Drawing:
             self.axes.text(end + 0.08, y, divided, va="center", fontsize=8, weight=weight)
 
     def _draw_box(self, start: float, end: float, y: float, face: str, line_color: str, border: float) -> None:
-        from matplotlib.patches import FancyBboxPatch
-
         shape = "round,pad=0,rounding_size=0.06"
         look = {"boxstyle": shape, "facecolor": face, "edgecolor": line_color, "linewidth": border, "zorder": 3}
         # `add_patch` would compute the limits of each box; they are already set.
         self.axes.add_artist(FancyBboxPatch((start, y - 0.15), end - start, 0.3, **look))
 
     def write_and_connect(self) -> None:
-        from matplotlib.collections import LineCollection
-
         for (color, width), paths in self.lines.items():
             lines = LineCollection(paths, colors=color, linewidths=width, zorder=2 if color == ANSWER else 1)
             self.axes.add_collection(lines, autolim=False)
@@ -244,12 +243,6 @@ def explore_beam(translator: Any, sentence: str) -> Any:
     Raises:
         InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
     """
-    import html
-
-    from ipywidgets import HTML, FloatSlider, HBox, IntSlider, Layout, Text
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
     controls = {
         "sentence": Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%")),
@@ -268,7 +261,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
     def words(of: SearchTree, place: int) -> str:
         return html.escape(translator.tokenizer.decode([of.nodes[p].token for p in of.path(place)]))
 
-    def draw(sentence: str, width: int, alpha: float, **_: Any) -> "Figure":
+    def draw(sentence: str, width: int, alpha: float, **_: Any) -> Figure:
         translations.value = ""
         readable, remark = first_words(sentence)
         (line, texts), (tree, names) = (find(readable)[size - 1] for size in (1, width))

@@ -3,18 +3,19 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ipywidgets import Button, HBox, IntSlider, Layout, Text
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from transformer_lab.data.byte_pairs import END_OF_WORD, merge_pair
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, PALE, axes_in_inches, new_picture, tidy
+from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.shapes import add_cell
 from transformer_lab.plural import plural
 from transformer_lab.reimplementations import reimplements
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Merges = Sequence[tuple[str, str]]
 
@@ -83,7 +84,7 @@ def draw_byte_pairs(
     sentences: Mapping[str, str],
     word_counts: Mapping[str, Mapping[str, int]],
     steps: Sequence[int],
-) -> "Figure":
+) -> Figure:
     """Draw the sentences split into symbols at several stages, and the symbols per word against the number of merges.
 
     Args:
@@ -110,7 +111,7 @@ def _curves(
 
 def _draw(
     merges: Merges, sentences: Mapping[str, str], curves: Mapping[str, Sequence[float]], steps: Sequence[int]
-) -> "Figure":
+) -> Figure:
     for step in steps:
         if not 0 <= step <= len(merges):
             raise InputError(f"there is no step {step}: give a number from 0 to {len(merges)}, the number of merges")
@@ -180,7 +181,7 @@ def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]
     return rows
 
 
-def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges, lines: int) -> None:
+def _draw_text(axes: Axes, blocks: Sequence[tuple[int, list]], merges: Merges, lines: int) -> None:
     axes.set(xlim=(-LABEL_COLUMNS, COLUMNS + 0.5), ylim=(lines + 0.2, -0.3))
     axes.axis("off")
     line = 0
@@ -202,7 +203,7 @@ def _draw_text(axes: "Axes", blocks: Sequence[tuple[int, list]], merges: Merges,
                 line += 1
 
 
-def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]], steps: Sequence[int]) -> None:
+def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[float]], steps: Sequence[int]) -> None:
     for (language, curve), color, style in zip(curves.items(), (DARK, ORANGE, "0.3"), ("-", "--", ":"), strict=False):
         axes.plot(range(len(curve)), curve, style, color=color, linewidth=2, label=language)
         axes.plot(steps, [curve[step] for step in steps], "o", color=color)
@@ -235,10 +236,6 @@ def explore_byte_pairs(
     Raises:
         InputError: As in `draw_byte_pairs`, for the initial text. For later text, the widget shows the message.
     """
-    from ipywidgets import Button, HBox, IntSlider, Layout, Text
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     wide = Layout(width="98%")
     fields = {
         language: Text(text, description=language, continuous_update=False, layout=wide)
@@ -251,7 +248,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> "Figure":  # not by name: a language could have the name of a local variable
+    def draw(**_: Any) -> Figure:  # not by name: a language could have the name of a local variable
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

@@ -4,18 +4,19 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, MIDDLE, ORANGE, as_html, new_picture, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from transformer_lab.training.records import read_metrics
 
 LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, ":", "D")]  # color, line, marker
 
 
-def plot_training(metrics_path: str | Path) -> "Figure":
+def plot_training(metrics_path: str | Path) -> Figure:
     """Plot the loss, learning rate, and validation BLEU of a run.
 
     Args:
@@ -24,8 +25,6 @@ def plot_training(metrics_path: str | Path) -> "Figure":
     Raises:
         InputError: The file does not exist or contains no record.
     """
-    from transformer_lab.training.records import read_metrics
-
     path = Path(metrics_path)
     path = path / "metrics.jsonl" if path.is_dir() else path
     records = read_metrics(path)
@@ -34,10 +33,8 @@ def plot_training(metrics_path: str | Path) -> "Figure":
     return draw_curves(records)
 
 
-def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
+def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
     """Return the figure of `plot_training`, from records as described in `transformer_lab.training.records`."""
-    from matplotlib.ticker import MaxNLocator
-
     steps = [record for record in records if record["kind"] == "step"]
     epochs = [record for record in records if record["kind"] == "epoch"]
     scored = [record for record in epochs if record.get("validation_bleu") is not None]
@@ -78,14 +75,12 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     return figure
 
 
-def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> "Figure":
+def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     """Plot several runs in the same axes: validation loss and BLEU by epoch, and the loss by minutes.
 
     Args:
         runs: Maps the name of each run to its records, as returned by `transformer_lab.training.read_metrics`.
     """
-    from matplotlib.ticker import MaxNLocator
-
     figure = new_picture("", 10.5, 3.4)
     loss, bleu, minutes = figure.subplots(1, 3)
     words = []
@@ -173,7 +168,7 @@ class LiveCurve:
             self._show()
             self._drawn = time.perf_counter()
 
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         """Return the curves so far."""
         return draw_curves(self.records)
 

@@ -5,16 +5,16 @@ import html
 import io
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image, ImageFilter
 
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 96  # CSS pixels per inch; images have twice as many
 # These can be told apart in gray print and by color-blind readers.
@@ -24,7 +24,7 @@ INK = "#757575"  # used for black on a transparent background: see `ink_for_ligh
 INK_LIGHTNESS = 0x75 / 255
 
 
-def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
+def new_picture(alternative_text: str, width: float, height: float) -> Figure:
     """Return an empty figure that a notebook shows with `alternative_text`, for readers who cannot see it.
 
     The figure isn't registered with pyplot, so you don't have to close it, and a cell that ends with it shows it once.
@@ -34,15 +34,13 @@ def new_picture(alternative_text: str, width: float, height: float) -> "Figure":
         width: Inches.
         height: Inches.
     """
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
     figure.set_label(alternative_text)
     figure._repr_html_ = lambda: as_html(figure)
     return figure
 
 
-def page_axes(figure: "Figure") -> "Axes":
+def page_axes(figure: Figure) -> Axes:
     """Return axes without ticks or a frame that fill the figure. One unit is one inch, and y points down.
 
     With no margins or ticks to lay out, an explorer redraws such a figure in half the time.
@@ -52,11 +50,11 @@ def page_axes(figure: "Figure") -> "Axes":
 
 
 def blank_axes(
-    figure: "Figure",
+    figure: Figure,
     xlim: tuple[float, float],
     ylim: tuple[float, float],
     place: tuple[float, float, float, float] = (0, 0, 1, 1),
-) -> "Axes":
+) -> Axes:
     """Return axes without ticks or a frame, at `place` in fractions of the figure: left, bottom, width, and height."""
     figure.set_layout_engine("none")
     axes = figure.add_axes(place)
@@ -65,13 +63,13 @@ def blank_axes(
     return axes
 
 
-def axes_in_inches(figure: "Figure", left: float, bottom: float, width: float, height: float) -> "Axes":
+def axes_in_inches(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
     """Return new axes whose position and size are in inches."""
     whole_width, whole_height = figure.get_size_inches()
     return figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
 
 
-def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
+def tidy(*many_axes: Axes, grid: str | None = None) -> None:
     """Remove the top and right edges of the frame, and draw the grid of the axis `grid` ("x" or "y") behind the data.
 
     This replaces `seaborn.despine` because importing seaborn would take too long in an explorer.
@@ -83,7 +81,7 @@ def tidy(*many_axes: "Axes", grid: str | None = None) -> None:
             axes.grid(axis=grid, color="0.92")
 
 
-def as_html(figure: "Figure", sharpness: float = 2) -> str:
+def as_html(figure: Figure, sharpness: float = 2) -> str:
     """Return the figure as a self-contained HTML image with its alternative text.
 
     Args:
@@ -96,14 +94,11 @@ def as_html(figure: "Figure", sharpness: float = 2) -> str:
     return f'<img alt="{text}" width="{width}" style="max-width: 100%" src="data:image/png;base64,{data}">'
 
 
-def as_png(figure: "Figure", dots_per_inch: int = DOTS_PER_INCH) -> str:
+def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
     """Return the figure as a PNG in base64. A character that no font has becomes a box, without a warning.
 
     Explorers need this to be fast: `savefig` would draw twice and take as long again to compress the image.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
     image, own_dpi = io.BytesIO(), figure.dpi
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
         if patch.get_facecolor() == (1, 1, 1, 1):
@@ -133,8 +128,6 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
         drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255; changed in place.
         dots_per_inch: Opaque regions of more than a sixteenth of an inch in both directions are areas; the rest is ink.
     """
-    from PIL import Image, ImageFilter
-
     around = ImageFilter.BoxBlur(dots_per_inch // 32)  # used for a fast erosion and a fast dilation
     opaque = Image.fromarray(np.where(drawn[..., 3] == 255, np.uint8(255), np.uint8(0)))
     inside = opaque.filter(around).point([0] * 255 + [255])
@@ -149,14 +142,12 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
     drawn[ink] = np.concatenate([color * 255, (alpha * fading)[:, None]], axis=1).round()
 
 
-def save_figure(figure: "Figure", path: str | Path) -> None:
+def save_figure(figure: Figure, path: str | Path) -> None:
     """Save a figure in the format given by the suffix of `path`, `.png` or `.svg`. Text in an SVG remains text.
 
     Raises:
         InputError: The suffix is neither of the two, or the file cannot be written.
     """
-    import matplotlib
-
     path = Path(path)
     if path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"cannot save a picture as {path.name}: end its name in .png or .svg")

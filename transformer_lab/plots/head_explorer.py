@@ -3,20 +3,20 @@
 import functools
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from ipywidgets import Button, GridBox, HBox, Label, Layout, Text, ToggleButton, VBox
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 
 from transformer_lab.errors import InputError
 from transformer_lab.evaluation import score_translations, without_heads
 from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, as_html, new_picture, page_axes
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
+from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.text_shapes import token_fonts, write_shapes
 from transformer_lab.plural import plural
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from transformer_lab.plots.interactive_figure import Explorer
 
 Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
 PALE = "#c6dbef"
@@ -26,7 +26,7 @@ LINE = 112  # maximum number of characters of a translation
 
 def draw_without_heads(
     translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
-) -> "Figure":
+) -> Figure:
     """Draw which heads are on, and show the translation of a sentence and the BLEU score of a test set with them.
 
     Args:
@@ -45,7 +45,7 @@ def draw_without_heads(
     return _draw(translator, sentence, frozenset(off), measured)
 
 
-def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> "Explorer":
+def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str]]) -> Explorer:
     """Show `draw_without_heads` with a text field for the sentence and a switch for each head.
 
     Args:
@@ -57,10 +57,6 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     Raises:
         InputError: The test set is empty.
     """
-    from ipywidgets import Button, GridBox, HBox, Label, Layout, Text, ToggleButton, VBox
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     config = translator.model.config
     measured = _Measured(translator, pairs)
     field = Text(sentence, description="Sentence", continuous_update=False, layout=Layout(width="98%"))
@@ -149,7 +145,7 @@ def _check_heads(translator: Any, off: Collection[Head]) -> None:
 
 def _draw(
     translator: Any, sentence: str, off: frozenset[Head], measured: _Measured, with_switches: bool = True
-) -> "Figure":
+) -> Figure:
     config = translator.model.config
     every = frozenset()
     before, after = (measured.translation(sentence, heads) for heads in (every, off))
@@ -184,10 +180,8 @@ def _draw(
     return figure
 
 
-def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], left: float, wide: float) -> None:
+def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left: float, wide: float) -> None:
     """Draw a cell per head, with a row per layer: dark if it is on, white with a cross if it is off."""
-    from matplotlib.colors import ListedColormap
-
     layers, heads = len(is_on), len(is_on[0])
     columns = [left + wide * head / heads for head in range(heads + 1)]
     rows = [TOP + ROW * layer for layer in range(layers + 1)]
@@ -203,7 +197,7 @@ def _draw_switches(axes: "Axes", title: str, is_on: Sequence[Sequence[bool]], le
     axes.text(left + wide / 2, TOP - 0.1, title, fontsize=10, ha="center")
 
 
-def _write(axes: "Axes", sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
+def _write(axes: Axes, sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
     """Write the sentences, one below another, truncated to `LINE` characters. Dollar signs are text, not formulas."""
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.text_shapes import advance, token_fonts
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # A single hue from white to dark, so that it works in gray print and for color-blind readers.
 COLORS = "Blues"
@@ -36,8 +34,8 @@ def attention_heatmap(
     query_tokens: Sequence[str],
     key_tokens: Sequence[str],
     title: str,
-    axes: "Axes | None" = None,
-) -> "Axes":
+    axes: Axes | None = None,
+) -> Axes:
     """Draw one head's weights on a scale from 0 to 1.
 
     Args:
@@ -79,7 +77,7 @@ def attention_heatmap(
 
 
 def draw_map(
-    axes: "Axes", weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
+    axes: Axes, weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
 ) -> None:
     """Draw the cells of `attention_heatmap`, with tokens and title. A side without tokens stays empty.
 
@@ -115,7 +113,7 @@ def label_length(tokens: Sequence[str], cell: float) -> float:
     return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
-def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
+def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
     """Write a token next to every row, or below every column. Dollar signs are text here, not formulas.
 
     The labels are text objects with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
@@ -141,7 +139,7 @@ def label_with_tokens(axes: "Axes", side: str, tokens: Sequence[str], cell: floa
 
 
 def name_axes(
-    axes: "Axes", query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
+    axes: Axes, query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
 ) -> None:
     """Label the rows and columns, outside the tokens that `label_with_tokens` has drawn."""
     axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
@@ -160,7 +158,7 @@ def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Seque
 
 def draw_attention(
     translator: Any, sentence: str, stack: str = "cross", layer: int = -1, head: int | None = None
-) -> "Figure":
+) -> Figure:
     """Draw what a layer attends to while the model translates a sentence.
 
     Args:
@@ -220,7 +218,7 @@ def check_stack(stack: str) -> None:
         raise InputError(f"there is no stack {stack!r}: choose one of {', '.join(STACKS)}")
 
 
-def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> "Figure":
+def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
     """Draw the same as `draw_attention`, from recorded attention."""
     weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
@@ -267,7 +265,7 @@ def follows_itself(stack: str) -> bool:
     return STACKS[stack][2] == "target"
 
 
-def label_with_next_tokens(axes: "Axes", tokens: Sequence[str], cell: float) -> None:
+def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> None:
     """Write the token that the decoder predicts to the right of each row: it reads `A` and writes `dog`.
 
     Args:
@@ -292,7 +290,7 @@ def index_of(what: str, given: int, count: int) -> int:
 
 def _draw_all_heads(
     weights: Tensor, queries: Sequence[str], keys: Sequence[str], languages: Sequence[str], title: str
-) -> "Figure":
+) -> Figure:
     heads = len(weights)
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)

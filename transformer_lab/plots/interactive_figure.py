@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
+import matplotlib
 from ipywidgets import HTML, VBox, Widget
+from matplotlib.text import Text
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DOTS_PER_INCH, as_html
@@ -130,8 +132,6 @@ def scrolling_image(figure: Any, widest: str | None = None) -> str:
 
 def _legible_width(figure: Any) -> int:
     """Return the width in pixels at which the smallest text of a figure is `SMALLEST` pixels high."""
-    from matplotlib.text import Text
-
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
     height = min(sizes, default=SMALLEST) * DOTS_PER_INCH / 72  # pixels, where the picture isn't shrunk
     return ceil(round(figure.get_figwidth() * DOTS_PER_INCH) * SMALLEST / height)
@@ -145,8 +145,6 @@ def _undisturbed() -> Iterator[None]:
     it has to search everything. A title doesn't need to look for ticks above it, because there are none. And text
     doesn't need to be aligned with the pixel grid, because the grid is fine enough here.
     """
-    import matplotlib
-
     collecting = gc.isenabled()
     gc.disable()
     try:

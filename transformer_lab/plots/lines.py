@@ -1,19 +1,18 @@
 """Line plots whose lines are labeled directly, so that you don't have to match dash patterns with a legend."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from transformer_lab.plots.figures import DARK, INK, RUST, new_picture, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLORS = (DARK, RUST, INK, "#6a51a3")
 STYLES = ("-", "--", "-.", ":")
 
 
-def name_line(axes: "Axes", x: float, y: float, name: str, color: str, **look: Any) -> None:
+def name_line(axes: Axes, x: float, y: float, name: str, color: str, **look: Any) -> None:
     """Write the name of a line next to its point `(x, y)`: to the right of it, unless `look` says otherwise."""
     look = {"ha": "left", "va": "center", "xytext": (6, 0), "fontsize": 9.5} | look
     axes.annotate(name, (x, y), textcoords="offset points", color=color, annotation_clip=False, **look)
@@ -21,7 +20,7 @@ def name_line(axes: "Axes", x: float, y: float, name: str, color: str, **look: A
 
 def draw_lines(
     lines: Mapping[str, Sequence[float]], alternative_text: str, *, width: float = 8, height: float = 3, **labels: Any
-) -> "Figure":
+) -> Figure:
     """Draw each line's values by position, with its name at its end.
 
     Args:

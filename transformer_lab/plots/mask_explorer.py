@@ -1,26 +1,26 @@
 """Masks of two sentences, with the words on both axes."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from ipywidgets import Checkbox, HBox, Layout, Text
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from transformer_lab import model
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.heatmaps import label_length, label_with_tokens, name_axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from transformer_lab.plots.interactive_figure import Explorer
 
 PAD = "<pad>"
 MOST_WORDS = 14
 SENTENCES = ("the dog sees the cat", "dogs run")
 
 
-def draw_mask(axes: "Axes", mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
+def draw_mask(axes: Axes, mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
     """Draw one sentence's mask `(query, key)`. Visible positions are dark with a dot. `cell` is in inches."""
     length = len(words)
     axes.pcolormesh(mask, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
@@ -39,7 +39,7 @@ def draw_masks(
     causal: bool = True,
     padding_mask: Callable = model.padding_mask,
     causal_mask: Callable = model.causal_mask,
-) -> "Figure":
+) -> Figure:
     """Draw the masks of two sentences in one batch, with the shapes that are combined.
 
     Args:
@@ -75,7 +75,7 @@ def draw_masks(
     return _draw_tables(mask, words, ("first sentence", "second sentence"), shape, text)
 
 
-def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequence[str]) -> "Figure":
+def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequence[str]) -> Figure:
     """Draw the mask of each sentence of a batch, side by side.
 
     Args:
@@ -89,7 +89,7 @@ def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequ
 
 def _draw_tables(
     mask: Tensor, words: Sequence[Sequence[str]], titles: Sequence[str], heading: str, text: str
-) -> "Figure":
+) -> Figure:
     # All lengths are in inches, because a layout engine would be too slow for an explorer.
     length = len(words[0])
     side = max(2.4, 0.34 * length)
@@ -109,10 +109,6 @@ def _draw_tables(
 
 def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Callable = model.causal_mask) -> Any:
     """Return a widget that shows `draw_masks` with two text fields and a checkbox for each mask."""
-    from ipywidgets import Checkbox, HBox, Layout, Text
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     style = {"description_width": "9em"}
     controls = {
         "first": Text(SENTENCES[0], description="First sentence", style=style, layout=Layout(width="30em")),
@@ -121,7 +117,7 @@ def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Call
         "causal": Checkbox(True, description="hide the future", indent=False),
     }
 
-    def draw(first: str, second: str, padding: bool, causal: bool) -> "Figure":
+    def draw(first: str, second: str, padding: bool, causal: bool) -> Figure:
         return draw_masks((first, second), padding, causal, padding_mask, causal_mask)
 
     first, second, *switches = controls.values()

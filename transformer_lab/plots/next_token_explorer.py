@@ -1,18 +1,20 @@
 """The next-token distribution of a language model, and how temperature, top-k, and top-p change it."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from ipywidgets import Button, FloatSlider, HBox, Layout, SelectionSlider, Text
+from matplotlib.figure import Figure
 from torch import Tensor
 
+from transformer_lab.decoding.greedy import evaluation_mode
 from transformer_lab.electives.language_model import LanguageModel, sample, top_k_filter, top_p_filter
 from transformer_lab.electives.text_tokenizer import TextTokenizer
 from transformer_lab.errors import InputError
+from transformer_lab.model import causal_mask
 from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from transformer_lab.plots.interactive_figure import Explorer
 
 SHOWN = 20  # tokens in the figure, most probable first
 
@@ -26,7 +28,7 @@ def draw_next_token(
     top_k: int | None = None,
     top_p: float | None = None,
     filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
-) -> "Figure":
+) -> Figure:
     """Draw the most probable next tokens: the model's probabilities and the ones used for sampling.
 
     Args:
@@ -104,12 +106,6 @@ def explore_next_token(
     Returns:
         The widget. To show it, make it the last expression of a cell.
     """
-    from ipywidgets import Button, FloatSlider, HBox, Layout, SelectionSlider, Text
-
-    from transformer_lab.decoding.greedy import evaluation_mode
-    from transformer_lab.model import causal_mask
-    from transformer_lab.plots.interactive_figure import Explorer
-
     names = tokenizer.names(range(len(tokenizer)))
     generator = torch.Generator().manual_seed(seed)
     device = model.output.weight.device
@@ -117,7 +113,7 @@ def explore_next_token(
     def ids(text: str) -> Tensor:
         return tokenizer.encode("\n" + text).to(device)[-model.max_length :]
 
-    def draw(text: str, temperature: float, top_k: int, top_p: float) -> "Figure":
+    def draw(text: str, temperature: float, top_k: int, top_p: float) -> Figure:
         seen = ids(text)
         with evaluation_mode(model):
             logits = model(seen[None], ~causal_mask(len(seen), device)[0, 0])[0, -1]

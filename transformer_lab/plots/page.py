@@ -1,12 +1,13 @@
 """An HTML page with all heads of all layers for one sentence. It works offline and without scripts."""
 
 import base64
-import html
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from PIL import Image
 from torch import Tensor
 
 from transformer_lab.errors import InputError
@@ -21,27 +22,9 @@ from transformer_lab.plots.heatmaps import (
     strongest_links,
 )
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-.layer { display: flex; flex-wrap: wrap; gap: .8rem; align-items: flex-start; margin: .6rem 0; }
-.layer > b { width: 5rem; }
-.small { text-align: center; text-decoration: none; color: inherit; font-size: .8rem; }
-.small img { display: block; width: 7.5rem; border: 1px solid #8888; }
-.small:hover img, .small:focus img { outline: 3px solid #d95f02; }
-img { image-rendering: pixelated; background: white; }
-.large { display: none; }
-.large:target { display: block; position: fixed; inset: 0; overflow: auto; padding: 1.5rem; background: Canvas; }
-.map { display: grid; width: max-content; grid-template-columns: auto auto auto; gap: .4rem; margin: 1rem 0; }
-.queries, .next { display: grid; grid-auto-rows: var(--cell); line-height: var(--cell); font-size: .85rem; }
-.queries { text-align: right; } .next { color: GrayText; }
-.keys { display: grid; grid-auto-flow: column; grid-auto-columns: var(--cell); grid-column: 2; font-size: .85rem; }
-.keys span { writing-mode: vertical-rl; line-height: var(--cell); }
-.map img { width: calc(var(--columns) * var(--cell)); height: calc(var(--rows) * var(--cell)); }
-.map img { outline: 1px solid #8888; }
-nav a { margin-right: 1.2rem; }
-"""
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, undefined=StrictUndefined
+)
 
 
 def attention_page(translator: Any, sentence: str) -> str:
@@ -55,32 +38,31 @@ def attention_page(translator: Any, sentence: str) -> str:
         InputError: The sentence cannot be translated.
     """
     recorded = attention_of(translator, sentence)
-    translation = translator.translate([sentence])[0]
-    overview, enlarged = [], []
+    stacks = []
     for stack, (name, _, *sides) in STACKS.items():
-        query_language, key_language = (recorded.languages[side] for side in sides)
-        overview.append(f"<h2>{name}</h2>\n<p>Rows: {query_language} tokens. Columns: {key_language} tokens.</p>")
-        following = [*recorded.target_tokens[1:], "<eos>"] if follows_itself(stack) else []
+        layers = []
         for layer in range(layers_of(recorded, stack)):
-            weights, queries, keys, _, layer_title = chosen_weights(recorded, stack, layer)
-            links, addresses = [], [f"{stack}-{layer}-{head}" for head in range(len(weights))]
-            for head, (table, address) in enumerate(zip(weights, addresses, strict=True)):
-                title = f"{layer_title}, head {head}"
-                picture = _picture(table, f"Heat map: {title}. {strongest_links(table.numpy(), queries, keys)}")
-                links.append(f'<a class="small" href="#{address}">{picture}head {head}</a>')
-                around = addresses[head - 1], addresses[(head + 1) % len(addresses)]
-                enlarged.append(_enlarged(address, title, picture, queries, keys, following, around))
-            overview.append(f'<div class="layer"><b>layer {layer}</b>{"".join(links)}</div>')
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src '
-        "'unsafe-inline'\">\n"
-        f"<title>Attention: {html.escape(sentence)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{html.escape(sentence)}</h1>\n<p>{html.escape(translation)}</p>\n"
-        "<p>Each map is one head: the darker a cell, the more its row's token attends to its column's token. "
-        "Click one to enlarge it.</p>\n" + "\n".join(overview) + "\n" + "\n".join(enlarged) + "\n</body>\n</html>\n"
-    )
+            weights, queries, keys, _, title = chosen_weights(recorded, stack, layer)
+            layers.append([
+                {
+                    "address": f"{stack}-{layer}-{head}",
+                    "title": f"{title}, head {head}",
+                    "text": f"Heat map: {title}, head {head}. {strongest_links(table.numpy(), queries, keys)}",
+                    "data": _png(table),
+                }
+                for head, table in enumerate(weights)
+            ])  # fmt: skip
+        tokens = {"source": recorded.source_tokens, "target": recorded.target_tokens}
+        queries, keys = (tokens[side] for side in sides)
+        query_language, key_language = (recorded.languages[side] for side in sides)
+        stacks.append({
+            "name": name, "layers": layers, "queries": queries, "keys": keys,
+            "query_language": query_language, "key_language": key_language,
+            "following": [*recorded.target_tokens[1:], "<eos>"] if follows_itself(stack) else [],
+            "cell": max(0.9, min(1.9, 34 / max(len(queries), len(keys)))),
+        })  # fmt: skip
+    translation = translator.translate([sentence])[0]
+    return TEMPLATES.get_template("page.html").render(sentence=sentence, translation=translation, stacks=stacks)
 
 
 def save_attention_page(translator: Any, sentence: str, path: str | Path) -> None:
@@ -99,37 +81,9 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
         unfinished.write_text(text, encoding="utf-8")
 
 
-def _picture(table: Tensor, text: str) -> str:
-    """Return an image with one pixel per weight, which the page enlarges without smoothing."""
-    import matplotlib
-    from PIL import Image
-
+def _png(table: Tensor) -> str:
+    """Return an image in base64 with one pixel per weight, which the page enlarges without smoothing."""
     pixels = (matplotlib.colormaps[COLORS](table.numpy())[..., :3] * 255).round().astype("uint8")
     image = io.BytesIO()
     Image.fromarray(pixels).save(image, "PNG")
-    data = base64.b64encode(image.getvalue()).decode("ascii")
-    return f'<img alt="{html.escape(text, quote=True)}" src="data:image/png;base64,{data}">'
-
-
-def _enlarged(
-    address: str,
-    title: str,
-    picture: str,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    following: Sequence[str],
-    around: Sequence[str],
-) -> str:
-    def spans(tokens: Sequence[str]) -> str:
-        return "".join(f"<span>{html.escape(token)}</span>" for token in tokens)
-
-    cell = max(0.9, min(1.9, 34 / max(len(queries), len(keys))))
-    size = f"--cell: {cell:.2f}rem; --rows: {len(queries)}; --columns: {len(keys)}"
-    right = f'<div class="next" title="the predicted token">{spans(following)}</div>'
-    before, after = around
-    return (
-        f'<section class="large" id="{address}" aria-label="{html.escape(title, quote=True)}">\n<h2>{title}</h2>\n'
-        f'<nav><a href="#">back to all</a><a href="#{before}">previous head</a><a href="#{after}">next head</a></nav>\n'
-        f'<div class="map" style="{size}"><div class="queries">{spans(queries)}</div>{picture}{right}'
-        f'<div class="keys">{spans(keys)}</div></div>\n</section>'
-    )
+    return base64.b64encode(image.getvalue()).decode("ascii")

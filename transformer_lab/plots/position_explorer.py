@@ -1,18 +1,18 @@
 """Positional encodings (section 3.5) as a heat map, as waves, and by similarity."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from ipywidgets import FloatLogSlider, HBox, IntSlider, Layout
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from transformer_lab.plots.figures import DARK, new_picture, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from transformer_lab.plots.interactive_figure import Explorer
 
 
-def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, position: int = 20) -> "Figure":
+def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, position: int = 20) -> Figure:
     """Draw positional encodings as a heat map, four of their waves, and their similarity to one position.
 
     Args:
@@ -54,7 +54,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
     return figure
 
 
-def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
+def draw_waves(axes: Axes, waves: Mapping[str, Sequence[float]]) -> None:
     """Draw waves between -1 and 1, one below another, each with its name on the left."""
     heights = [-2.6 * row for row in range(len(waves))]
     for height, wave in zip(heights, waves.values(), strict=True):
@@ -68,10 +68,6 @@ def draw_waves(axes: "Axes", waves: Mapping[str, Sequence[float]]) -> None:
 
 def explore_positions() -> Any:
     """Return a widget that shows `draw_positions` with a slider for each argument."""
-    from ipywidgets import FloatLogSlider, HBox, IntSlider, Layout
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     same = {"style": {"description_width": "9em"}, "layout": Layout(width="27em")}
     controls = {
         "d_model": IntSlider(32, 2, 128, step=2, description="d_model", **same),

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 
 from transformer_lab.plots.figures import DARK, ORANGE, PALE, axes_in_inches, new_picture, tidy
 from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_tokens, name_axes
 from transformer_lab.plots.shapes import draw_arrow, write
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # color, line, marker
 # Each model has the same style in every figure, no matter which other models are in it, or in what order.
@@ -21,7 +19,7 @@ LOOK_OF = dict(
 )
 
 
-def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> "Figure":
+def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> Figure:
     """Draw the states of encoder and decoder and the attention between them: one step in full, the previous one pale.
 
     Args:
@@ -89,7 +87,7 @@ def _box(axes: Any, place: tuple[float, float], text: str, color: str, ink: str 
     write(axes, *place, text, bbox=box, zorder=5, fontsize=11, color=ink)
 
 
-def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> "Figure":
+def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> Figure:
     """Draw the attention weights of one-feature keys as curves for all queries from -3 to 3, and for one query as bars.
 
     Args:
@@ -117,7 +115,7 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
     return figure
 
 
-def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Figure":
+def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Figure:
     """Draw the heat map of additive attention next to that of a Transformer, on the same tokens.
 
     Args:
@@ -157,7 +155,7 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> "Fi
     return figure
 
 
-def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
+def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Draw the BLEU scores of several models by the number of words in the source.
 
     Args:
@@ -184,7 +182,7 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> "Figure":
     return figure
 
 
-def draw_reach(reaches: Mapping[str, Sequence[float]]) -> "Figure":
+def draw_reach(reaches: Mapping[str, Sequence[float]]) -> Figure:
     """Draw how much of a gradient reaches words at increasing distances, on a logarithmic scale.
 
     Args:

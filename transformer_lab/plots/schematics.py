@@ -1,19 +1,17 @@
 """Schematics: drawings that explain an idea before the code does."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from transformer_lab.plots.figures import DARK, LIGHT, PALE, RUST, blank_axes, new_picture
 from transformer_lab.plots.shapes import add_box, add_cell, draw_arrow, write
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
-def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> "Figure":
+def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> Figure:
     """Draw the four steps from scores to weights: scores, mask, masked scores, and softmax.
 
     Args:
@@ -53,7 +51,7 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> "Figure"
     return figure
 
 
-def _table(axes: "Axes", left: float, table: Tensor, hidden: Tensor, form: str) -> None:
+def _table(axes: Axes, left: float, table: Tensor, hidden: Tensor, form: str) -> None:
     """Draw a table of numbers as squares starting at `left`, with the hidden numbers in orange."""
     for row in range(table.size(0)):
         for column in range(table.size(1)):
@@ -63,7 +61,7 @@ def _table(axes: "Axes", left: float, table: Tensor, hidden: Tensor, form: str) 
             add_cell(axes, left + column, row, text, fill, linewidth=2, fontsize=9, **look)
 
 
-def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> "Figure":
+def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> Figure:
     """Draw how each word's vector becomes the input of the first layer: scaled row plus position.
 
     Args:
@@ -97,10 +95,8 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
     return figure
 
 
-def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
+def _signed_table(axes: Axes, left: float, table: Tensor) -> None:
     """Draw a table of numbers starting at `left`: purple for positive numbers, orange for negative ones."""
-    from matplotlib import colormaps
-
     for row in range(table.size(0)):
         for column in range(table.size(1)):
             value = table[row, column].item()  # below, + 0.0 turns -0.0 into 0.0
@@ -108,7 +104,7 @@ def _signed_table(axes: "Axes", left: float, table: Tensor) -> None:
             add_cell(axes, left + column, row, text, color, linewidth=2, fontsize=8.5)
 
 
-def draw_cache(words: Sequence[str]) -> "Figure":
+def draw_cache(words: Sequence[str]) -> Figure:
     """Draw which keys and values each decoding step computes, without a cache and with one.
 
     Args:
@@ -137,7 +133,7 @@ def draw_cache(words: Sequence[str]) -> "Figure":
     return figure
 
 
-def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> "Figure":
+def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> Figure:
     """Draw the n-grams of a sentence as boxes, with one row for each n, and show how many of them match.
 
     Args:
@@ -169,7 +165,7 @@ def _two_lines(words: Sequence[str]) -> list[str]:
     return [" ".join(words)] if len(words) < 3 else [" ".join(words[:half]), " ".join(words[half:])]
 
 
-def draw_residual_stream() -> "Figure":
+def draw_residual_stream() -> Figure:
     """Draw four sublayers along the residual stream, once in post-norm order and once in pre-norm order."""
     figure = new_picture(
         "Two residual streams from left to right, each with four sublayers that read from it and add to it. In "
@@ -183,7 +179,7 @@ def draw_residual_stream() -> "Figure":
     return figure
 
 
-def _stream(axes: "Axes", norm_first: bool) -> None:
+def _stream(axes: Axes, norm_first: bool) -> None:
     name = "pre-norm" if norm_first else "post-norm (the paper)"
     write(axes, -1.4, 2.75, name, ha="left", fontsize=11.5, weight="bold")
     color, sublayers = (DARK if norm_first else "0.25"), ["attention", "feed-\nforward"] * 2
@@ -219,14 +215,14 @@ def _stream(axes: "Axes", norm_first: bool) -> None:
 
 
 def _block(
-    axes: "Axes", x: float, y: float, width: float, height: float, label: str, fill: str, rotation: float = 0
+    axes: Axes, x: float, y: float, width: float, height: float, label: str, fill: str, rotation: float = 0
 ) -> None:
     """Draw a labeled box around `(x, y)`."""
     add_box(axes, x, y, width, height, fill, rounding=0.12, linewidth=0.8, zorder=2)
     write(axes, x, y, label, fontsize=9.5, rotation=rotation, linespacing=0.95, zorder=3)
 
 
-def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> "Figure":
+def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
     """Draw one layer as a stack of sublayers over a sentence, showing which words get information from which.
 
     Args:
@@ -309,7 +305,7 @@ LOOP_ARROWS = (
 )
 
 
-def draw_training_loop() -> "Figure":
+def draw_training_loop() -> Figure:
     """Draw the training loop: from a batch to the loss, and from the loss to new weights (section 5 of the paper)."""
     figure = new_picture(
         "A loop of boxes: shift_target splits a batch into the decoder's input and the labels; the Transformer turns "
@@ -336,7 +332,7 @@ def draw_training_loop() -> "Figure":
     return figure
 
 
-def draw_next_token_questions(read: str, predicted: str, highlight: int) -> "Figure":
+def draw_next_token_questions(read: str, predicted: str, highlight: int) -> Figure:
     """Draw a text with the character to predict above each character, and show what each prediction depends on.
 
     Args:

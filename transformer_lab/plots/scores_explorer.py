@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from ipywidgets import FloatSlider, HBox, Layout
+from matplotlib.figure import Figure
 
 from transformer_lab.model import scaled_dot_product_attention
 from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
+from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.shapes import draw_arrow, write
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 KEYS = ((20.0, 1.6), (110.0, 1.4), (250.0, 1.8))  # degrees and length
 COLORS = (DARK, ORANGE, "#1b9e77")  # not red and green; each arrow also has a number
@@ -23,7 +23,7 @@ def draw_scores(
     keys: Sequence[tuple[float, float]] = KEYS,
     factor: float = 1.0,
     attention: Any = scaled_dot_product_attention,
-) -> "Figure":
+) -> Figure:
     """Draw a query and three keys in the plane, the scores and weights, and the output. The values are the keys.
 
     Args:
@@ -66,9 +66,6 @@ def draw_scores(
 
 def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
     """Return a widget that shows `draw_scores` with sliders for the query, the keys, and the scale."""
-    from ipywidgets import FloatSlider, HBox, Layout
-
-    from transformer_lab.plots.interactive_figure import Explorer
 
     def slider(value: float, highest: float, step: float, description: str, unit: str) -> FloatSlider:
         return FloatSlider(
@@ -89,7 +86,7 @@ def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
         controls[f"{name} length"] = slider(length, 3, 0.1, f"{name}, length", "units of the plane")
     controls["factor"] = slider(1.0, 8, 0.1, "scores times", "times")
 
-    def draw(factor: float, **values: float) -> "Figure":
+    def draw(factor: float, **values: float) -> Figure:
         query, *keys = [
             (values[f"{name} angle"], values[f"{name} length"]) for name in ("query", "key 1", "key 2", "key 3")
         ]

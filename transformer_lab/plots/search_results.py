@@ -3,19 +3,21 @@
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import seaborn as sns
+from ipywidgets import FloatSlider, SelectionSlider
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from pandas import DataFrame
 
 from transformer_lab.electives.search import HYPER_PARAMETERS, Plan, importance
 from transformer_lab.electives.search_statistics import correlation_interval, expected_best
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, new_picture, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
-
-    from transformer_lab.plots.interactive_figure import Explorer
+from transformer_lab.plots.interactive_figure import Explorer
 
 GRAY = "0.6"
 NAMES = {
@@ -32,7 +34,7 @@ MARKS = {"complete": "o", "pruned": "v", "diverged": "X"}
 Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float, float]]
 
 
-def judged(trials: "DataFrame") -> "DataFrame":
+def judged(trials: DataFrame) -> DataFrame:
     """Return the trials that have a BLEU score. The figures show only these.
 
     Raises:
@@ -44,7 +46,7 @@ def judged(trials: "DataFrame") -> "DataFrame":
     return scored
 
 
-def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
+def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
     """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU score.
 
     Args:
@@ -55,10 +57,6 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     Raises:
         InputError: No trial has a BLEU score.
     """
-    import seaborn as sns
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import ListedColormap, Normalize
-
     scored = judged(trials).sort_values("bleu")  # the best are drawn last, on top
     best = scored.iloc[-1]
     described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
@@ -92,14 +90,12 @@ def draw_parallel(trials: "DataFrame", plan: Plan | None = None) -> "Figure":
     return figure
 
 
-def draw_slices(trials: "DataFrame") -> "Figure":
+def draw_slices(trials: DataFrame) -> Figure:
     """Draw BLEU against each of the six hyperparameters.
 
     Raises:
         InputError: No trial has a BLEU score.
     """
-    import seaborn as sns
-
     scored = judged(trials)
     counts = ", ".join(f"{count} {state}" for state, count in scored["state"].value_counts().items())
     figure = new_picture(
@@ -123,7 +119,7 @@ def draw_slices(trials: "DataFrame") -> "Figure":
     return figure
 
 
-def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
+def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
     """Draw how important each hyperparameter is (PED-ANOVA), next to the importance that chance alone would give it.
 
     Args:
@@ -133,8 +129,6 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
     Raises:
         InputError: Fewer than 8 trials have a BLEU score.
     """
-    import seaborn as sns
-
     table = importance(trials, shuffles)
     table["label"] = table["name"].map(NAMES)
     beyond = list(table.loc[table["importance"] > table["by_chance"], "label"])
@@ -156,7 +150,7 @@ def draw_importance(trials: "DataFrame", shuffles: int = 50) -> "Figure":
     return figure
 
 
-def draw_correlations(trials: "DataFrame", interval: Interval = correlation_interval) -> "Figure":
+def draw_correlations(trials: DataFrame, interval: Interval = correlation_interval) -> Figure:
     """Draw each hyperparameter's rank correlation with BLEU and its 95 % interval.
 
     Args:
@@ -195,7 +189,7 @@ def draw_correlations(trials: "DataFrame", interval: Interval = correlation_inte
     return figure
 
 
-def draw_pruning(trials: "DataFrame", score: str = "validation BLEU") -> "Figure":
+def draw_pruning(trials: DataFrame, score: str = "validation BLEU") -> Figure:
     """Draw the score of each trial after each epoch, and where trials were pruned.
 
     Args:
@@ -205,8 +199,6 @@ def draw_pruning(trials: "DataFrame", score: str = "validation BLEU") -> "Figure
     Raises:
         InputError: No trial has finished an epoch.
     """
-    from matplotlib.ticker import MaxNLocator
-
     begun = trials[trials["curve"].map(len) > 0]
     if begun.empty:
         raise InputError("no trial has finished an epoch yet: there is nothing to draw")
@@ -235,7 +227,7 @@ def draw_pruning(trials: "DataFrame", score: str = "validation BLEU") -> "Figure
     return figure
 
 
-def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
+def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
     """Draw the finalists' scores with new seeds next to the score that each was chosen for.
 
     Args:
@@ -274,7 +266,7 @@ def draw_finalists(trials: "DataFrame", finalists: "DataFrame") -> "Figure":
 
 def draw_expected_best(
     runs: Mapping[str, Sequence[float]], best: Callable[[Sequence[float], int], float] = expected_best
-) -> "Figure":
+) -> Figure:
     """Draw the expected best of n runs, for n from 1 to the number of runs.
 
     The estimate can't exceed the best score measured, so it's too low when n approaches the number of runs. The
@@ -284,8 +276,6 @@ def draw_expected_best(
         runs: Maps the name of each series of runs to their scores.
         best: A function like `expected_best`, such as your own.
     """
-    from matplotlib.ticker import MaxNLocator
-
     longest, half = max(map(len, runs.values())), min(map(len, runs.values())) / 2
     curves = {name: [best(values, n) for n in range(1, longest + 1)] for name, values in runs.items()}
     figure = new_picture(
@@ -312,7 +302,7 @@ def draw_expected_best(
 
 def draw_intervals(
     trials: int = 20, correlation: float = 0.0, interval: Interval = correlation_interval, searches: int = 40
-) -> "Figure":
+) -> Figure:
     """Simulate many searches with a known true correlation, and draw what each of them would report.
 
     Args:
@@ -358,12 +348,8 @@ def draw_intervals(
     return figure
 
 
-def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
+def explore_intervals(interval: Interval = correlation_interval) -> Explorer:
     """Return a widget that shows `draw_intervals` with sliders for the number of trials and the true correlation."""
-    from ipywidgets import FloatSlider, SelectionSlider
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     controls = {
         "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80, 160, 320], value=20, description="Trials"),
         "correlation": FloatSlider(0.5, min=-0.9, max=0.9, step=0.1, description="Truth"),
@@ -371,7 +357,7 @@ def explore_intervals(interval: Interval = correlation_interval) -> "Explorer":
     return Explorer(controls, lambda **chosen: draw_intervals(**chosen, interval=interval))
 
 
-def _ends(trials: "DataFrame", name: str, plan: Plan | None) -> tuple[float, float, bool]:
+def _ends(trials: DataFrame, name: str, plan: Plan | None) -> tuple[float, float, bool]:
     """Return the lowest and the highest value, and whether the axis between them is logarithmic."""
     searched = plan.space().get(name) if plan else None
     if searched is not None:
@@ -390,7 +376,7 @@ def _height(value: float, low: float, high: float, by_factors: bool) -> float:
     return (value - low) / (high - low)
 
 
-def _scale(axes: "Axes", trials: "DataFrame", name: str) -> None:
+def _scale(axes: Axes, trials: DataFrame, name: str) -> None:
     if name == "peak_rate":
         axes.set_xscale("log")
     elif name in BY_FACTORS:

@@ -1,19 +1,18 @@
 """Building blocks for schematics: centered text, rounded boxes, table cells, and arrows."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.patches import FancyBboxPatch
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 
-def write(axes: "Axes", x: float, y: float, text: str, **look: Any) -> None:
+def write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
     """Write text centered on `(x, y)`, unless `look` aligns it differently."""
     axes.text(x, y, text, **{"ha": "center", "va": "center"} | look)
 
 
 def add_cell(
-    axes: "Axes",
+    axes: Axes,
     x: float,
     y: float,
     label: str,
@@ -26,23 +25,19 @@ def add_cell(
     **look: Any,
 ) -> None:
     """Draw a rectangle from its corner `(x, y)`, with text in the middle; `look` has properties of the text."""
-    from matplotlib.patches import Rectangle
-
     axes.add_patch(Rectangle((x, y), width, height, facecolor=fill, edgecolor=edge, linewidth=linewidth))
     write(axes, x + width / 2, y + height / 2, label, **look)
 
 
 def add_box(
-    axes: "Axes", x: float, y: float, width: float, height: float, fill: str, rounding: float = 0.1, **look: Any
-) -> "FancyBboxPatch":
+    axes: Axes, x: float, y: float, width: float, height: float, fill: str, rounding: float = 0.1, **look: Any
+) -> FancyBboxPatch:
     """Draw a box with rounded corners around its center `(x, y)`."""
-    from matplotlib.patches import FancyBboxPatch
-
     look = {"edgecolor": "0.4", "facecolor": fill, "boxstyle": f"round,pad=0,rounding_size={rounding}"} | look
     return axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, **look))
 
 
-def draw_arrow(axes: "Axes", start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
+def draw_arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], **look: Any) -> None:
     """Draw an arrow exactly from `start` to `end`; `look` has other properties of the arrow."""
     look = {"color": "0.25", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 10} | look
     axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>"} | look)

@@ -1,19 +1,17 @@
 """Plots of text on its way into a batch: word frequencies, padded batches, and what padding costs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from transformer_lab.plots.figures import PALE, new_picture, tidy
 from transformer_lab.plots.lines import COLORS, STYLES
 from transformer_lab.plots.shapes import add_cell
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 LOOKS = list(zip(COLORS, STYLES, "osD^", strict=True))  # color, line, marker
 
 
-def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], title: str) -> "Figure":
+def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], title: str) -> Figure:
     """Draw a batch as a table with one row per sentence. Each cell has a token and its ID; padding is gray.
 
     Args:
@@ -39,7 +37,7 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
     return figure
 
 
-def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") -> "Figure":
+def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") -> Figure:
     """Draw how often each word occurs against its rank, one line per language, on logarithmic axes."""
     figure = new_picture(
         "Lines that fall from the upper left to the lower right on logarithmic axes: how often each word occurs, "
@@ -57,7 +55,7 @@ def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") 
     return figure
 
 
-def draw_padding(batches: Mapping[str, Sequence[int]]) -> "Figure":
+def draw_padding(batches: Mapping[str, Sequence[int]]) -> Figure:
     """Draw batches side by side, one row per sentence: dark cells are tokens, pale ones padding.
 
     Args:
@@ -85,7 +83,7 @@ def _share(lengths: Sequence[int]) -> float:
     return 1 - sum(lengths) / (len(lengths) * max(lengths))
 
 
-def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[float]]) -> "Figure":
+def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the share of padding (0 to 1) against the size of a batch in tokens, one line per way of batching."""
     figure = new_picture(
         f"Share of padding for batches of {sizes[0]} to {sizes[-1]} tokens. "

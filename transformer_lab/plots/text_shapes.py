@@ -2,12 +2,15 @@
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
+from matplotlib.transforms import Affine2D
 
 WIDE_FONTS = (
     "Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "WenQuanYi Zen Hei", "Arial Unicode MS", "Segoe UI Symbol"
@@ -17,8 +20,6 @@ WIDE_FONTS = (
 @functools.cache
 def token_fonts() -> list[str]:
     """Return matplotlib's own font, then installed fonts with Chinese and other characters that it lacks."""
-    from matplotlib import font_manager
-
     installed = set(font_manager.get_font_names())
     return ["DejaVu Sans", *(name for name in WIDE_FONTS if name in installed)]
 
@@ -26,8 +27,6 @@ def token_fonts() -> list[str]:
 @functools.cache
 def has_shape(text: str) -> bool:
     """Return whether the first font has every character in `text`."""
-    from matplotlib import font_manager
-
     known = font_manager.get_font(font_manager.findfont(token_fonts()[0])).get_charmap()
     return all(ord(character) in known for character in text)
 
@@ -35,8 +34,6 @@ def has_shape(text: str) -> bool:
 @functools.cache
 def advance(character: str) -> float:
     """Return the width of a character relative to the font size: 1 if it needs another font, such as a Chinese one."""
-    from matplotlib import font_manager
-
     if not has_shape(character):
         return 1.0
     font = font_manager.get_font(font_manager.findfont(token_fonts()[0]))
@@ -44,7 +41,7 @@ def advance(character: str) -> float:
     return font.load_char(ord(character)).linearHoriAdvance / 65536 / 100
 
 
-def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], size: float, **look: Any) -> None:
+def write_shapes(axes: Axes, texts: Sequence[tuple[float, float, str, str]], size: float, **look: Any) -> None:
     """Write short labels as shapes that are drawn all at once, each centered on a point.
 
     The tree of a beam search has hundreds of labels. Drawn as ordinary text, they would take half of the drawing time.
@@ -56,9 +53,6 @@ def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], s
         size: Font size in points.
         look: Properties of all labels, such as `zorder`.
     """
-    from matplotlib.collections import PathCollection
-    from matplotlib.transforms import Affine2D
-
     if not texts:
         return
     drawn = PathCollection(
@@ -77,8 +71,6 @@ def write_shapes(axes: "Axes", texts: Sequence[tuple[float, float, str, str]], s
 @functools.lru_cache(maxsize=4096)
 def _outline(text: str, size: float) -> Any:
     """Return the shape of a text centered on the origin, in points."""
-    from matplotlib.path import Path
-
     x, parts = -size * sum(map(advance, text)) / 2, []
     for character in text:
         if not character.isspace():
@@ -91,6 +83,4 @@ def _outline(text: str, size: float) -> Any:
 
 @functools.cache
 def _outline_of_character(character: str, size: float) -> Any:
-    from matplotlib.textpath import TextPath
-
     return TextPath((0, 0), character, size=size)

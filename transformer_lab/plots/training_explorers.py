@@ -1,23 +1,21 @@
-"""Explorers for section 5 of the paper: the learning rate, label smoothing, and a training run in progress."""
+"""Explorers for section 5 of the paper: the learning rate and label smoothing."""
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from ipywidgets import FloatSlider, HBox, Layout, SelectionSlider
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DARK, LIGHT, ORANGE, new_picture, tidy
+from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.training import label_smoothing_loss, warmup_rate
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
-    Loss = Callable[[Tensor, Tensor, float, int], Tensor]
-    Curves = Callable[[float, int], tuple[list[float], list[float]]]
+Loss = Callable[[Tensor, Tensor, float, int], Tensor]
+Curves = Callable[[float, int], tuple[list[float], list[float]]]
 
 LEADS = torch.linspace(0, 16, 81)  # how far the correct token's logit is ahead of the others
 PAPER = {"d_model": 512, "warmup_steps": 4000}  # the base model of section 5.3
@@ -28,7 +26,7 @@ def draw_warmup(
     warmup_steps: int = 4000,
     factor: float = 1.0,
     rate: Callable[[int, int, int], float] = warmup_rate,
-) -> "Figure":
+) -> Figure:
     """Draw the learning-rate schedule of section 5.3 with its peak, over the schedule of the paper's base model.
 
     Args:
@@ -78,8 +76,6 @@ def draw_warmup(
 
 def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
     """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor."""
-    from ipywidgets import FloatSlider, Layout, SelectionSlider
-
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
     return _explorer(
         lambda **chosen: draw_warmup(**chosen, rate=rate),
@@ -94,8 +90,8 @@ def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
 def draw_label_smoothing(
     smoothing: float = 0.1,
     vocab: int = 10,
-    loss: "Loss" = label_smoothing_loss,
-) -> "Figure":
+    loss: Loss = label_smoothing_loss,
+) -> Figure:
     """Draw the smoothed labels of section 5.4, and the loss and gradient of a model that becomes more and more certain.
 
     The model gives the correct token a higher logit than all the others, whose logits are equal.
@@ -111,7 +107,7 @@ def draw_label_smoothing(
     return _draw_label_smoothing(smoothing, vocab, functools.partial(_losses_and_gradients, loss))
 
 
-def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Figure":
+def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figure:
     if not 0 <= smoothing < 1:
         raise InputError(f"smoothing is {smoothing}, but must be at least 0 and below 1")
     if vocab < 2:
@@ -160,10 +156,8 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: "Curves") -> "Fi
     return figure
 
 
-def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
+def explore_label_smoothing(loss: Loss = label_smoothing_loss) -> Any:
     """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary size."""
-    from ipywidgets import FloatSlider, Layout, SelectionSlider
-
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
     curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # those without smoothing are always drawn
     return _explorer(
@@ -173,7 +167,7 @@ def explore_label_smoothing(loss: "Loss" = label_smoothing_loss) -> Any:
     )
 
 
-def _losses_and_gradients(loss: "Loss", smoothing: float, vocab: int) -> tuple[list[float], list[float]]:
+def _losses_and_gradients(loss: Loss, smoothing: float, vocab: int) -> tuple[list[float], list[float]]:
     """Return the loss and its derivative with respect to the correct (last) token's logit, for each lead."""
     labels = torch.tensor([[vocab - 1]])
     with torch.enable_grad():
@@ -186,34 +180,6 @@ def _losses_and_gradients(loss: "Loss", smoothing: float, vocab: int) -> tuple[l
     return [value.item() for value in values], [gradient[0, 0, -1].item() for gradient in gradients]
 
 
-def _explorer(draw: Callable[..., "Figure"], **controls: Any) -> "Explorer":
+def _explorer(draw: Callable[..., Figure], **controls: Any) -> Explorer:
     """Return sliders side by side, above the picture that `draw` makes from their values."""
-    from ipywidgets import HBox
-
-    from transformer_lab.plots.interactive_figure import Explorer
-
     return Explorer(controls, draw, [HBox(list(controls.values()))])
-
-
-def explore_training(
-    run: Callable[[Callable[[Mapping[str, Any]], None]], Any],
-    sample: Callable[[], str] | None = None,
-    seconds: float = 2.0,
-) -> Any:
-    """Watch a training run that continues while you use the notebook. You can pause or stop it.
-
-    Args:
-        run: Trains the model. It receives a function to call with every record, as `train(..., on_log=...)` does:
-            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
-        sample: Called after each epoch. Its result, such as a translation, is shown.
-        seconds: Minimum time between two updates.
-
-    Returns:
-        The widget. To show it, make it the last expression of a cell. You can run the next cells while the model
-        trains. `result` is the return value of `run`, once `state` is "finished". Stopping raises KeyboardInterrupt in
-        `run`, as Ctrl-C does. `figure()` returns the curves so far, so that you can keep them as a cell's output;
-        `wait()` waits for the end.
-    """
-    from transformer_lab.plots.training_watch import TrainingWatch
-
-    return TrainingWatch(run, sample, seconds)

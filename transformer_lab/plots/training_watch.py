@@ -16,15 +16,27 @@ Record = Mapping[str, Any]
 
 
 class TrainingWatch(WithPicture):
-    """The widget of `explore_training`.
+    """Watch a training run that continues while you use the notebook. You can pause or stop it.
+
+    To show the widget, make it the last expression of a cell. You can run the next cells while the model trains.
+    Stopping raises KeyboardInterrupt in `run`, as Ctrl-C does.
+
+    Args:
+        run: Trains the model. It receives a function to call with every record, as `train(..., on_log=...)` does:
+            `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
+        sample: Called after each epoch. Its result, such as a translation, is shown.
+        seconds: Minimum time between two updates.
 
     Attributes:
-        result: The return value of `run`, once it has ended.
+        result: The return value of `run`, once `state` is "finished".
         state: "running", "paused", "stopped", "finished", or "failed".
     """
 
     def __init__(
-        self, run: Callable[[Callable[[Record], None]], Any], sample: Callable[[], str] | None, seconds: float
+        self,
+        run: Callable[[Callable[[Record], None]], Any],
+        sample: Callable[[], str] | None = None,
+        seconds: float = 2.0,
     ) -> None:
         self.records: list[Record] = []
         self.result: Any = None
@@ -57,7 +69,7 @@ class TrainingWatch(WithPicture):
         return self
 
     def figure(self) -> Any:
-        """Return the curves so far."""
+        """Return the curves so far, for example to keep them as a cell's output."""
         return draw_curves(self.records)
 
     def _work(self) -> None:
@@ -122,3 +134,6 @@ class TrainingWatch(WithPicture):
         self._must_stop.set()
         self._may_go_on.set()
         self._say(self.state, "stopping after the current step …")
+
+
+explore_training = TrainingWatch
