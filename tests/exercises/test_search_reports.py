@@ -106,4 +106,4 @@ def test_arguments_that_make_no_sense_are_remarked_on():
 
     report = run_check(find_exercise("correlation_interval"), equal_is_nothing)
     assert report.passed
-    assert "nothing was raised, and NaN (not a number) came back" in " ".join(report.remarks)
+    assert "nothing was raised, and NaN (not a number) was returned" in " ".join(report.remarks)
