@@ -11,7 +11,8 @@ every step, float32 without TF32, Adam in a Python loop over the parameters, 128
 they are, and `loss.item()` after each step. With consistency training, the preset does two passes where it does one.
 
 The two take turns, so that other load on the machine affects both. Prints target tokens per second for each and the
-ratio, and writes them to `results/training_throughput.json`; on a GPU, or against the plain loop, to a separate file.
+ratio, and writes them to `results/training_throughput.json`, together with the operations that take most of the time of
+the preset's updates. On a GPU, or against anything but the default kernel, the file has another name.
 """
 
 import argparse
@@ -257,6 +258,18 @@ def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop | OtherMo
     return sum(batch.target_tokens for batch in batches) / (time.perf_counter() - start)
 
 
+def percent_by_operation(contender: AsTrained, updates: int, most: int = 10) -> dict[str, float]:
+    """Return the operations that take most of the CPU time of some updates, each with its share in percent."""
+    batches = [next(contender.batches) for _ in range(updates)]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for batch in batches:
+            contender.update(batch)
+    operations = profile.key_averages()
+    total = sum(operation.self_cpu_time_total for operation in operations)
+    operations.sort(key=lambda operation: -operation.self_cpu_time_total)
+    return {operation.key: round(100 * operation.self_cpu_time_total / total, 1) for operation in operations[:most]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", type=Path, help="folder of Multi30k; downloaded if left out")
@@ -306,6 +319,7 @@ def main() -> None:
         "ratio_of_each_round": [round(ratio, 3) for ratio in ratios],
         "updates_a_round": arguments.updates,
         "peak_memory_mib": round(peak_memory_mib(device)),  # of both models together
+        "percent_of_cpu_time_by_operation": percent_by_operation(ours, arguments.updates),  # of the preset's updates
         "preset": asdict(preset),
         "machine": describe_machine(),
     }
