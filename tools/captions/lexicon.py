@@ -44,7 +44,7 @@ class Place:
 
 
 # singular, gender (* n-declension), plural, English singular (= has no singular), English plural, pronoun
-# | adjectives of size and age / of color, where COLOUR means every color.
+# | adjectives of size and age / of color, where COLOR means every color.
 PEOPLE = """
 Mann m Männer man men he | jung alt groß / blond
 Frau f Frauen woman women she | jung alt groß / blond
@@ -95,25 +95,25 @@ Bär m* Bären bear bears it | groß jung alt / braun
 Löwe m* Löwen lion lions it | groß jung alt /
 """
 THINGS = """
-Hut m Hüte hat hats it | groß alt elegant / COLOUR
-Mütze f Mützen cap caps it | alt dick / COLOUR
-Wollmütze f Wollmützen wool_cap wool_caps it | dick warm / COLOUR
-Jacke f Jacken jacket jackets it | alt neu warm / COLOUR
+Hut m Hüte hat hats it | groß alt elegant / COLOR
+Mütze f Mützen cap caps it | alt dick / COLOR
+Wollmütze f Wollmützen wool_cap wool_caps it | dick warm / COLOR
+Jacke f Jacken jacket jackets it | alt neu warm / COLOR
 Lederjacke f Lederjacken leather_jacket leather_jackets it | alt neu / schwarz braun
-Winterjacke f Winterjacken winter_jacket winter_jackets it | dick neu warm / COLOUR
+Winterjacke f Winterjacken winter_jacket winter_jackets it | dick neu warm / COLOR
 Regenmantel m Regenmäntel raincoat raincoats it | lang neu / gelb blau grün
 Mantel m Mäntel coat coats it | lang alt warm elegant / schwarz braun grau rot
-Hemd n Hemden shirt shirts it | alt neu / COLOUR
-Pullover m Pullover sweater sweaters it | dick alt warm / COLOUR
-Kleid n Kleider dress dresses it | lang neu schön elegant / COLOUR
+Hemd n Hemden shirt shirts it | alt neu / COLOR
+Pullover m Pullover sweater sweaters it | dick alt warm / COLOR
+Kleid n Kleider dress dresses it | lang neu schön elegant / COLOR
 Sommerkleid n Sommerkleider summer_dress summer_dresses it | bunt neu schön / gelb weiß blau rot
-Rock m Röcke skirt skirts it | lang bunt neu / COLOUR
+Rock m Röcke skirt skirts it | lang bunt neu / COLOR
 Hose f Hosen =pants pants it | lang alt neu / schwarz blau braun grau weiß
 Anzug m Anzüge suit suits it | elegant neu alt / schwarz blau grau
 Krawatte f Krawatten tie ties it | bunt neu / rot blau grün schwarz
-Schal m Schals scarf scarves it | lang dick warm bunt / COLOUR
+Schal m Schals scarf scarves it | lang dick warm bunt / COLOR
 Stiefel m Stiefel boot boots it | alt neu hoch / schwarz braun gelb
-Handschuh m Handschuhe glove gloves it | dick warm neu / COLOUR
+Handschuh m Handschuhe glove gloves it | dick warm neu / COLOR
 Sonnenbrille f Sonnenbrillen =sunglasses sunglasses it | groß neu elegant / schwarz rot
 Strohhut m Strohhüte straw_hat straw_hats it | groß alt /
 Helm m Helme helmet helmets it | neu alt / gelb weiß rot blau
@@ -121,11 +121,11 @@ Weste f Westen vest vests it | alt neu / gelb rot grün
 Schürze f Schürzen apron aprons it | lang neu / weiß blau rot
 Uniform f Uniformen uniform uniforms it | neu / blau grün schwarz
 Badeanzug m Badeanzüge swimsuit swimsuits it | neu / rot blau grün schwarz
-Rucksack m Rucksäcke backpack backpacks it | groß klein schwer / COLOUR
+Rucksack m Rucksäcke backpack backpacks it | groß klein schwer / COLOR
 Bart m Bärte beard beards it | lang dick / schwarz grau weiß
 Haar n Haare hair hair it | lang kurz / blond braun schwarz
-Ball m Bälle ball balls it | klein groß neu / COLOUR
-Luftballon m Luftballons balloon balloons it | groß bunt / COLOUR
+Ball m Bälle ball balls it | klein groß neu / COLOR
+Luftballon m Luftballons balloon balloons it | groß bunt / COLOR
 Puppe f Puppen doll dolls it | klein schön alt /
 Teddybär m* Teddybären teddy_bear teddy_bears it | klein groß alt / braun weiß
 Spielzeugauto n Spielzeugautos toy_car toy_cars it | klein neu / rot blau grün gelb
@@ -165,7 +165,7 @@ Tee m - tea - it | heiß /
 Milch f - milk - it | kalt warm /
 Saft m - juice - it | kalt /
 Geschirr n - =dishes dishes it | /
-Regenschirm m Regenschirme umbrella umbrellas it | groß klein bunt / COLOUR
+Regenschirm m Regenschirme umbrella umbrellas it | groß klein bunt / COLOR
 Korb m Körbe basket baskets it | groß klein schwer leer /
 Eimer m Eimer bucket buckets it | groß klein schwer leer / blau rot
 Koffer m Koffer suitcase suitcases it | groß schwer alt / schwarz braun rot blau
@@ -535,7 +535,7 @@ def _read_nouns() -> dict[str, Noun]:
         for line in table.strip().splitlines():
             forms, adjectives = line.split("|")
             singular, gender, plural, english, english_plural, pronoun = forms.split()
-            outer, inner = adjectives.replace("COLOUR", colours).split("/")
+            outer, inner = adjectives.replace("COLOR", colours).split("/")
             nouns[singular] = Noun(
                 singular=singular,
                 gender=gender[0],

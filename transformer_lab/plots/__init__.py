@@ -19,21 +19,21 @@ MODULES = {
     "lines": ("draw_lines", "name_line"),
     "mask_explorer": ("compare_masks", "draw_masks", "explore_masks"),
     "model_plots": (
-        *("draw_bends", "draw_embedding_scale", "draw_encoding", "draw_growth", "draw_hands", "draw_influence"),
-        *("draw_norm_runs", "draw_parameter_shares", "draw_similarities", "draw_spread", "draw_vectors"),
-        *("influence", "set_weights"),
+        "draw_bends", "draw_embedding_scale", "draw_encoding", "draw_growth", "draw_hands", "draw_influence",
+        "draw_norm_runs", "draw_parameter_shares", "draw_similarities", "draw_spread", "draw_vectors", "influence",
+        "set_weights",
     ),
     "next_token_explorer": ("draw_next_token", "explore_next_token"),
     "position_explorer": ("draw_positions", "explore_positions"),
     "schematics": (
-        *("draw_cache", "draw_layer", "draw_masking", "draw_next_token_questions", "draw_ngrams"),
-        *("draw_residual_stream", "draw_token_path", "draw_training_loop"),
+        "draw_cache", "draw_layer", "draw_masking", "draw_next_token_questions", "draw_ngrams", "draw_residual_stream",
+        "draw_token_path", "draw_training_loop",
     ),
     "scores_explorer": ("draw_scores", "explore_scores"),
     "text_plots": ("draw_batch", "draw_padding", "draw_padding_shares", "draw_word_frequencies"),
     "training_explorers": ("draw_label_smoothing", "draw_warmup", "explore_label_smoothing", "explore_warmup"),
     "training_watch": ("explore_training",),
-}
+}  # fmt: skip
 MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 
 __all__ = list(MODULE_OF)
