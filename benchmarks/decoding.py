@@ -5,9 +5,9 @@
 The plain loop runs `beam_search` on one sentence at a time, without a cache. The fast version is
 `Translator.translate`. Both use the same weights, the same attention kernel, a beam of 4, and the same limits, and they
 should produce the same translations. The plain loop translates an evenly spaced sample of the test set (with `--all`,
-the whole set). Its mean time per sentence is compared with that of `translate` on all 1,000 sentences. The two take
-turns, so that other load on the machine affects both. Prints both times and their ratio, and writes them to
-`results/decoding.json`, or on a GPU, to `results/decoding_cuda.json`.
+the whole set). Its mean time per sentence is compared with that of `translate` on all 1,000 sentences. The two
+alternate, so that any other load on the machine affects both. Prints both times and their ratio, and writes them to
+`results/decoding.json`, or to `results/decoding_cuda.json` on a GPU.
 """
 
 import argparse

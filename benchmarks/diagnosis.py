@@ -1,11 +1,12 @@
-"""Measure how long a failing check takes to report the mistake, and how long all checks take on correct answers.
+"""Measure how long a failing check takes to report the mistake, and how long it takes to check correct answers.
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/diagnosis.py [EXERCISE ...]
 
 For each exercise, this script checks wrong answers that require the full search, on one core. It combines every known
 mistake with each generic variant that is compatible with it, and takes a random sample with a fixed seed. The first
 call in a process also loads the catalogue and compiles every mistake, so each exercise runs in its own process. Prints
-the times of the first call, of the slowest call, and the median, and writes them to `results/diagnosis.json`.
+the time of the first call, the time of the slowest call, and the median time, and writes them to
+`results/diagnosis.json`.
 """
 
 import argparse
@@ -28,13 +29,13 @@ SAMPLE = 12  # wrong answers per exercise
 
 
 def compiled(wrong: Any) -> Any:
-    """Return the function or class that a wrong version defines, or None if there is none or its code fails."""
+    """Return the function or class that a wrong version defines, or None if it defines none or fails to run."""
     with suppress(Exception):
         return wrong.subject
 
 
 def measure(name: str) -> dict[str, float]:
-    """Time the failing checks of one exercise and the check of its correct answer, in seconds."""
+    """Return how many seconds one exercise takes: its failing checks, and the check of its correct answer."""
     from transformer_lab.exercises import exercises, run_check
     from transformer_lab.exercises.catalogue import mistakes_of
     from transformer_lab.exercises.edits import joined

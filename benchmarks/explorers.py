@@ -2,10 +2,10 @@
 
     python benchmarks/explorers.py [--rounds 7]
 
-The goal is 0.150 s for sentences of up to 30 tokens with the model that comes with the package. Every control is moved
-back and forth as in a notebook: in an event loop, including the delay while an explorer waits for a slider to settle.
-The time of a control is the median of its moves, or the time of its first move if that was slower because the result is
-then cached, such as a translation with one head switched off. The time of an explorer is that of its slowest control.
+The goal is 0.150 s for sentences of up to 30 tokens with the included model. Every control is moved back and forth as
+in a notebook: in an event loop, including the delay while an explorer waits for a slider to settle. A control's time is
+the median over its moves, or the time of its first move if that was slower. The first move is slower if its result is
+then cached, such as a translation with one head switched off. An explorer's time is that of its slowest control.
 Sentence fields are left out, because a new sentence has to be translated first. Prints the times and writes them to
 `results/explorers.json`.
 """

@@ -2,10 +2,10 @@
 
     python benchmarks/export.py [MODEL_FOLDER] [--data-dir FOLDER] [--beam 4] [--threads 2] [--rounds 3]
 
-The script exports the model. Then both engines translate the 1,000 sentences, from text to text, with the same beam and
-the same batches: first the batches of `Translator.translate`, then smaller ones. They take turns within every batch
-size and round, so that other load on the machine affects both. Prints the times, the ratio for each batch size, the
-number of greedy translations on which the two agree, and the BLEU of both beam searches, and writes them to
+The script exports the model. Then both engines translate the 1,000 sentences, including tokenization, with the same
+beam size and the same batches: first the batches of `Translator.translate`, then smaller ones. They alternate within
+each round, so that any other load on the machine affects both. Prints the times, the ratio for each batch size, the
+number of greedy translations on which the two agree, and the BLEU score of each beam search, and writes them to
 `results/export.json`. Progress goes to stderr. On a busy machine, two threads can be many times slower than one,
 because after each small matrix product, one thread waits for the other to get a core. For a quick look, use
 `--sentences 50`.

@@ -3,9 +3,9 @@
     python benchmarks/grading.py [--submissions 100] [--nbgrader 8] [--jobs N]
 
 The goals on two cores: 1.5 s per submission of notebook 01 in a batch of 100, whether its answers are right or wrong;
-twice as long for twice as many submissions; five times as fast as `nbgrader autograde`. The time of a batch covers
+at most twice the time for twice as many submissions; five times as fast as `nbgrader autograde`. A batch's time covers
 everything that `transformer-lab grade` does, from reading the files to writing the last report. nbgrader runs both
-before and after the package's grader, so that other load on the machine affects both. Prints the results and writes
+before and after the package's grader, so that any other load on the machine affects both. Prints the results and writes
 them to `results/grading.json`.
 """
 
@@ -147,8 +147,8 @@ class Nbgrader:
         from nbgrader.apps import NbGraderAPI
         from traitlets.config import Config
 
-        warnings.filterwarnings("ignore", message="Object of type")  # from the way it uses its database
-        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it runs `alembic`
+        warnings.filterwarnings("ignore", message="Object of type")  # caused by nbgrader's database code
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader runs `alembic`
         os.environ["TRANSFORMER_LAB_MINE"] = "off"
         config = Config()
         config.CourseDirectory.root = str(folder)

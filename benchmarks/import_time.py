@@ -3,8 +3,8 @@
     python benchmarks/import_time.py [--rounds 10]
 
 The goals: `import transformer_lab` takes at most 0.3 s longer than `import torch`, and the included model translates a
-sentence within 3 s. Every figure is a median over separate processes, started in turn, so that other load on the
-machine affects them all. Prints the figures and writes them to `results/import_time.json`.
+sentence within 3 s. Every figure is a median over separate processes. The measurements alternate, so that any other
+load on the machine affects them all. Prints the figures and writes them to `results/import_time.json`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
     if not PRETRAINED.is_dir():
         print(f"no model in {PRETRAINED}: skipping the translation")
         del processes["transformer-lab translate"]
-    for arguments in processes.values():  # a warm-up: the first start reads files from disk
+    for arguments in processes.values():  # a warm-up, because the first start reads files from disk
         seconds_of(arguments)
     measured = {name: [] for name in processes}
     for _ in range(rounds):

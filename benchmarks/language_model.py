@@ -3,7 +3,7 @@
     python benchmarks/language_model.py [--steps 500] [--text captions]
 
 All three are trained on the same text, which is the English side of `captions` unless you name a file, and evaluated on
-the same characters of its validation split. Prints the scores, and writes them to `results/language_model.json` with
+the same characters from its validation split. Prints the scores, and writes them to `results/language_model.json` with
 the loss curves and some samples.
 """
 
@@ -39,7 +39,7 @@ SETTINGS = [{"temperature": 0}, {"temperature": 0.5}, {}, {"temperature": 1.5}, 
 
 
 def averaged_loss(model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
-    """Compute the loss of the averaging mistake: the mean over positions predicts only the token after the window."""
+    """Compute the loss of the model that averages: the mean over positions predicts only the token after the window."""
     logits = model(inputs, ~causal_mask(inputs.size(1))[0, 0]).mean(dim=1)
     return F.cross_entropy(logits, labels[:, -1])
 

@@ -6,8 +6,8 @@
 
 Each call runs `transformer-lab train` with the options below in a subfolder of `--runs`, and then translates the test
 sets with `transformer-lab evaluate`. The corpora are read from `TRANSFORMER_LAB_DATA`; Multi30k is downloaded if it is
-not there. The measurements go to `results/DATE_languages/NAME.json`, which does not contain any sentences from a
-corpus. An interrupted run continues after its last finished epoch.
+missing. The measurements go to `results/DATE_languages/NAME.json`, which does not contain any sentences from a corpus.
+An interrupted run continues after its last finished epoch.
 
 The goals: 50 BLEU for `en_fr` on test2016, and 20 for `en_zh` on its 1,000 held-out pairs. There is no goal for the TED
 sample, which has 20,000 pairs from talks on all kinds of topics: it is too small to train a usable translator, and its
@@ -121,7 +121,7 @@ def main() -> None:
     name, folder = arguments.name, arguments.runs / arguments.name
     seconds = (
         None if (folder / "weights.safetensors").exists() else train(name, folder)
-    )  # a finished run is only scored
+    )  # a finished run only needs scoring
     training = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     result = {
         "what": f"transformer-lab train laptop {RUNS[name]['options']}, {' to '.join(RUNS[name]['languages'])}, "

@@ -1,4 +1,4 @@
-"""Count the operations in an update and in decoding, which determine how fast a small model is on a GPU.
+"""Count the operations in an update and in decoding, because they determine the speed of a small model on a GPU.
 
     python benchmarks/launches.py [--data-dir FOLDER]
 
@@ -69,7 +69,7 @@ def counted(run: Callable[[], object]) -> int:
 def of_an_update(data_dir: Path | None) -> dict[str, int]:
     """Count the operations in the second update; the first one also creates the optimizer's state."""
     pairs = load_corpus("multi30k", data_dir=data_dir).train[:PAIRS]
-    plain = replace(find_preset("gpu-sprint"), fast=False, precision="bf16")  # as on a GPU
+    plain = replace(find_preset("gpu-sprint"), fast=False, precision="bf16")  # as it would be on a GPU
     tokenizer = train_tokenizer("bpe", pairs, vocab_size=plain.vocab_size)
     encoded, cpu = encode_pairs(tokenizer, pairs, "training", plain), torch.device("cpu")
     as_on_gpu = AsTrained(plain, tokenizer, encoded, cpu)

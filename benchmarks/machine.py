@@ -1,4 +1,4 @@
-"""Functions that all scripts share: they describe the machine and report input errors."""
+"""Functions shared by all benchmark scripts, which describe the machine and report input errors."""
 
 import os
 import platform
@@ -39,7 +39,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Return the processor's name as the system reports it."""
+    """Return the processor's name as reported by the system."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():

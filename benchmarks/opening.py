@@ -1,4 +1,4 @@
-"""Measure the time from `make course` until a browser shows the tour's first picture, after setup is done.
+"""Measure the time from `make course`, once setup is done, until a browser shows the tour's first picture.
 
     python benchmarks/opening.py [--runs N] [--browser PATH]
 

@@ -1,15 +1,15 @@
-"""Measure what a preset reaches over several seeds, and whether it beats the previous record.
+"""Measure a preset's scores over several seeds, and test whether they beat the previous record.
 
     python benchmarks/record.py replay [--data-dir FOLDER]                    rerun the newest record, with 5 seeds
-    python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure another preset, changed or not
-    python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
+    python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure another preset, with or without
+    changes python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
     python benchmarks/record.py compare results/NEW results/OLD
 
-`replay` trains each seed into `runs/` with the command a reader would type. It skips finished runs and resumes
-interrupted ones. `replay` and `collect` then translate every test set and write a new folder in `results/`:
+`replay` trains a model for each seed in `runs/`, with the command a reader would type. It skips finished runs and
+resumes interrupted ones. `replay` and `collect` then translate every test set and write a new folder in `results/`:
 `record.json` and `README.md` with the figures, and for each seed its log, metrics, full configuration, and
-translations. `compare` tests whether the new mean beats the old one (Welch's t-test over seeds) and whether the
-translations do (sacreBLEU's paired bootstrap, on the middle seed of each).
+translations. `compare` tests whether the new mean beats the old one (Welch's t-test over seeds) and whether the new
+translations beat the old ones (sacreBLEU's paired bootstrap, on the middle seed of each).
 """
 
 import argparse
@@ -59,7 +59,7 @@ def newest_record(results: Path) -> Path:
 
 
 def training_options(preset: Mapping[str, Any]) -> list[str]:
-    """Return the options that turn today's preset with that name into `preset`, which may predate some fields.
+    """Return the options that turn the current preset of that name into `preset`, which may predate some fields.
 
     Raises:
         InputError: There is no preset with that name.
@@ -87,7 +87,8 @@ def train_seed(
     """Train one seed as a reader would, and save the command's output and run time in the run's folder.
 
     Raises:
-        InputError: The folder has a different kind of run, or the command failed; the last line of its output says why.
+        InputError: The folder contains a different kind of run, or the command failed; the last line of its output says
+            why.
     """
     begun = (folder / "training.json").exists()
     if begun and "result" in (earlier := read_json(folder / "training.json")):
@@ -102,7 +103,7 @@ def train_seed(
     command += training_options(preset) + [f"--device={device}"] * bool(device) + ["--resume"] * begun
     print(shlex.join(command), flush=True)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    if data_dir:  # as an environment variable, because the record would show an option
+    if data_dir:  # as an environment variable, because an option would end up in the record
         environment["TRANSFORMER_LAB_DATA"] = str(data_dir)
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
@@ -155,7 +156,7 @@ def measure_run(
         "commit": environment["commit"],
     }
     if reach is not None:
-        before_training = seconds - result["seconds"] if seconds else 0.0  # starting the program and reading the corpus
+        before_training = seconds - result["seconds"] if seconds else 0.0  # program start and reading the corpus
         figures["seconds_to_reach"] = {"bleu": reach, "seconds": seconds_to_reach(folder, reach, before_training)}
     return figures, translations
 
@@ -164,7 +165,7 @@ def configuration_of(run: Path) -> dict[str, Any]:
     """Return a finished run's configuration.
 
     Raises:
-        InputError: The folder has no finished run.
+        InputError: The folder doesn't contain a finished run.
     """
     if not (run / "training.json").exists():
         raise InputError(f"{run} has no training run: give the --output folder of transformer-lab train")
@@ -177,9 +178,9 @@ def configuration_of(run: Path) -> dict[str, Any]:
 def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration that the runs of a record must share.
 
-    This leaves out the seed, and also the preset's name and the length penalty used to choose the final weights,
-    because options may have turned a different preset into this one, and the record has its own length penalty. A field
-    that is newer than the run gets its default, which is how the run behaved.
+    This leaves out the seed. It also leaves out the preset's name, because options may have turned a different preset
+    into this one, and the length penalty used to choose the final weights, because the record has its own. A field that
+    was added after the run gets its default, which is what the run used.
     """
     preset = as_recorded(Preset(name="")) | configuration["preset"] | {"name": None, "seed": None, "alpha": None}
     return {**configuration, "preset": preset, "validation_sha256": None}  # missing in older runs
@@ -188,7 +189,7 @@ def kind_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 def seconds_to_reach(folder: Path, bleu: float, before_training: float) -> float | None:
     """Return the seconds from the start of the command until validation BLEU reached `bleu`, or None.
 
-    The BLEU after each epoch is greedy; the final one uses a beam.
+    After each epoch, BLEU is measured with greedy decoding; at the end, with beam search.
     """
     for record in read_metrics(folder / "metrics.jsonl"):
         if record["kind"] != "step" and (record["validation_bleu"] or 0.0) >= bleu:
@@ -275,7 +276,7 @@ def summary(scores: Sequence[float]) -> dict[str, float | None]:
 
 
 def readme(title: str, record: Mapping[str, Any]) -> str:
-    """Return a page with a record's figures; their interpretation is added by hand."""
+    """Return a page with a record's figures. Their interpretation is written by hand."""
     tests, seeds, machine = list(record["mean"]), record["seeds"], record["machine"]
     rows = [["seed", *tests, "validation", "chosen weights", "training time", "total time", "peak memory"]]
     for seed in seeds:
@@ -327,7 +328,7 @@ def upper_tail(t: float, freedom: float) -> float:
 
 
 def better_by_chance(new: Sequence[float], old: Sequence[float]) -> float | None:
-    """Return the probability that `new` leads by at least this much if both have the same mean.
+    """Return the probability that `new` would lead by at least this much if both had the same mean.
 
     This is Welch's one-sided t-test. If `old` has a single seed, its score is treated as exact. Return None if `new`
     has a single seed.
@@ -352,12 +353,12 @@ def middle_seed(record: Mapping[str, Any], test: str) -> int:
 
 
 def paired_bootstrap(systems: Sequence[tuple[str, list[str]]], references: list[str], target: str) -> str:
-    """Run sacreBLEU's paired test on `systems`, the old one and the new one, each a name and its translations."""
+    """Run sacreBLEU's paired test on two systems, old and new, each given as a name and its translations."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
     (old_name, old), (new_name, new) = systems
-    if old == new:  # sacreBLEU would report its smallest p: no resample has a larger difference than zero
+    if old == new:  # otherwise, sacreBLEU would report its smallest p, because no resample's difference exceeds zero
         return f"paired bootstrap of {new_name} and {old_name}: the translations are the same"
     bleu = BLEU(tokenize=bleu_tokenizer(target))
     signatures, found = PairedTest(systems, {"BLEU": bleu}, [references], test_type="bs")()
@@ -422,7 +423,7 @@ def replay(arguments: argparse.Namespace) -> Path:
         record = read_json(newest_record(arguments.results) / "record.json")
         preset, alpha = record["preset"], record["decoding"]["alpha"]
         languages = record["source"], record["target"]
-    see_that_it_is_new(record_folder(arguments, preset["name"]))  # fails before hours of training
+    see_that_it_is_new(record_folder(arguments, preset["name"]))  # fail now, not after hours of training
     choose_device(arguments.device)
     runs = [arguments.runs / f"{arguments.name or preset['name']}_seed_{seed}" for seed in seeds(arguments)]
     for seed, run in zip(seeds(arguments), runs, strict=True):

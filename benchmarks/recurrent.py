@@ -1,13 +1,13 @@
-"""Compare a GRU with attention, one without it, and a Transformer of the same size, on the same tokens and updates.
+"""Compare a GRU with attention, a GRU without it, and a Transformer of the same size, with equal training.
 
     python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
     python benchmarks/recurrent.py --only-times    time an epoch again, after a run on a busy machine
 
 By default, the number of epochs is chosen so that all training runs together take about `--minutes` minutes on this
-machine, based on timings made before they start. The course's trainer trains every model in float32, and each model
-translates the 2016 test sentences greedily. Writes BLEU, BLEU by sentence length, BLEU on a thousand training
-sentences, training time per epoch, and the heat maps of two sentence pairs. For a quick trial, use `--corpus captions`,
-which takes only seconds.
+machine, based on timings made before they start. All models see the same tokens in the same number of updates. The
+course's trainer trains every model in float32, and each model translates the 2016 test sentences greedily. Writes BLEU,
+BLEU by sentence length, BLEU on a thousand training sentences, training time per epoch, and the heat maps of two
+sentence pairs. For a quick trial, use `--corpus captions`, which takes only seconds.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from transformer_lab.training.steps import build_optimizer, update_weights
 from transformer_lab.training.trainer import encode_pairs, new_model
 
 RESULT = Path(__file__).resolve().parent.parent / "results" / "recurrent.json"
-SHOWN = (0, 7)  # test pairs whose heat maps are kept
+SHOWN = (0, 7)  # test pairs whose heat maps are saved
 BESIDES = 1.25  # validation, saving, and translating, on top of the updates
 
 
@@ -62,7 +62,7 @@ def seconds_of_an_epoch(contender: Contender, corpus: Corpus, updates: int = 12)
 
 
 def renew_times(path: Path, models: list[Contender], corpus: Corpus, rounds: int = 3) -> None:
-    """Update a record with new timings of an epoch's updates; the models take turns."""
+    """Update a record with new timings of an epoch's updates, alternating between the models."""
     record = json.loads(path.read_text(encoding="utf-8"))
     measured: dict[str, list[float]] = {contender.name: [] for contender in models}
     for _ in range(rounds):

@@ -5,7 +5,7 @@
 There are three measurements, and each can be run separately:
 
 - `processes`: torchrun starts two processes with one thread each. They run updates of the `laptop` preset in three
-  ways: one process alone, both together, and one with two threads. The three take turns, so that other load on the
+  ways: one process alone, both together, and one with two threads. The three alternate, so that any other load on the
   machine affects them all. Then the parts of an update are timed: the work that every process repeats in full, and the
   all-reduce, for several message sizes.
 - `training`: the mean time of an update for 3,000, 10,000, and 29,000 pairs and for models of three sizes. The time of
@@ -14,7 +14,7 @@ There are three measurements, and each can be run separately:
 - `decoding`: one sentence of 10 to 500 tokens is translated into the same number of tokens, greedily and with a beam of
   4. This is measured with the cache, and for up to 100 tokens also without it.
 
-The figures go into `results/DATE_scaling/figures.json`, where a repeated measurement replaces the earlier one.
+The figures are written to `results/DATE_scaling/figures.json`, where a repeated measurement replaces the earlier one.
 `results/2026-11-22_scaling/scaling_report.py FOLDER` plots them and writes the README, with estimates for four and
 eight GPUs. For a quick look, use `--rounds 1 --updates 1 --lengths 10 20 50 --no-whole-epoch`.
 """
@@ -215,7 +215,7 @@ def model_sizes() -> dict[str, Preset]:
 
 
 def planned_presets() -> list[Preset]:
-    """Return the presets with an estimate for several GPUs."""
+    """Return the presets for which training on several GPUs is estimated."""
     return [find_preset("gpu"), find_preset("paper")]
 
 
@@ -323,7 +323,7 @@ def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
 
 
 class NeverEnds(nn.Module):
-    """An output layer that never finishes a sentence, so that the length can be chosen."""
+    """An output layer that never ends a sentence, so that the caller decides how long the translation gets."""
 
     def __init__(self, output: nn.Module, eos_id: int) -> None:
         super().__init__()
@@ -374,7 +374,7 @@ def measure_decoding(vocabulary: int, lengths: Sequence[int], longest_uncached: 
 
 
 def command_of(arguments: argparse.Namespace, part: str) -> str:
-    """Return the command that repeats this measurement, leaving out this machine's folders."""
+    """Return the command that repeats this measurement, without folders that exist only on this machine."""
     options = ["--only", part, "--rounds", arguments.rounds]
     if part == "decoding":
         options += ["--lengths", *arguments.lengths, "--longest-uncached", arguments.longest_uncached]

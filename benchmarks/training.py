@@ -6,13 +6,14 @@
 `--against default-kernel`, the default, is the same model in float32 with torch's default attention kernel, on the same
 batches. `--against nn-transformer` and `--against marian` are `torch.nn.Transformer` and Hugging Face's `MarianMTModel`
 (`pip install transformers`): the same size and the same batches, with torch's fused Adam, in float32 or, with
-`--autocast`, in bfloat16. `--against plain-loop` is what most tutorials have: attention as written, masks built in
-every step, float32 without TF32, Adam in a Python loop over the parameters, 128 random sentences per batch however long
-they are, and `loss.item()` after each step. With consistency training, the preset does two passes where it does one.
+`--autocast`, in bfloat16. `--against plain-loop` is the loop in most tutorials: attention computed step by step as in
+its formula, masks built in every step, float32 without TF32, Adam in a Python loop over the parameters, 128 random
+sentences per batch regardless of their length, and `loss.item()` after each step. With consistency training, the preset
+makes two passes for every one that the plain loop makes.
 
-The two take turns, so that other load on the machine affects both. Prints target tokens per second for each and the
-ratio, and writes them to `results/training_throughput.json`, together with the operations that take most of the time of
-the preset's updates. On a GPU, or against anything but the default kernel, the file has another name.
+The two alternate, so that any other load on the machine affects both. Prints target tokens per second for each and the
+ratio, and writes them to `results/training_throughput.json`, together with the operations that take most of the time in
+the preset's updates. On a GPU, or against anything but the default kernel, the file has a different name.
 """
 
 import argparse
@@ -85,7 +86,7 @@ class DefaultKernel:
 
 
 class PlainLoop:
-    """The same model in the loop that most tutorials have."""
+    """The same model in the training loop that most tutorials use."""
 
     what = f"in a plain loop: explicit attention, float32, {SENTENCES_OF_PLAIN_BATCH} random sentences, .item() a step"
 
@@ -101,7 +102,7 @@ class PlainLoop:
         batch = batch.to(self.device)
         decoder_input, labels = shift_target(batch.target)
         self.optimizer.zero_grad()
-        logits = self.model(batch.source, decoder_input)  # builds its masks from the tokens every time
+        logits = self.model(batch.source, decoder_input)  # builds its masks from the tokens in every step
         loss = label_smoothing_loss(logits, labels, self.preset.label_smoothing, batch.pad_id)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.clip_norm)
@@ -259,7 +260,7 @@ def tokens_per_second(contender: AsTrained | DefaultKernel | PlainLoop | OtherMo
 
 
 def percent_by_operation(contender: AsTrained, updates: int, most: int = 10) -> dict[str, float]:
-    """Return the operations that take most of the CPU time of some updates, each with its share in percent."""
+    """Return the operations that take most of the CPU time in some updates, each with its share in percent."""
     batches = [next(contender.batches) for _ in range(updates)]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for batch in batches:
@@ -318,8 +319,8 @@ def main() -> None:
         "ratio": round(statistics.median(ratios), 3),
         "ratio_of_each_round": [round(ratio, 3) for ratio in ratios],
         "updates_a_round": arguments.updates,
-        "peak_memory_mib": round(peak_memory_mib(device)),  # of both models together
-        "percent_of_cpu_time_by_operation": percent_by_operation(ours, arguments.updates),  # of the preset's updates
+        "peak_memory_mib": round(peak_memory_mib(device)),  # for both models together
+        "percent_of_cpu_time_by_operation": percent_by_operation(ours, arguments.updates),  # in the preset's updates
         "preset": asdict(preset),
         "machine": describe_machine(),
     }

@@ -1,4 +1,4 @@
-"""Measure how fast the translator page is in Chromium: on a first visit, and on all of test2016.
+"""Measure how fast the translator page is in Chromium, both on a first visit and when translating test2016.
 
     python benchmarks/translator_page.py [--data-dir FOLDER] [--rounds 5]
 

@@ -16,7 +16,7 @@ def number_of_mistakes() -> int:
 
 
 def field_guide(notebooks: Mapping[str, list[Any]], titles: Mapping[str, str]) -> str:
-    """Return all entries by notebook and exercise, as Markdown with collapsible HTML.
+    """Return all entries, grouped by notebook and exercise, as Markdown with collapsible HTML.
 
     Args:
         notebooks: Each notebook's exercises, by the stem of its file name.
@@ -35,7 +35,7 @@ def _notebook_parts(name: str, exercises: list[Any], title: str) -> Iterator[str
 
 
 def _entry(exercise: Any, mistake: Mistake) -> str:
-    """Return a collapsed entry. It contains no blank lines, because a blank line would end the HTML block."""
+    """Return a collapsed entry, without blank lines, because a blank line would end the HTML block."""
     name = mistake.slug.replace("_", " ").capitalize()
     gist = mistake.says.split(". ")[0].removesuffix(".")
     return (

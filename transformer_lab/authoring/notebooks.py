@@ -1,6 +1,7 @@
 """Build `notebooks/NN_name.ipynb` for students and the executed `solutions/NN_name.ipynb` from `course/NN_name.md`.
 
-The source is MyST Markdown, which jupytext reads. It leaves two kinds of code cells empty, to be filled here:
+The source is MyST Markdown, which jupytext reads. This module fills in two kinds of code cells that the source leaves
+empty:
 
     ```{code-cell} ipython3        the student's stub in `notebooks/`,
     :exercise: softmax             the source of the package's own `softmax` in `solutions/`
@@ -10,9 +11,9 @@ The source is MyST Markdown, which jupytext reads. It leaves two kinds of code c
     :check: softmax
     ```
 
-A heading starts a new cell. The text right before an exercise goes into a colored box, along with the exercise's
-minutes, its points, and where to find help. A notebook without exercises, such as the tour, is saved as the same
-executed notebook in both folders, so its outputs are there when you open it.
+A heading starts a new cell. The text right before an exercise goes into a colored box, along with the time it takes,
+its points, and where to find help. A notebook without exercises, such as the tour, is saved as the same executed
+notebook in both folders, so its outputs are there when you open it.
 """
 
 import difflib
@@ -57,7 +58,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
         exercises: The registry, from names to objects with `answer`, `blank`, `points`, and `minutes`.
 
     Raises:
-        InputError: An exercise isn't registered or has no check after it, a cell to be filled here isn't empty, or two
+        InputError: An exercise isn't registered or has no check after it, a cell that should be empty isn't, or two
             cells would get the same ID.
     """
     import jupytext
@@ -65,7 +66,7 @@ def read_text(path: Path, exercises: Mapping[str, Any]) -> tuple[NotebookNode, N
     text = jupytext.read(path, fmt="md:myst")
     notebook, solution = (nbformat.v4.new_notebook(metadata=deepcopy(METADATA)) for _ in range(2))
     headings = _Headings(path)
-    unchecked: list[str] = []  # exercises without a check so far
+    unchecked: list[str] = []  # exercises whose check hasn't been seen yet
     for cell in _split_at_headings(text.cells):
         name = cell.metadata.pop("exercise", None)
         checked = cell.metadata.pop("check", None)
@@ -209,7 +210,7 @@ def build_notebooks(
 
 
 def outdated_notebooks(root: Path, exercises: Mapping[str, Any]) -> list[str]:
-    """Return a line for each file in `notebooks/` and `solutions/` that doesn't match its source. Execute nothing."""
+    """Return a line for each file in `notebooks/` and `solutions/` that doesn't match its source. Runs no notebook."""
     lines = []
     expected = set()
     for path in _texts(root, ()):
@@ -274,7 +275,7 @@ def _without_outputs(notebook: NotebookNode) -> NotebookNode:
 def _execute(solution: NotebookNode, path: Path) -> None:
     """Execute `solution` in place, in the folder that contains `path`, using the package's own parts.
 
-    The preset replaces notebook 13's training run, which takes minutes, with one that takes seconds.
+    With the preset `tiny`, notebook 13's training run takes seconds instead of minutes.
 
     Raises:
         InputError: A cell or a check failed, or took too long.
@@ -291,7 +292,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
     client = NotebookClient(
         solution,
         timeout=CELL_TIMEOUT,
-        iopub_timeout=CELL_TIMEOUT,  # with the default of 4, a busy machine silently loses outputs
+        iopub_timeout=CELL_TIMEOUT,  # with the default of 4, outputs are silently lost on a busy machine
         kernel_name="python3",
         record_timing=False,
         store_widget_state=False,
@@ -312,7 +313,7 @@ def _execute(solution: NotebookNode, path: Path) -> None:
 
 
 def _join_streams(solution: NotebookNode) -> None:
-    """Join consecutive outputs of the same stream, because a busy machine splits them differently each time."""
+    """Join consecutive outputs of the same stream, because where they are split varies from run to run."""
     for cell in solution.cells:
         joined: list[NotebookNode] = []
         for output in cell.get("outputs", []):
@@ -326,7 +327,7 @@ def _join_streams(solution: NotebookNode) -> None:
 
 
 def _keep_pictures_of_widgets(solution: NotebookNode) -> None:
-    """Replace widgets, which need a kernel, with their pictures, which any page can show."""
+    """Replace widgets, which need a kernel, with pictures, which any page can show."""
     solution.metadata.pop("widgets", None)
     for cell in solution.cells:
         for output in cell.get("outputs", []):

@@ -38,7 +38,7 @@ HERO_SENTENCES = (
     "Zwei Hunde laufen durch den Schnee.",
     "Eine Frau liest ein Buch im Park.",
 )
-HERO_LAYER = 2  # of 0 to 3; averaged over heads, its cross-attention is the easiest to follow
+HERO_LAYER = 2  # one of layers 0 to 3; averaged over heads, its cross-attention is the easiest to follow
 
 
 def build_site(root: Path, out: Path) -> Path:
@@ -65,7 +65,7 @@ def prepare_site(root: Path, out: Path) -> None:
 
     Args:
         root: The folder that contains `site/`, `notebooks/`, and `solutions/`.
-        out: Where to write. Files left by an earlier run are removed, except those in `_build/`.
+        out: Where to write it. Files left by an earlier run are removed, except those in `_build/`.
     """
     sources = Sources(root, out)
     solutions = {path.stem: nbformat.read(path, as_version=4) for path in sorted((root / "solutions").glob("*.ipynb"))}

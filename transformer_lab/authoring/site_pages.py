@@ -55,7 +55,7 @@ class Sources:
         for path in sorted(self.out.rglob("*"), reverse=True):
             if path.is_file() and "_build" not in path.relative_to(self.out).parts and path not in self.written:
                 path.unlink()
-                if path.suffix in (".md", ".ipynb"):  # remove its page as well
+                if path.suffix in (".md", ".ipynb"):  # so that its page is removed, too
                     shutil.rmtree(self.out / "_build", ignore_errors=True)
 
 
@@ -90,7 +90,7 @@ def notebook_page(
             source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")  # means the same as the tag
             new = nbformat.v4.new_code_cell(source, id=cell.id, execution_count=cell.execution_count)
             new.metadata.tags = ["hide-input"] if is_setup or _is_folded(cell) else []
-            if not is_setup:  # its output lists the parts that the reader has built
+            if not is_setup:  # a setup cell's output lists the parts that the reader has built
                 new.outputs = [_output(output, cell.source, sources) for output in cell.outputs]
             page.cells.append(new)
     return page
@@ -110,7 +110,7 @@ def _with_buttons(source: str, name: str) -> str:
 
 
 def _is_folded(cell: NotebookNode) -> bool:
-    """Return whether to collapse a cell's code, because its author has hidden it or it draws a picture."""
+    """Return whether to collapse a cell's code because its author has hidden it or because it draws a picture."""
     tagged = "hide-input" in cell.metadata.get("tags", []) or cell.metadata.get("jupyter", {}).get("source_hidden")
     return bool(tagged or PLOTTING.search(cell.source))
 
@@ -186,9 +186,9 @@ def relinked(text: str, page: str, pages: Collection[str], sources: Sources) -> 
 
     Args:
         text: A page in the repository. Its code is left unchanged.
-        page: Its path in the repository, which relative links start from.
+        page: Its path in the repository, to resolve relative links.
         pages: The paths of the pages on the site.
-        sources: Where to write the pictures and records that the page links to.
+        sources: Where to write the pictures and records to which the page links.
     """
 
     def link(match: re.Match) -> str:

@@ -6,7 +6,7 @@ import io
 import textwrap
 from collections.abc import Callable, Sequence
 
-# The lines that nbgrader writes to an assignment.
+# nbgrader's lines for an empty body, and its markers around a solution.
 EMPTY_BODY = ("# YOUR CODE HERE", "raise NotImplementedError()")
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 

@@ -1,1 +1,1 @@
-"""Grade a class: assemble submissions, run them in a sandbox, and score them out of their code's reach."""
+"""Grade a class: assemble submissions, run them in a sandbox, and score them where their code cannot interfere."""

@@ -21,12 +21,12 @@ from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 
 MAX_CELLS = 2_000
-MAX_CHARACTERS = 400_000  # in all code cells together: parsing that much takes seconds
-MIN_MATCHES = 8  # matching IDs or cells that identify a notebook without answers; headings, for example, recur
+MAX_CHARACTERS = 400_000  # in all code cells together, because parsing more takes too many seconds
+MIN_MATCHES = 8  # how many matching IDs or cells identify a notebook without answers; notebooks share some headings
 SKIP = "nbval-skip"
 
 _NBVAL_MARKER = re.compile("NBVAL_|PYTEST_VALIDATE_")  # comments that control nbval start like this
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # valid in JSON, as an escape, but not in UTF-8
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # valid in JSON as an escape sequence, but not in UTF-8
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Assembled:
     notebook: NotebookNode  # the course notebook with the student's cells
     sources: dict[str, str]  # exercise to the source of the student's cell; exercises without a cell are left out
     flags: dict[str, tuple[str, ...]]  # exercise to its flags for the instructor
-    remarks: tuple[str, ...]  # for the student, about anything unusual in the file
+    remarks: tuple[str, ...]  # tell the student about anything unusual in the file
     digest: str = ""  # the submission's digest, as in its result
 
 
@@ -48,8 +48,8 @@ class _Cell:
     is_code: bool
     id: str
     grade_id: str  # nbgrader's
-    exercise: str | None  # according to its ID or metadata; may belong to a different notebook until `_locate`
-    position: int | None = None  # position of the course cell that it is, or was before it was edited
+    exercise: str | None  # according to its ID or metadata; until `_locate`, it may be from a different notebook
+    position: int | None = None  # position of this cell in the course notebook, if it is a course cell, edited or not
     is_edited: bool = False  # it was a course cell, but its source has changed
     defines: frozenset[str] = frozenset()  # exercises of the notebook
 
@@ -82,7 +82,7 @@ def assemble(submission: Submission, course: Course) -> Assembled:
     """Return the notebook to run for a submission.
 
     Raises:
-        NotGradable: It cannot be read, or is not one of the course's notebooks.
+        NotGradable: The submission cannot be read, or is not one of the course's notebooks.
     """
     if submission.problem:
         raise NotGradable(submission.problem)
@@ -203,7 +203,7 @@ def _best_match(cells: list[_Cell], file_name: str, course: Course) -> _CourseNo
 
 
 def _normalized(source: str) -> str:
-    """Return the text without the white space that editors change on their own."""
+    """Return the text without the whitespace that editors change on their own."""
     return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
@@ -220,8 +220,8 @@ class _Plan:
 
     def __init__(self, cells: list[_Cell], original: _CourseNotebook, remarks: list[str]) -> None:
         self.cells, self.original, self.remarks = cells, original, remarks
-        self.answers: dict[str, _Cell] = {}  # exercise to the cell that counts
-        self.homes: dict[str, _Cell] = {}  # exercise to the cell that is inserted in its place
+        self.answers: dict[str, _Cell] = {}  # maps each exercise to the cell that counts
+        self.homes: dict[str, _Cell] = {}  # maps each exercise to the cell inserted at its position
         self.added: defaultdict[int, list[_Cell]] = defaultdict(list)  # keyed by the position of the cell after them
         self._remark_on_other_notebooks()
         for cell in cells:
@@ -245,7 +245,7 @@ class _Plan:
             )
 
     def _locate(self, cell: _Cell) -> None:
-        """Find out which course cell this is, or was before it was edited, and which exercises it defines."""
+        """Find out which course cell this is, edited or not, and which exercises it defines."""
         original = self.original
         if cell.exercise in original.exercises:
             cell.position = original.by_exercise[cell.exercise]
@@ -287,7 +287,7 @@ class _Plan:
                 self.remarks.append(f"The cell of `{name}` had been changed to a text cell; it was run as code.")
 
     def _definitions(self, exercise: Exercise) -> list[_Cell]:
-        """Return the cells that define an exercise, except for stubs, and for text cells if a code cell defines it.
+        """Return the cells that define an exercise. Stubs don't count, nor do text cells if a code cell defines it.
 
         An import or an assignment elsewhere (`from torch import softmax`) doesn't replace a function or a class.
         """
@@ -312,7 +312,7 @@ class _Plan:
             self.homes[cell.exercise if cell.exercise in answered else answered[0]] = cell
 
     def _place_added_cells(self) -> None:
-        """Insert the student's own cells after the cell that they follow, but before the next exercise.
+        """Insert each of the student's own cells after the cell it follows, but before the next exercise.
 
         Cells that precede an exercise are always included. The others, and edited course cells, are included if an
         answer needs them.
@@ -357,7 +357,7 @@ class _Plan:
         return next_positions[::-1]
 
     def _may_come_along(self, cell: _Cell) -> bool:
-        """Return whether it is the student's own cell, another attempt at an exercise, or an edited course cell."""
+        """Return whether a cell is the student's own, another attempt at an exercise, or an edited course cell."""
         if not (cell.is_code and cell.source.strip()):
             return False
         if cell.exercise:
@@ -421,14 +421,14 @@ class _Plan:
 
 
 def _code(source: str, cell_id: str, role: dict[str, Any]) -> NotebookNode:
-    """Return a cell that has not been run. nbformat's own functions would validate it, which takes much longer."""
+    """Return a cell that has not been run. nbformat's own functions would also validate it, which takes much longer."""
     metadata = {"transformer_lab": role} if role else {}
     cell = {"cell_type": "code", "id": cell_id, "metadata": metadata, "source": source}
     return from_dict({**cell, "outputs": [], "execution_count": None})
 
 
 def _without_markers(source: str) -> str:
-    """Disable the comments that control nbval, which splits lines as `splitlines` does."""
+    """Disable the comments that control nbval, splitting lines with `splitlines` as nbval does."""
     lines = source.splitlines(keepends=True)
     for index, line in enumerate(lines):
         if line.strip().startswith("#"):
@@ -437,9 +437,9 @@ def _without_markers(source: str) -> str:
 
 
 def _skip_demonstrations(cells: list[NotebookNode]) -> None:
-    """Tag the course cells that no answer depends on, so that nbval skips them: pictures, training runs, mistakes.
+    """Tag the course cells that no answer depends on, so that nbval skips them, such as pictures and training runs.
 
-    They are skipped even if a student's experiment needs them: printing a trained model would cost a training run.
+    They are skipped even if a student's experiment needs them: printing a trained model would require a training run.
     """
     code = [cell for cell in cells if cell.cell_type == "code"]
     names = [names_of(cell.source) for cell in code]

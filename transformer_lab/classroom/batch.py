@@ -56,7 +56,7 @@ class Grading(Protocol):
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]: ...
 
 
-OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # takes the secret seed of a run
+OpenGrader = Callable[[int, Course], AbstractContextManager[Grading]]  # given the secret seed of a run
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,16 @@ class Change:
 class BatchResult:
     """The outcome of a run."""
 
-    entries: list[Entry]  # all results that count, whichever run they are from
+    entries: list[Entry]  # all results that count, from this run or earlier ones
     graded: int  # submissions of this run
-    kept: int  # submissions that earlier runs have graded
+    kept: int  # submissions that were graded in earlier runs
     written: list[Path]
     warnings: list[str]
     refused: int = 0  # submissions of this run that could not be graded
 
 
 def grader_for(jobs: int | None, require_sandbox: bool, cluster: str | None) -> OpenGrader:
-    """Return a function that opens the local grader, or the one on a cluster if there is an address."""
+    """Return a function that opens the local grader, or a cluster's grader if `cluster` is its address."""
 
     def open_grader(seed: int, course: Course) -> AbstractContextManager[Grading]:
         if cluster:
@@ -114,15 +114,15 @@ def grade_batch(
 ) -> BatchResult:
     """Grade submissions, and write the gradebook and all reports into `out`.
 
-    Submissions that this version of the package has graded before are not graded again unless they have changed.
+    Submissions already graded by this version of the package are graded again only if they have changed.
 
     Args:
-        paths: Files, folders, and zips. May be empty with `resume`.
+        paths: Files, folders, and zips. Can be empty with `resume`.
         out: A new folder, or one with a gradebook.
         open_grader: See `grader_for`.
         course: The course notebooks; by default, those in the checkout.
         resume: Continue the last run, with its paths and, if it was interrupted, with its secret seed.
-        roster: A file for `read_roster`; by default, the roster of an earlier run is used again.
+        roster: A file for `read_roster`; by default, the roster of an earlier run is reused.
         advance: Called with the number of submissions done and the total number.
 
     Raises:
@@ -157,7 +157,7 @@ def grade_batch(
                 refused += bool(result.problem)
                 advance(count, len(todo))
             if grader:
-                book.record_sandbox(run, grader.sandboxed)  # a machine without one may have joined the cluster
+                book.record_sandbox(run, grader.sandboxed)  # a machine without a sandbox may have joined the cluster
         book.finish(run)
         entries, present, written = write_reports(out, book, course)
         warnings = [*_warnings(entries, run), *_lost_points(entries, before), *_roster_warnings(present)]
@@ -173,11 +173,11 @@ def regrade_exercise(
     course: Course | None = None,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> BatchResult | None:
-    """Regrade one exercise in all submissions that were graded before, and save the results if they are approved.
+    """Regrade one exercise in all previously graded submissions, and save the results if they are approved.
 
     Args:
-        paths: Files, folders, and zips; by default, the paths from all runs that still exist.
-        out: The folder of the gradebook.
+        paths: Files, folders, and zips; by default, all paths from earlier runs that still exist.
+        out: The folder with the gradebook.
         exercise: Name of the exercise.
         open_grader: See `grader_for`.
         approve: Called with all changes before anything is written.
@@ -188,7 +188,7 @@ def regrade_exercise(
         The outcome, or None if it was not approved and nothing was written.
 
     Raises:
-        InputError: As in `grade_batch`; or the exercise does not exist, or is in none of the graded submissions.
+        InputError: As in `grade_batch`, or the exercise does not exist, or none of the graded submissions has it.
     """
     find_exercise(exercise)
     course = course or Course.find()
@@ -243,7 +243,7 @@ def regrade_exercise(
 
 
 def _with_regraded(whole: SubmissionResult, regraded: SubmissionResult, name: str) -> tuple[Change, SubmissionResult]:
-    """Return what changed in an exercise, and the whole submission with its new result."""
+    """Return how an exercise changed, and the whole submission with the new result."""
     old = next(exercise for exercise in whole.exercises if exercise.exercise == name)
     failed = replace(old, state="grader error", earned=0.0, report=regraded.problem)
     new = next((exercise for exercise in regraded.exercises if exercise.exercise == name), failed)
@@ -256,7 +256,7 @@ def _begin(book: Gradebook, seed: int, paths: Sequence[Path], only: str = "") ->
 
 
 def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple[Key, Submission]]:
-    """Pair submissions with their students and digests. A digest changes with the content and the version."""
+    """Pair each submission with its student and digest. The digest depends on the content and the version."""
 
     def digest(submission: Submission) -> str:
         parts = [package_version.encode(), submission.problem.encode(errors="surrogatepass"), submission.content]
@@ -267,7 +267,7 @@ def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple
 
 @contextmanager
 def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]]:
-    """Yield the folder, with links resolved, and its gradebook, and keep other runs out in the meantime."""
+    """Yield the folder, with links resolved, and its gradebook, which are locked against other runs meanwhile."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: choose a folder for the grades")
     out = out.resolve()
@@ -315,7 +315,7 @@ def _collect(paths: Sequence[Path]) -> list[Submission]:
 def _grade_all(
     todo: dict[Key, Submission], grader: Grading | None, course: Course, only: str | None = None
 ) -> Iterator[SubmissionResult]:
-    """Yield a result for each submission, even if some of them break the grader.
+    """Yield a result for each submission, even if some of them crash the grader.
 
     Students take turns: first everyone's first file, then everyone's second. That way, a student with many files
     doesn't delay the others.
@@ -348,10 +348,10 @@ def _grade_all(
             yield result
         while refused:
             yield refused.pop()
-    for _ in notebooks:  # assembles the submissions that the grader did not ask for
+    for _ in notebooks:  # assemble the submissions that the grader did not ask for
         pass
     yield from refused
-    for notebook in running.values():  # the grader lost these: the next run grades them again
+    for notebook in running.values():  # the grader lost these, so the next run grades them again
         yield without_points(notebook, course.exercises(notebook.name), "grader error")
 
 
@@ -361,7 +361,7 @@ def _assembled(submission: Submission, course: Course) -> Assembled | str:
         return assemble(submission, course)
     except NotGradable as reason:
         return str(reason)
-    except Exception as error:  # a bug in the grader must not stop the others
+    except Exception as error:  # a bug in the grader must not stop the other submissions
         return f"the grader could not assemble it ({type(error).__name__}: {error})"
 
 
@@ -393,7 +393,7 @@ def _warnings(entries: Sequence[Entry], run: GradingRun) -> list[str]:
 
 
 def _lost_points(entries: Sequence[Entry], before: dict[tuple[str, str], Entry]) -> list[str]:
-    """Warn about students who have fewer points than before because a different file is submitted now."""
+    """Warn about students who have fewer points than before because a different file was submitted this time."""
     lower = [
         f"{entry.student} ({entry.notebook}, {earlier.result.earned:g} -> {entry.result.earned:g})"
         for entry in entries

@@ -1,4 +1,4 @@
-"""Analyze what a cell defines and uses, without running it. Any text is accepted, however strange or large."""
+"""Analyze what a cell defines and uses, without running it. Any text is accepted, even if it is invalid or huge."""
 
 import ast
 import re
@@ -12,15 +12,15 @@ from functools import lru_cache
 from transformer_lab.exercises.scopes import global_symbols
 
 MAX_CHARACTERS = 50_000  # longer cells aren't parsed: a syntax tree takes a hundred times as much memory
-SHORT_CHARACTERS = 4_000  # length of ordinary cells: the names in hundreds of these are cached
-MAX_MAGICS = 20  # per cell: IPython's transformer reads the whole cell again for each of them
+SHORT_CHARACTERS = 4_000  # ordinary cells are shorter, and the names in hundreds of them are cached
+MAX_MAGICS = 20  # per cell, because IPython's transformer rereads the whole cell for each of them
 LONGEST_MAGIC = 2_000  # characters; some of the transformer's patterns take quadratic time
 
 # Parsing hostile text can raise these: it may have null bytes, lone surrogates, or thousands of brackets.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, IndexError)
 
 PYTHON_MAGICS = ("time", "timeit", "prun", "capture")  # run Python in the notebook's own namespace
-# These don't run the student's code. A question, such as `torch.exp?`, becomes `%pinfo torch.exp`.
+# These don't run the student's code. A request for help, such as `torch.exp?`, becomes `%pinfo torch.exp`.
 HARMLESS_MAGICS = {
     *("autoreload", "config", "load_ext", "matplotlib", "pinfo", "pinfo2", "precision", "pwd", "who", "whos"),
 }
@@ -53,7 +53,7 @@ class Names:
 
 
 def names_of(source: str) -> Names:
-    """Return the names in a cell. If it is not Python, only `binds` is filled in, with a guess."""
+    """Return the names in a cell. If the cell is not Python, only `binds` is filled in, as a guess."""
     return _names_of_short(source) if len(source) <= SHORT_CHARACTERS else _names_of_long(source)
 
 
@@ -63,7 +63,7 @@ def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads
     Args:
         wanted: Names.
         provides: The names that each cell provides.
-        reads: The names that each cell reads, and which other cells may provide.
+        reads: The names that each cell reads and that other cells may provide.
     """
     cells_with = defaultdict(list)
     for index, names in enumerate(provides):
@@ -80,14 +80,14 @@ def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads
 
 
 def cannot_be_analyzed(source: str) -> bool:
-    """Return whether a kernel may run the cell although it is too long or too deep to parse, or isn't Python."""
+    """Return whether a kernel might run the cell although it is too long, too deeply nested, or not Python."""
     if names_of(source).is_python:
         return False
     if len(source) > MAX_CHARACTERS or re.search(r"^[^\S\n]*[%!?,;/]", source, re.MULTILINE):
         return True
     try:
         ast.parse(source)
-    except (SyntaxError, ValueError):  # a kernel can't run that either
+    except (SyntaxError, ValueError):  # a kernel can't run this either
         return False
     except UNREADABLE:
         pass
@@ -117,7 +117,7 @@ def syntax_tree(source: str) -> ast.Module | None:
 
 
 def _as_python(source: str) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return the cell as Python with the same line numbers, and the lines and names of commands that were removed.
+    """Return the cell as Python with the same line numbers, and the line and name of each command that was removed.
 
     The text is None if the cell is not Python, or is too long.
     """
@@ -137,7 +137,7 @@ def _without_magics(source: str) -> list[tuple[str, str]]:
 
     The list is empty if the cell is in another language.
     """
-    from IPython.core.inputtransformer2 import TransformerManager  # takes half a second, and few cells need it
+    from IPython.core.inputtransformer2 import TransformerManager  # the import takes half a second, and few cells need it
 
     special = [line for line in source.split("\n") if re.search(r"^\s*[%!?,;/]|=\s*[%!]|\?\s*$", line)]
     if not 0 < len(special) <= MAX_MAGICS or max(map(len, special)) > LONGEST_MAGIC:
@@ -190,7 +190,7 @@ def _line_of_magic(before: str, command: str, code: str) -> tuple[str, str]:
     return nothing, "" if magic in HARMLESS_MAGICS else command
 
 
-@lru_cache(maxsize=2)  # trees are large, and each is needed twice in a row
+@lru_cache(maxsize=2)  # only the last two, because trees are large and each is needed twice in a row
 def _tree(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings(action="ignore"):  # about `"\d"` in the student's text, for example
@@ -231,7 +231,7 @@ def _names(source: str) -> Names:
     )
 
 
-_names_of_short = lru_cache(maxsize=4096)(_names)  # more than the cells of one notebook
+_names_of_short = lru_cache(maxsize=4096)(_names)  # larger than the number of cells in a notebook
 _names_of_long = lru_cache(maxsize=16)(_names)
 
 
@@ -243,7 +243,7 @@ class _NodeReader:
         self.aliases: dict[str, tuple[str, Attributes]] = {}
         self.imported: list[tuple[int, str, str]] = []
         self.uses: set[tuple[int, str, Attributes]] = set()
-        inner: set[int] = set()  # nodes within a longer dotted name, which is visited before them
+        inner: set[int] = set()  # nodes inside a longer dotted name, which is visited first
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._add_import(node)
@@ -312,7 +312,7 @@ def _is_call_of(node: ast.AST, *names: str) -> bool:
 
 
 def _is_getattr_of_self(node: ast.AST) -> bool:
-    """Return whether it is a call like `getattr(self.attention, name)`, as in a loop over layers."""
+    """Return whether a node is a call like `getattr(self.attention, name)`, as in a loop over layers."""
     if not (_is_call_of(node, "getattr") and isinstance(node.args[-1], ast.Name | ast.Attribute | ast.Subscript)):
         return False
     base, _ = _dotted(node.args[0], set())
@@ -338,7 +338,7 @@ def _definitions(tree: ast.Module) -> dict[str, dict[str, bool]]:
 
 
 def _has_no_body(function: ast.FunctionDef) -> bool:
-    """Return whether it does nothing but return None or raise NotImplementedError."""
+    """Return whether a function does nothing except return None or raise NotImplementedError."""
     for statement in function.body:
         match statement:
             case ast.Pass() | ast.Expr(ast.Constant()):

@@ -1,4 +1,4 @@
-"""Grade on the machines of a Dask cluster. Everyone who can reach the cluster is trusted, as always in Dask."""
+"""Grade on the machines of a Dask cluster. Like Dask itself, this trusts everyone who can reach the cluster."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,10 @@ from transformer_lab.files import on_screen
 
 QUEUED = 3  # submissions per thread, running or waiting
 CONNECT_SECONDS = 20
-LOST_SECONDS = 60  # how long a run waits without any worker before it gives up
+LOST_SECONDS = 60  # how long a run that has lost all workers waits before it gives up
 POLL_SECONDS = 2
 
-_graders: dict[tuple[int, int], Any] = {}  # on a worker, keyed by the seed of the run and the thread
+_graders: dict[tuple[int, int], Any] = {}  # on a worker, keyed by the run's seed and the thread
 
 
 @dataclass
@@ -30,13 +30,13 @@ class ClusterGrader:
     require_sandbox: bool
     seed: int
     sandboxed: bool = True
-    running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the future of its result
+    running: dict[Any, Assembled] = field(default_factory=dict)  # keyed by the result's future
 
     def grade(self, assembled: Iterable[Assembled], only: str | None = None) -> Iterator[SubmissionResult]:
         """Yield each result once, as it arrives. If a worker dies, Dask sends its submissions to another one.
 
         Raises:
-            InputError: The scheduler or all workers have been gone for too long.
+            InputError: The scheduler or all workers have been unreachable for too long.
         """
         from distributed import wait
 
@@ -60,7 +60,7 @@ class ClusterGrader:
     def _result(self, future: Any, submission: Assembled) -> SubmissionResult:
         try:
             sandboxed, result = future.result(timeout=CONNECT_SECONDS)
-        except Exception as error:  # several workers died running it, or they lack something
+        except Exception as error:  # several workers died while running it, or lack something it needs
             problem = f"the grader failed on the cluster ({type(error).__name__}: {_on_one_line(error)})"
             return SubmissionResult(submission.student, submission.name, submission.digest, (), problem=problem)
         self.sandboxed &= sandboxed
@@ -72,7 +72,7 @@ def cluster_grader(address: str, require_sandbox: bool, seed: int) -> Iterator[C
     """Connect to the scheduler at an address like `tcp://host:8786`, and end the run's graders there afterwards.
 
     Raises:
-        InputError: The extra `cluster` is not installed, no scheduler answers, or a worker cannot grade.
+        InputError: The `cluster` extra is not installed, no scheduler answers, or a worker cannot grade.
     """
     try:
         from distributed import Client
@@ -119,7 +119,7 @@ def _code() -> str:
 
 
 def code_and_sandbox() -> tuple[str, str]:
-    """Return the version of a worker's code, and why it has no sandbox (empty if it has one)."""
+    """Return the version of a worker's code, and the reason why it has no sandbox ("" if it has one)."""
     from transformer_lab.classroom.sandbox import why_no_sandbox
 
     return _code(), why_no_sandbox()
@@ -128,7 +128,7 @@ def code_and_sandbox() -> tuple[str, str]:
 def grade_on_worker(
     assembled: Assembled, only: str | None, seed: int, require_sandbox: bool
 ) -> tuple[bool, SubmissionResult]:
-    """Return whether there is a sandbox, and the result. Each thread keeps its grader until the run ends."""
+    """Return whether there is a sandbox, and the result. Each thread reuses its grader until the run ends."""
     from transformer_lab.classroom.grader import Grader
 
     key = seed, threading.get_ident()
@@ -139,6 +139,6 @@ def grade_on_worker(
 
 
 def end_graders(seed: int) -> None:
-    """End a worker's graders of the run with this seed."""
+    """End the graders that a worker has for the run with this seed."""
     for key in [key for key in _graders if key[0] == seed]:
         _graders.pop(key).__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""The released course: its notebooks, and which of their cells are exercises."""
+"""The released course: its notebooks and the exercises in them."""
 
 import copy
 from functools import cache, cached_property
@@ -35,7 +35,7 @@ class Course:
         """Return the course that comes with this package, or else the one in the current folder.
 
         Raises:
-            InputError: Neither has a folder `notebooks`.
+            InputError: Neither has a `notebooks` folder.
         """
         own = shipped("notebooks")
         for folder in (own, Path.cwd() / "notebooks"):
@@ -66,7 +66,7 @@ class Course:
         raise InputError(f"unknown notebook `{name}`; the notebooks are {', '.join(self.names)}")
 
     def notebook(self, name: str) -> NotebookNode:
-        """Return a notebook as students receive it: exercises have the ID `exercise-NAME`, checks `check-NAME`."""
+        """Return a notebook as students get it, in which cells have IDs like `exercise-NAME` and `check-NAME`."""
         return copy.deepcopy(self._read(name))
 
     def exercises(self, name: str, only: str | None = None) -> list[Exercise]:
@@ -84,12 +84,12 @@ class Course:
 
 
 def exercise_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that this course cell is for, if it is an exercise cell."""
+    """Return the exercise that belongs in this course cell, or None if it isn't an exercise cell."""
     return _name_in_id(cell, "exercise-", "solution")
 
 
 def check_of(cell: NotebookNode) -> str | None:
-    """Return the exercise that this course cell checks, if it is a check."""
+    """Return the exercise that this course cell checks, or None if it isn't a check."""
     return _name_in_id(cell, "check-", "grade")
 
 

@@ -13,7 +13,7 @@ from transformer_lab.classroom.gradebook import Entry, number
 from transformer_lab.classroom.results import ExerciseResult, SubmissionResult
 from transformer_lab.files import clean
 
-MAX_CHARACTERS = 20_000  # per report
+MAX_CHARACTERS = 20_000  # in each report
 FEEDBACK = {  # shown to a student if there is no report
     "not attempted": "Not attempted: the cell is the same as in the released notebook.",
     "not checked": "Not checked: it depends on something that failed.",
@@ -36,7 +36,7 @@ def feedback_text(result: ExerciseResult) -> str:
 def junit_xml(result: SubmissionResult) -> str:
     """Return a JUnit test suite with a case for each cell that nbval ran, and one for each exercise with its points.
 
-    The exercises are taken from `result.exercises`, because some may have been regraded after nbval ran.
+    The exercises come from `result.exercises`, because some may have been regraded since nbval ran.
     """
     suites = ElementTree.Element("testsuites", name="transformer-lab")
     suite = ElementTree.SubElement(suites, "testsuite", name=result.notebook or "submission")
@@ -56,7 +56,7 @@ def junit_xml(result: SubmissionResult) -> str:
 
 
 def _cell_cases(junit: str) -> list[ElementTree.Element]:
-    """Return nbval's test cases without those of exercises, or none if pytest did not write valid XML."""
+    """Return nbval's test cases, except those for exercises, or none if pytest did not write valid XML."""
     if not junit or "<!DOCTYPE" in junit:
         return []
     try:
@@ -94,10 +94,10 @@ def _add_properties(element: ElementTree.Element, values: dict[str, str]) -> Non
 
 
 def gradescope_results(submitted: Sequence[Entry]) -> str:
-    """Return `results.json` for Gradescope: one test per exercise, with what the student may see.
+    """Return `results.json` for Gradescope: one test per exercise, with only what the student may see.
 
-    A file that could not be graded becomes a test with 0 points that gives the reason. If there are several files, the
-    name of each test starts with that of its notebook.
+    A file that could not be graded becomes a test with 0 points that states the reason. If there are several files,
+    each test's name starts with the name of its notebook.
     """
     tests: list[dict[str, Any]] = []
     output: list[str] = []
@@ -146,7 +146,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
     Args:
         pages: Maps each student to their feedback page, as HTML.
         submitted: Maps each student to their entries that count. Students whose files don't come from Moodle are left
-            out, and so are students who share a number, because the number doesn't say whose page it is.
+            out. So are students who share a number, because the number doesn't tell whose page it is.
 
     Returns:
         The bytes of the zip, which are the same for the same pages, or no bytes if no student is left.
@@ -155,7 +155,8 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for participant, student in students.items():
-            # Moodle reads the number after the first underscore, so a name, which may have one, can't come before it.
+            # Moodle reads the number after the first underscore, and a name may contain one, so the name can't come
+            # first.
             member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
             archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
     return file.getvalue() if students else b""

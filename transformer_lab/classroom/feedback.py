@@ -1,4 +1,4 @@
-"""Write a feedback page per student: what passed, what went wrong, where to read about it, and the student's code.
+"""Write each student's feedback page: what passed, what went wrong, where to read about it, and the student's code.
 
 All text from a submission is escaped and shortened. The instructor's flags are left out.
 """
@@ -29,8 +29,8 @@ def reading_places(course: Course, name: str) -> dict[str, str]:
         exercise = exercise_of(cell)
         heading = re.match(r"(##?) +(.+)", cell.source) if cell.cell_type == "markdown" else None
         if exercise:
-            before = [section for section in sections[:-1] if section != "What you will build"]  # the last is its own
-            explained = before or explained  # two exercises may share an explanation
+            before = [section for section in sections[:-1] if section != "What you will build"]  # the last one is the exercise's own
+            explained = before or explained  # two exercises in a row may share an explanation
             nearest = before[-1:] or explained[-2:]
             where = f": {' and '.join(f'“{section}”' for section in nearest)}" if nearest else ""
             section = re.search(r"section (\d[\d.]*\d)", exercises()[exercise].answer.__doc__ or "")
@@ -59,7 +59,7 @@ def sentences(exercise: str) -> dict[str, str]:
 def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
     """Split a report into what happened, the number of checks, the checks, and the rest, as blocks of `(kind, text)`.
 
-    A block that isn't recognized becomes prose, so nothing is lost.
+    Blocks of an unknown kind become prose, so nothing is lost.
     """
     parts: dict[str, list[tuple[str, str]]] = {"happened": [], "counted": [], "checks": [], "rest": []}
     part = parts["rest"]

@@ -19,7 +19,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.exercises.registry import exercises
 from transformer_lab.files import clean
 
-APPLICATION_ID = 0x54_4C_47_42  # "TLGB" in the file's header, to distinguish it from other programs' databases
+APPLICATION_ID = 0x54_4C_47_42  # "TLGB", which distinguishes the file from other programs' databases
 SCHEMA_VERSION = 1
 SCHEMA = Path(__file__).with_name("schema.sql")
 COUNTING = """
@@ -33,10 +33,10 @@ WITH seen AS (
 SELECT student, name, path, result, sandboxed, sources
 FROM seen JOIN results USING (id) JOIN runs ON runs.id = results.run
 WHERE seen.run = last AND (notebook != '' OR last = last_of_student) ORDER BY student, name, place
-"""  # an unreadable file counts under its path, and only as long as it is submitted
+"""  # an unreadable file is identified by its path, and counts only while it is still submitted
 
 FORMULA_STARTS = "=+-@\t\r\n＝＋－＠"
-MOST_NAMES = 5  # students listed as having similar answers; the others are only counted
+MOST_NAMES = 5  # how many students with similar answers to list; the rest are only counted
 UNGUARDED = "graded without a sandbox"
 ABSENT = "submitted nothing"
 TIME_IS_UP = (
@@ -77,7 +77,7 @@ class Entry:
         return self.result.notebook
 
     def flags(self, exercise: ExerciseResult) -> tuple[str, ...]:
-        """Return everything about the exercise that the instructor should look at."""
+        """Return all the reasons why the instructor should look at the exercise."""
         similar = self.similar.get(exercise.exercise, ())
         if not similar:
             return exercise.flags
@@ -121,7 +121,7 @@ class Gradebook:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection; closing it rolls back a transaction that was not committed."""
+        """Open a connection. When it closes, a transaction that was not committed is rolled back."""
         try:
             with closing(sqlite3.connect(self.path, isolation_level=None, timeout=20)) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -163,7 +163,7 @@ class Gradebook:
         self._query("UPDATE runs SET finished = ? WHERE id = ?", (_now(), run.id))
 
     def record_sandbox(self, run: GradingRun, sandboxed: bool) -> None:
-        """Record whether a run uses a sandbox. Once it has run without one, it stays marked."""
+        """Record whether a run uses a sandbox. A run that was ever without one stays marked."""
         change = "UPDATE runs SET sandboxed = min(?, coalesce(sandboxed, 1)) WHERE id = ?"
         self._query(change, (int(sandboxed), run.id))
 
@@ -187,7 +187,7 @@ class Gradebook:
         return GradingRun(*rows[0][:4], int(rows[0][4]), tuple(json.loads(rows[0][5]))) if rows else None
 
     def final_results(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the last result for each `(student, digest)`, except for those that have to be graded again."""
+        """Return the last result for each `(student, digest)`, leaving out those that have to be graded again."""
         rows = self._query(
             "SELECT student, digest, result FROM results WHERE id IN "
             "(SELECT max(id) FROM results GROUP BY student, digest) AND final"
@@ -203,7 +203,7 @@ class Gradebook:
         """Return the results that count, sorted by student and notebook.
 
         The last run in which a student submitted a notebook counts. If there were several files for it, the one with
-        the most points counts. A file that could not be read counts only as long as it is submitted.
+        the most points counts. A file that could not be read counts only while it is still submitted.
         """
         entries = []
         for files in self._files_of_last_runs():
@@ -212,7 +212,7 @@ class Gradebook:
         return sorted(entries, key=lambda entry: (entry.student.casefold(), entry.student, entry.notebook))
 
     def results_of_last_runs(self) -> dict[tuple[str, str], SubmissionResult]:
-        """Return the results that count, and those of other files for the same notebook, by `(student, digest)`."""
+        """Return the results that count, and those of other files for the same notebooks, by `(student, digest)`."""
         results = [entry.result for files in self._files_of_last_runs() for entry in files]
         return {(result.student, result.digest): result for result in results}
 
@@ -247,13 +247,13 @@ def source_digest() -> str:
 
 
 def grader_failed(result: SubmissionResult) -> bool:
-    """Return whether part of the result is missing because the grader failed, not the student."""
+    """Return whether part of the result is missing because of an error in the grader, not the student's code."""
     states = [exercise.state for exercise in result.exercises]
     return "grader error" in states or result.problem.startswith("the grader ")
 
 
 def is_graded_again(result: SubmissionResult) -> bool:
-    """Return whether the next run grades it again because the grader failed or the student's time was up."""
+    """Return whether the next run grades it again because the grader failed or the student ran out of time."""
     return grader_failed(result) or result.problem == TIME_IS_UP
 
 
@@ -271,11 +271,11 @@ def by_student(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
-    """Return a table with one row per student, and a row of 0 points for each person who is absent.
+    """Return a table with one row per student, including a row with 0 points for each absent person.
 
-    The cells of a notebook that was not submitted are empty. If any result was obtained without a sandbox, the heading
-    of the last column is a warning, and its cells show which students are affected. The warning is not on a separate
-    line, because spreadsheets and pandas expect the headings on the first line.
+    The cells of a notebook that was not submitted are empty. If any result was obtained without a sandbox, the last
+    column has a warning as its heading, and its cells show which students are affected. The warning doesn't have its
+    own line, because spreadsheets and pandas expect the headings on the first line.
     """
     import pandas
 
@@ -311,7 +311,7 @@ def as_csv(entries: Sequence[Entry], attendance: Attendance = NO_ROSTER) -> str:
 
 
 def _states(results: Sequence[ExerciseResult]) -> str:
-    """Return the states that the points do not show: `not attempted: softmax, causal_mask; timed out: target_mask`."""
+    """Return the states that points can't express: `not attempted: softmax, causal_mask; timed out: target_mask`."""
     exercises_by_state: dict[str, list[str]] = {}
     for result in results:
         if result.state not in ("passed", "failed"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Grader", "Limits"]
 
-EXTRA_SECONDS = 30.0  # how long after a submission's limit its worker is killed
+EXTRA_SECONDS = 30.0  # how long after a submission's time limit its worker is killed
 START_SECONDS = 300.0
 END_SECONDS = 10.0
 
@@ -46,7 +46,7 @@ class Grader:
     """A pool of workers that grade submissions. Use it in a `with` statement, because it starts and ends processes.
 
     Args:
-        limits: Limits on each submission.
+        limits: Limits for each submission.
         jobs: How many submissions to grade at once; if None, as many as there are processors.
         require_sandbox: Refuse to run students' code without a sandbox. If False, code may run with your permissions.
         seed: Secret seed of the graded inputs; random if None.
@@ -92,7 +92,7 @@ class Grader:
         self._temporary.__exit__(None, None, None)
 
     def grade(self, assembled: "Iterable[Assembled]", only: str | None = None) -> Iterator[SubmissionResult]:
-        """Yield results as they arrive. The next submission is taken from the iterable when a worker becomes free.
+        """Yield results as they arrive. The next submission is taken from the iterable when a worker is free.
 
         Args:
             assembled: The submissions to grade.
@@ -123,7 +123,7 @@ class Grader:
 
 
 class _Worker:
-    """A process that grades one submission after another, and is restarted if it has ended or had to be killed."""
+    """A process that grades submissions one by one. It is restarted if it has ended or had to be killed."""
 
     def __init__(self, setup: Setup, folder: Path, number: int) -> None:
         self._setup, self._shared_folder, self._folder = setup, folder, folder / f"w{number}"
@@ -168,7 +168,7 @@ class _Worker:
         self.deadline = self.began + self._setup.limits.submission_seconds + EXTRA_SECONDS
 
     def result(self) -> SubmissionResult:
-        """Return the result, or if there is none, a result that says why."""
+        """Return the result, or a result that says why there is none."""
         try:
             if self.connection.poll():
                 return self.connection.recv()

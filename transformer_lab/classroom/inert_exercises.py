@@ -1,13 +1,13 @@
 """`check`, `hint`, `solution`, and `progress` in a package without answers.
 
-In the package that submissions run with, this file is `transformer_lab/exercises/__init__.py`. It checks nothing,
-because the grader checks the answers from outside, after the notebook has run.
+In the package that submissions use, this file is `transformer_lab/exercises/__init__.py`. It checks nothing, because
+the grader checks the answers from outside, after the notebook has run.
 """
 
 import sys
 from typing import Any
 
-ANSWERS: dict[str, str] = {}  # exercise to the module of its answer or stub
+ANSWERS: dict[str, str] = {}  # maps each exercise to the module of its answer or stub
 
 __all__ = [
     "CheckFailed",
@@ -28,7 +28,7 @@ class CheckFailed(Exception):  # noqa: N818 (the package's name for it)
 
 def check(*arguments: Any, as_: Any = None) -> None:
     """Print which exercise is submitted: `check(softmax)` or `check("softmax", f)`."""
-    if as_ is not None:  # this cell of the notebook shows a common mistake
+    if as_ is not None:  # this cell demonstrates a common mistake
         return
     name = _name_of(arguments, vars(sys.modules.get("__main__", sys)))
     print(f"handed in: {name}" if name else "check: expected an exercise, for example `check(softmax)`")
@@ -44,7 +44,7 @@ def _name_of(arguments: tuple[Any, ...], names: dict[str, Any]) -> str:
             return own_name
         # A lambda, a partial, or a callable object is identified by the name of its variable.
         return next((name for name in ANSWERS if names.get(name) is subject), "")
-    except Exception:  # the student's object can do anything when it is inspected
+    except Exception:  # inspecting the student's object can run any code
         return ""
 
 

@@ -1,6 +1,6 @@
 """Flag answers that an instructor should look at: library answers, the package's own parts, and similar answers.
 
-All flags come from syntax trees, and none of them costs a point.
+All flags are based on syntax trees, and none of them costs any points.
 """
 
 import ast
@@ -20,10 +20,10 @@ from transformer_lab.exercises import Exercise
 from transformer_lab.exercises.library_answers import USUAL_NAMES
 
 MAX_FLAGS = 8  # per exercise
-MIN_NODES = 80  # in the syntax tree: smaller answers are alike by chance
+MIN_NODES = 80  # in the syntax tree; smaller answers can be alike by chance
 MIN_NODES_FOR_DIFFERENCE = 100  # in smaller answers, no statement may differ
 MAX_STATEMENTS = 300
-MAX_STATEMENTS_BY_CHANCE = 3  # that can match the solution word for word, by chance or thanks to the hints
+MAX_STATEMENTS_BY_CHANCE = 3  # how many may match the solution exactly, by chance or because of the hints
 
 PACKAGE = "transformer_lab."
 NEVER_NEEDED = ("transformer_lab.solution", "transformer_lab.exercises.")
@@ -31,8 +31,8 @@ NEVER_NEEDED = ("transformer_lab.solution", "transformer_lab.exercises.")
 # The modules of the checks. Students may redefine names from other modules.
 CHECK_MODULES = ("transformer_lab", "transformer_lab.exercises")
 
-# These run code that can't be analyzed, or inspect what an answer has no reason to inspect. `getattr(thing, "name")` is
-# read as `thing.name`, so only other calls of `getattr` are reported.
+# These run code that can't be analyzed, or inspect things that an answer has no reason to inspect. `getattr(thing,
+# "name")` is read as `thing.name`, so only other calls of `getattr` are reported.
 UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "getattr", "globals", "open", "vars")
 MAY_BIND_ANYTHING = ("exec", "globals", "vars", "%run")
 UNUSUAL_MODULES = {
@@ -61,11 +61,11 @@ def review(
     """Return the flags of one answer: "line 4 uses `torch.nn.functional.softmax`".
 
     Args:
-        exercise: The exercise, including the names of library answers and the package's parts that it builds on.
+        exercise: The exercise, with the names of library answers and of the package's parts that it builds on.
         source: The student's cell.
         own_cells: Cells that the student added. They may contain helpers.
-        course_cells: The course's own cells that are run, needed for their imports.
-        answers: The cells of all exercises, by name. They may contain helpers, too.
+        course_cells: The course's own cells that are run, needed because of their imports.
+        answers: The cells of all exercises, by name. They may also contain helpers.
     """
     theirs = _imports(course_cells)
     known = _known_names(source, [*own_cells, *answers.values()], theirs)
@@ -88,7 +88,7 @@ def review(
 def _suspicious_lines(
     cell: str, exercise: Exercise, known: Mapping[str, str], allowed: set[str]
 ) -> Iterator[tuple[int, str]]:
-    """Yield lines that run or use something suspicious: `4, "uses `torch.nn.functional.softmax`"`."""
+    """Yield the lines that run or use something suspicious: `4, "uses `torch.nn.functional.softmax`"`."""
     for line, command in names_of(cell).commands:
         yield line, f"runs `{command}`"
     lines_with_use = set()
@@ -107,7 +107,7 @@ def _suspicious_lines(
 
 
 def _imports(cells: Iterable[str]) -> dict[str, str]:
-    """Return the full name of each alias in all cells together."""
+    """Return the full name of each alias in any of the cells."""
     return {alias: full for cell in cells for alias, full in names_of(cell).imports.items()}
 
 
@@ -126,7 +126,7 @@ def _known_names(source: str, own_cells: Sequence[str], theirs: Mapping[str, str
 
 
 def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], known: Mapping[str, str]) -> list[str]:
-    """Return the cells that define what the answer uses, directly or indirectly, or that may define anything.
+    """Return the cells that define names the answer uses, directly or indirectly, or that could define any name.
 
     Another exercise's cell is included only for its helpers, not for its answer or its imports.
     """
@@ -143,7 +143,7 @@ def _needed(source: str, own_cells: Sequence[str], answers: Mapping[str, str], k
 
 
 def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
-    """Return whether a cell may bind names that aren't in its text, or changes a library, which affects every answer.
+    """Return whether a cell may bind names not in its text, or changes a library, which can affect every answer.
 
     Examples are `from module import *`, `exec(...)`, and `torch.Tensor.normal = torch.Tensor.softmax`.
     """
@@ -153,9 +153,9 @@ def _may_define_anything(source: str, known: Mapping[str, str]) -> bool:
 
 
 def _uses(source: str, known: Mapping[str, str]) -> list[tuple[int, str]]:
-    """Return the lines and full names of what a cell uses from libraries and from the package.
+    """Return what a cell uses from libraries and the package, as lines and full names.
 
-    For anything else, only the attributes are known: `.softmax` for `scores.softmax`.
+    For other objects, only the attribute is known: `.softmax` for `scores.softmax`.
     """
     names = names_of(source)
     used = [(line, ".".join([known.get(name, ""), *attributes])) for line, name, attributes in names.uses]
@@ -203,7 +203,7 @@ def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
 
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
-    """Return attempts to change the checks or the package: "replaces `check`". They earn no points but are reported."""
+    """Return attempts to change the checks or the package: "replaces `check`". They are only reported."""
     names, theirs = names_of(source), _imports(course_cells)
     known = _known_names(source, [], theirs)
     replaced = [
@@ -222,7 +222,7 @@ def interference(source: str, course_cells: Sequence[str]) -> list[str]:
 
 def _has_path_of_package(source: str) -> bool:
     """Return whether a string contains a path into the package, or the code asks for a module's path."""
-    texts = (text for line in source.split("\n") for text in re.split("[\"']", line)[1:-1])  # between two quotes
+    texts = (text for line in source.split("\n") for text in re.split("[\"']", line)[1:-1])  # the parts between quotes
     return any("transformer_lab" in text for text in texts) or _PATH_OF_PACKAGE.search(source) is not None
 
 
@@ -253,18 +253,18 @@ def _answer_text(exercise: Exercise) -> str:
 
 @lru_cache
 def _solution_bodies(exercise: Exercise) -> tuple[str, ...]:
-    """Return the parts that a student writes. The rest is given in the notebook."""
+    """Return the parts that students write. The notebook provides the rest."""
     marked = marked_answer(exercise.answer, exercise.blank)
     return tuple(re.findall(rf"{BEGIN}\n(.*?)\n *{END}", marked, re.DOTALL))
 
 
 def _comments(text: str) -> set[str]:
-    """Return the text after the last `#` of each line: the comments, and sometimes the end of a string."""
+    """Return the text after the last `#` in each line, which is a comment or, sometimes, the end of a string."""
     return {line.rpartition("#")[2].strip() for line in text.split("\n") if "#" in line}
 
 
 def _is_solution_text(exercise: Exercise, source: str) -> bool:
-    """Return whether the body of a definition is the same as the package's, apart from comments and the like."""
+    """Return whether the body of a definition equals the package's, ignoring comments, docstrings, and annotations."""
     tree = syntax_tree(source)
     kind = ast.ClassDef if exercise.blank else ast.FunctionDef
     try:
@@ -325,7 +325,7 @@ def similar(answers: Iterable[tuple[str, str, str]]) -> list[tuple[str, tuple[st
 
 
 def _connected(forms: Iterable[_Form]) -> list[set[_Form]]:
-    """Return groups of forms that share hashes, directly or through others."""
+    """Return groups of forms that share hashes, directly or through other forms."""
     with_hash: dict[int, list[_Form]] = defaultdict(list)
     for form in forms:
         for each in form.partial_hashes():
@@ -383,7 +383,7 @@ class _StatementWriter:
                 yield from self.statements(block)
 
     def text(self, node: ast.AST, numbers: dict[str, int], skip: Sequence[str] = ()) -> str:
-        """Write a statement or expression, with the anonymous names numbered in order of appearance."""
+        """Write a statement or expression, numbering the anonymous names in order of appearance."""
         self.nodes += 1
         if isinstance(node, ast.Name | ast.arg):
             name = node.id if isinstance(node, ast.Name) else node.arg
