@@ -36,9 +36,9 @@ class Assembled:
     student: str
     name: str  # the notebook's name: "01_attention"
     notebook: NotebookNode  # the course notebook with the student's cells
-    sources: dict[str, str]  # exercise to the source of the student's cell; exercises without a cell are left out
-    flags: dict[str, tuple[str, ...]]  # exercise to its flags for the instructor
-    remarks: tuple[str, ...]  # tell the student about anything unusual in the file
+    sources: dict[str, str]  # maps each exercise that has a cell to the source of the student's cell
+    flags: dict[str, tuple[str, ...]]  # maps each exercise to its flags for the instructor
+    remarks: tuple[str, ...]  # for the student, about anything unusual in the file
     digest: str = ""  # the submission's digest, as in its result
 
 

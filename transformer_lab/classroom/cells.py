@@ -137,7 +137,7 @@ def _without_magics(source: str) -> list[tuple[str, str]]:
 
     The list is empty if the cell is in another language.
     """
-    from IPython.core.inputtransformer2 import TransformerManager  # the import takes half a second, and few cells need it
+    from IPython.core.inputtransformer2 import TransformerManager  # this takes half a second, and few cells need it
 
     special = [line for line in source.split("\n") if re.search(r"^\s*[%!?,;/]|=\s*[%!]|\?\s*$", line)]
     if not 0 < len(special) <= MAX_MAGICS or max(map(len, special)) > LONGEST_MAGIC:

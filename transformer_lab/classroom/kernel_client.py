@@ -1,9 +1,10 @@
-"""The grader's side of a submission's kernel: every message is checked, and every wait has a limit.
+"""The grader's side of a submission's kernel. It checks every message, and limits every wait.
 
-It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, their folder
-is read-only, so here the grader binds them, which also lets it limit the size and number of messages ("garbage on the
-sockets", "a message without an end"). Also, `jupyter_client` stops waiting for a reply only at a time limit. Here, the
-wait also ends when the kernel does, and any of several limits can end the kernel.
+It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, the sockets'
+folder is read-only, so here the grader binds them. That also lets it limit the size and number of messages (see
+"garbage on the sockets" and "a message without an end" in tests/classroom/hostile/). Another difference is that
+`jupyter_client` waits for a reply until a time limit. Here, the wait also ends when the kernel ends, which any of
+several limits can cause.
 """
 
 import contextlib
@@ -35,18 +36,18 @@ from transformer_lab.classroom.process_group import ProcessGroup
 from transformer_lab.classroom.resource_limits import ONE_THREAD, Limits
 from transformer_lab.classroom.sandbox import INSIDE, Sandbox
 
-START_SECONDS = 60.0  # time for a kernel to start; the first one waits until torch is imported
+START_SECONDS = 60.0  # how long a kernel may take to start; the first one waits until torch is imported
 END_SECONDS = 10.0
-INTERRUPT_SECONDS = 2.0  # time for a cell to end after an interrupt; then, the kernel is killed
-QUIET_SECONDS = 2.0  # after a cell's reply: how long to wait for the next output
-OUTPUT_SECONDS = 5.0  # after a cell's reply: how long to wait for outputs altogether
+INTERRUPT_SECONDS = 2.0  # how long a cell may take to end after an interrupt before the kernel is killed
+QUIET_SECONDS = 2.0  # how long to wait for the next output after a cell's reply
+OUTPUT_SECONDS = 5.0  # how long to wait for all outputs after a cell's reply
 SHELL_BYTES, IOPUB_BYTES = 12 * 2**20, 4 * 2**20  # per message
 CELL_MESSAGES, CELL_CHARACTERS = 500, 50_000  # how much of a cell's output is kept
 READ_SECONDS = 0.3  # how long to read before checking the clock again
 WATCH_SECONDS = 0.1
-MESSAGES_BYTES = 512 * 2**20  # limit on messages in the grader's memory: ZeroMQ would buffer an endless one
+MESSAGES_BYTES = 512 * 2**20  # limit on messages in the grader's memory, because ZeroMQ would buffer an endless one
 
-# Libraries that take long to import. They are imported once, in the process that every kernel is forked from.
+# Libraries that are slow to import. They are imported once, in the process from which all kernels are forked.
 PRELOADED = [
     "torch",
     "matplotlib.pyplot",
@@ -72,20 +73,20 @@ class KernelEnded(Exception):  # noqa: N818 (the grader expects it)
 
 
 def preload() -> None:
-    """Start importing what kernels need, without waiting for it."""
+    """Start importing what kernels need, without waiting for the imports to finish."""
     with _stripped_process():
         ensure_running()
 
 
 @contextlib.contextmanager
 def _stripped_process() -> Iterator[None]:
-    """Hide this process's environment variables and main script from what `multiprocessing` starts.
+    """Hide this process's environment variables and main script from the processes that `multiprocessing` starts.
 
-    A kernel could read the instructor's tokens in /proc/self/environ, and would import the script that grades.
+    Otherwise, a kernel could read the instructor's tokens in /proc/self/environ, and it would import the main script.
     """
     environment, script = dict(os.environ), sys.modules["__main__"]
     os.environ.clear()
-    # One thread, because a process with more of them must not fork.
+    # Only one thread, because a process with several must not fork.
     os.environ.update({name: environment[name] for name in PASSED_ON if name in environment} | ONE_THREAD)
     os.environ.update(LANG="C.UTF-8", MPLBACKEND=INLINE_BACKEND)
     sys.modules["__main__"] = ModuleType("__main__")
@@ -99,7 +100,7 @@ def _stripped_process() -> Iterator[None]:
 
 @dataclass
 class _Request:
-    """A request to the kernel, and what has come back so far."""
+    """A request to the kernel, and the messages received in response so far."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     reply: dict[str, Any] | None = None
@@ -114,7 +115,7 @@ class _Request:
             self.output_deadline = min(self.output_deadline, time.monotonic() + OUTPUT_SECONDS)
 
     def add_output(self, received: Message) -> None:
-        """Keep an output unless the cell has produced too much: `test_floods_of_output_are_read_and_forgotten`."""
+        """Keep an output, unless the cell has exceeded its limit (`test_floods_of_output_are_read_and_forgotten`)."""
         if (output := checked_output(received)) is None:
             return
         if not is_idle(output):
@@ -132,12 +133,12 @@ class Kernel:
         package: Folder of the stubbed package.
         folder: A new folder for this kernel. Its path must be short, because it will hold sockets.
         limits: Limits on time, memory, and processes.
-        seconds: Time after which the kernel is killed in any case.
-        sandboxed: Whether to run it in a sandbox.
+        seconds: Time limit after which the kernel is always killed.
+        sandboxed: Whether to run the kernel in a sandbox.
 
     Raises:
         SandboxError: The sandbox cannot be created.
-        KernelEnded: The kernel ended at once, or doesn't answer.
+        KernelEnded: The kernel ended right away, or doesn't answer.
     """
 
     def __init__(self, package: Path, folder: Path, limits: Limits, seconds: float, sandboxed: bool = True) -> None:
@@ -176,7 +177,7 @@ class Kernel:
         bound.setsockopt(zmq.MAXMSGSIZE, most_bytes)
         bound.rcvhwm = most_messages
         bound.bind(f"ipc://{path}")
-        path.chmod(0o777)  # for the kernel's user; no other user can enter the grader's private folder
+        path.chmod(0o777)  # for the kernel's user; other users can't enter the grader's private folder
         return bound
 
     def _start(self, package: Path, folder: Path, sockets: Path) -> None:
@@ -192,7 +193,7 @@ class Kernel:
             "iopub": str(sockets_seen / "iopub"),
             "limits": self.limits.of_a_process(),
         }
-        # Run the file by its path: importing it would bring in this package, which has the answers.
+        # Run the file by its path, because importing it would import this package, which has the answers.
         self._process = _forking.Process(target=runpy.run_path, args=(kernel_process.__file__, {"REQUEST": request}))
         with _stripped_process():
             self._process.start()
@@ -220,7 +221,8 @@ class Kernel:
             self._raise_if_ended()
         raise KernelEnded("time", f"the kernel did not answer within {START_SECONDS:g} seconds")
 
-    # What nbval calls ------------------------------------------------------------------------------------------------
+    # Methods that nbval calls
+    # ------------------------------------------------------------------------------------------------
 
     def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
         """Run a cell, and return the ID of the request."""
@@ -239,7 +241,7 @@ class Kernel:
         """Wait until the cell has run.
 
         Raises:
-            Empty: It takes longer than `timeout` seconds.
+            Empty: The cell takes longer than `timeout` seconds.
             KernelEnded: The kernel is gone.
         """
         if self._reply_within(timeout) is None:
@@ -277,7 +279,7 @@ class Kernel:
         return not self._has_ended()
 
     def stop(self) -> None:
-        """End the kernel and everything it has started, and wait until all of it is gone."""
+        """End the kernel and everything it has started, and wait until all of these processes are gone."""
         self._stopped.set()
         if self.group is not None:
             self.kill("owner")
@@ -290,7 +292,7 @@ class Kernel:
     # -----------------------------------------------------------------------------------------------------------------
 
     def kill(self, reason: str) -> None:
-        """End the kernel and everything it has started, because of `reason`."""
+        """End the kernel and everything it has started, and record `reason`."""
         if self.exit_status is None:
             self.killed_for = self.killed_for or reason
         self.group.kill()
@@ -307,13 +309,13 @@ class Kernel:
         return self._reply_within(timeout)
 
     def _send(self, kind: str, content: dict[str, Any]) -> None:
-        """Send a request. Any messages that still arrive for the previous request are ignored."""
+        """Send a request. Messages that arrive later for the previous request are ignored."""
         self._request = _Request()
         header = {"msg_id": self._request.id, "msg_type": kind, "username": "", "session": "grader", "version": "5.3"}
         header["date"] = "2000-01-01T00:00:00+00:00"
-        parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]  # as ASCII: no surrogate to encode
+        parts = [json.dumps(part).encode() for part in (header, {}, {}, content)]  # ASCII, without surrogates
         end = time.monotonic() + START_SECONDS
-        while not self._shell.poll(20, zmq.POLLOUT):  # it has not connected yet, or it has stopped reading
+        while not self._shell.poll(20, zmq.POLLOUT):  # the kernel has not connected yet, or has stopped reading
             self._pump(0.0)
             self._raise_if_ended()
             if time.monotonic() > end:
@@ -337,7 +339,7 @@ class Kernel:
             raise _kernel_ended(self.killed_for, self.exit_status or 0)
 
     def _wait(self, arrived: Callable[[], bool], end: float) -> bool:
-        """Read until `arrived()` is true, the kernel ends, or the time is `end`, and return whether it has arrived."""
+        """Read until `arrived()` is true, the kernel ends, or the time `end` is reached. Return `arrived()`."""
         while not arrived():
             left = end - time.monotonic()
             if left <= 0 or self._has_ended():
@@ -346,7 +348,7 @@ class Kernel:
         return True
 
     def _pump(self, seconds: float) -> None:
-        """Wait at most `seconds` for something to read, and read some of it."""
+        """Wait at most `seconds` for messages, and read some of them."""
         if self._has_ended():
             return
         ready = dict(self._poller.poll(seconds * 1000))
@@ -360,7 +362,7 @@ class Kernel:
             self.group.kill()
 
     def _drain(self, stream: zmq.Socket, add: Callable[[Message], None]) -> None:
-        """Read messages for a moment only, so that the caller can check the clock."""
+        """Read messages only for a moment, so that the caller can check the clock."""
         end = time.monotonic() + READ_SECONDS
         while time.monotonic() < end:
             try:
@@ -384,7 +386,7 @@ def _environment(home: Path) -> dict[str, str]:
         "MPLCONFIGDIR": str(home / "home"),
         "MPLBACKEND": INLINE_BACKEND,
         "TRANSFORMER_LAB_MINE": "off",
-        "TRANSFORMER_LAB_PRESET": "tiny",  # notebook 13 would train for twenty minutes
+        "TRANSFORMER_LAB_PRESET": "tiny",  # otherwise, notebook 13 would train for twenty minutes
         "PYTHONDONTWRITEBYTECODE": "1",
         "TORCHDYNAMO_DISABLE": "1",  # `@torch.compile` has no effect, because there is no time to compile
     }

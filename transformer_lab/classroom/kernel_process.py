@@ -1,10 +1,11 @@
 """Start a kernel: enter the sandbox, and give up all privileges before the first cell runs.
 
-`kernel_client.py` runs this file in a process that `multiprocessing` forks from one that has imported torch and other
-libraries, but nothing from this package. So a kernel spends no time on imports, and has no answers in its memory.
+`kernel_client.py` runs this file in a forked process. `multiprocessing` forks it from one that has imported torch and
+other libraries, but nothing from this package, so a kernel spends no time on imports and has no answers in its memory.
 
-The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because only the
-children of a process that enters a process ID namespace live in it. The student's code runs in that child.
+The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because a process
+that enters a process ID namespace stays outside, and only its children are inside. The student's code runs in that
+child.
 """
 
 import contextlib
@@ -23,8 +24,8 @@ NAMESPACES = ("mnt", "pid", "net", "ipc", "uts")
 NS_GET_USERNS = 0xB701
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 24, 36, 38
 SECCOMP_MODE_FILTER = 2
-OUTPUT_CHARACTERS = 1_000_000  # per cell; the rest of its output is dropped
-EXIT_BROKEN = 70  # exit status of a kernel that could not be started
+OUTPUT_CHARACTERS = 1_000_000  # per cell; any further output is dropped
+EXIT_BROKEN = 70  # exit status if a kernel could not be started
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,7 +56,7 @@ def supervise(request: dict[str, Any]) -> None:
 def _enter(process: int) -> None:
     """Enter the namespaces of the sandbox's first process.
 
-    For an ordinary user, they belong to a user namespace that bubblewrap created before them, so enter that one first.
+    For an ordinary user, bubblewrap has created a user namespace that owns the others, so enter that one first.
     """
     namespaces = [os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in NAMESPACES]
     if os.geteuid() != 0:
@@ -69,7 +70,7 @@ def _enter(process: int) -> None:
 
 
 def _kill_children() -> None:
-    """Kill what a kernel without a sandbox leaves behind. Its orphans have become children of this process."""
+    """Kill processes left by a kernel without a sandbox. Its orphans have become children of this process."""
     import psutil
 
     with contextlib.suppress(ChildProcessError):
@@ -110,7 +111,7 @@ def _run_kernel(request: dict[str, Any]) -> None:
     except BaseException:
         os.write(log, traceback.format_exc().encode())
         raise
-    os.close(log)  # before any code of the student runs
+    os.close(log)  # before any of the student's code runs
     app.start()
 
 
@@ -127,13 +128,13 @@ def _import_stubbed_package(folder: str) -> None:
 def _limit_resources(request: dict[str, Any]) -> None:
     """Set the limits that the system enforces for each process.
 
-    Without them, "forks" and "memory in the call" would exceed the limits on the group between two checks.
+    Without these limits, "forks" and "memory in the call" would exceed the group's limits between two checks.
     """
     import resource
 
     limits = {"CORE": 0, "MEMLOCK": 0, "MSGQUEUE": 0, **request["limits"]}
     limits["DATA"] += _untouched_bytes()
-    # If the system would also count the processes of other kernels or the grader, only the limit on the group applies.
+    # If the system would also count processes of other kernels or the grader, only the group's limit applies.
     if request["sandbox"] is None or (os.geteuid() != 0 and not _counts_processes_by_namespace()):
         del limits["NPROC"]
     for name, value in limits.items():
@@ -150,7 +151,7 @@ def _counts_processes_by_namespace() -> bool:
 
 
 def _untouched_bytes() -> int:
-    """Return how much memory libraries have reserved but not used: hundreds of MiB in a build of PyTorch for CUDA."""
+    """Return how much memory libraries have reserved but not used, which is hundreds of MiB with PyTorch for CUDA."""
     import psutil
 
     memory = psutil.Process().memory_info()
@@ -158,7 +159,7 @@ def _untouched_bytes() -> int:
 
 
 def _give_up_privileges(uid: int | None) -> None:
-    """Give up root and every capability. "signals to everybody" and `test_the_kernel_has_no_rights` fail without it."""
+    """Give up root and all capabilities. "signals to everybody" and `test_the_kernel_has_no_rights` fail without it."""
     for capability in range(64):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if uid is not None:
@@ -177,9 +178,10 @@ def _give_up_privileges(uid: int | None) -> None:
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
-# System calls that no notebook needs, with their numbers on x86_64 and aarch64.
+# System calls that no notebook needs, with their numbers for x86_64 and aarch64.
 FORBIDDEN_CALLS = {
-    # These allocate memory that belongs to no process and no folder, so the grader's checks of the group would miss it.
+    # These allocate memory that doesn't belong to any process or folder, so the grader's checks of the group would miss
+    # it.
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
@@ -196,7 +198,7 @@ FORBIDDEN_CALLS = {
 }
 CLONE, CLONE3 = (56, 220), (435, 435)
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that create one
+NEW_NAMESPACES = 0x7E020000  # all flags of `clone` that create a namespace
 
 
 def seccomp_filter() -> bytes:
@@ -206,14 +208,14 @@ def seccomp_filter() -> bytes:
     """
     load, equal, any_bit_set, end = 0x20, 0x15, 0x45, 0x06
     allow, refuse, unknown, kill = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x80000000
-    program = []  # (instruction, how many to skip if true, if false, operand)
+    program = []  # (instruction, how many instructions to skip if true, and if false, operand)
     if os.uname().machine in ARCHITECTURES:
         column, architecture = ARCHITECTURES[os.uname().machine]
         program += [
-            (load, 0, 0, 4),  # the architecture: others have different numbers
+            (load, 0, 0, 4),  # check the architecture, because others have different numbers
             (equal, 1, 0, architecture),
             (end, 0, 0, kill),
-            (load, 0, 0, 0),  # the number of the call
+            (load, 0, 0, 0),  # load the number of the call
             (any_bit_set, 0, 1, 0x40000000),  # x32, which also has different numbers
             (end, 0, 0, unknown),
             (equal, 0, 1, CLONE3[column]),  # a filter can't read its flags; the C library falls back to `clone`
@@ -223,7 +225,7 @@ def seccomp_filter() -> bytes:
             program += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse)]
         program += [
             (equal, 0, 3, CLONE[column]),
-            (load, 0, 0, 16),  # its flags
+            (load, 0, 0, 16),  # load its flags
             (any_bit_set, 0, 1, NEW_NAMESPACES),
             (end, 0, 0, refuse),
         ]
@@ -232,13 +234,13 @@ def seccomp_filter() -> bytes:
 
 
 def _kernel_app(shell: str, iopub: str) -> Any:
-    """Return an ipykernel that connects to the grader's sockets, so it doesn't need a writable folder outside."""
+    """Return an ipykernel that connects to the grader's sockets, so it needs no writable folder outside the sandbox."""
     from ipykernel.iostream import OutStream
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
 
     class BoundedOutStream(OutStream):
-        """A stream that keeps the first million characters of a cell. "200 MB of output" would take too long."""
+        """A stream that keeps a cell's first million characters of output: "200 MB of output" would take too long."""
 
         def write(self, string: str) -> int | None:
             parent = self.parent_header
@@ -291,9 +293,9 @@ def _kernel_app(shell: str, iopub: str) -> Any:
     app = KernelApp.instance(
         kernel_class=Kernel, quiet=True, capture_fd_output=False, log_level=50, matplotlib=None, pylab=None
     )
-    app.config.Session.key = b""  # a signature would prove nothing: only this sandbox can reach the sockets
+    app.config.Session.key = b""  # a signature would prove nothing, because only this sandbox can reach the sockets
     app.config.HistoryManager.enabled = False
-    app.config.InlineBackend.figure_formats = set()  # the grader doesn't use pictures
+    app.config.InlineBackend.figure_formats = set()  # the grader ignores pictures
     app.config.ZMQInteractiveShell.colors = "nocolor"
     app.initialize([])
     app.shell.ask_exit = lambda: None  # `exit()` at the end of a cell does not end the notebook

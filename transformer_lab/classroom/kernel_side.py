@@ -1,6 +1,7 @@
 """The half of scoring that runs next to the student's code: find their object, call it, and return plain data.
 
-It doesn't know the answers. The other half, `scoring.py`, assumes that the student may have forged everything it gets.
+It doesn't know the answers. The other half, `scoring.py`, assumes that the student may have forged everything it
+receives.
 """
 
 import importlib
@@ -30,7 +31,7 @@ MOST_CHARACTERS = 6 * 2**20  # per reply
 
 
 def answer_request(content: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    """Return the reply to a request: what was observed about the object with the exercise's name in `names`."""
+    """Return the reply to a request: what was observed about the object in `names` that has the exercise's name."""
     try:
         reply = _observed(json.loads(content["data"]), names)
     except BaseException as error:
@@ -52,7 +53,7 @@ def _observed(request: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     with _earlier_parts(request["earlier"], subject), preserved_global_state():
         try:
             ran = run_limited(jobs)
-        except RuntimeError:  # the student's code has already started as many threads as it may
+        except RuntimeError:  # the student's code has already started as many threads as allowed
             ran = Ran([job() for job in jobs], "", [])
     results = ran.results + [timed_out(ran.stuck_at)] * (len(ran.results) < len(jobs))
     return {"observations": _encoded(results), "remark": is_object}
@@ -74,10 +75,11 @@ def _job(subject: Any, check: dict[str, Any]) -> Callable[[], Observation]:
 
 @contextmanager
 def _earlier_parts(earlier: list[dict[str, str]], subject: Any) -> Iterator[None]:
-    """Let the student's code use correct earlier parts under their names, so that a mistake costs points only once.
+    """Let the student's code use correct earlier parts, so that a mistake costs points only once.
 
-    This replaces what was defined next to the student's object, and adds what its cell failed to define. An import
-    stays, because the student chose it. A part of the same notebook comes as source: it is empty in this package.
+    This replaces the earlier parts defined in the same module as the student's object, and adds those that are missing.
+    An imported part is kept, because the student chose it. A part of the same notebook comes as source, because it is
+    empty in this package.
     """
     names = namespace(subject)
     replaced, added, from_source = {}, [], {}

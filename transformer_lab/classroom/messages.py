@@ -1,4 +1,4 @@
-"""Parse a kernel's messages, which a student's code can forge, and keep only the fields that each kind may have.
+"""Parse a kernel's messages, which a student's code can forge, and keep only the fields that belong to each kind.
 
 `test_messages_that_are_none_are_passed_over` and `test_of_a_message_only_what_its_kind_has_is_kept` fail without it.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from transformer_lab.files import clean
 
 DELIMITER = b"<IDS|MSG>"
-TEXT_CHARACTERS = 10_000  # per text
+TEXT_CHARACTERS = 10_000  # in one string
 SURROGATES = re.compile("[\ud800-\udfff]")
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -42,12 +42,12 @@ def message(kind: str, content: dict[str, Any], request_id: str) -> Message:
 
 
 def is_idle(message: Message) -> bool:
-    """Return whether the message says that the kernel is done with a request."""
+    """Return whether the message says that the kernel has finished a request."""
     return message["msg_type"] == "status" and message["content"].get("execution_state") == "idle"
 
 
 def checked_output(message: Message) -> Message | None:
-    """Return an output with only the fields of its kind, each of the right type, or None if nbval doesn't use it."""
+    """Return an output with only the fields of its kind, all of the right type, or None if nbval doesn't use it."""
     kind, content = message["msg_type"], message["content"]
     fields: dict[str, Any]
     match kind:

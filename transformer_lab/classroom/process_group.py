@@ -1,7 +1,7 @@
-"""All of a kernel's processes, seen from outside: how many there are, and how much memory they use in total.
+"""Count all of a kernel's processes and the memory they use in total, from outside the kernel.
 
-Linux can limit the memory of each process, but it can limit the total of a group only in a cgroup, which few users may
-create. So the grader checks ten times a second. "memory of children" and
+Linux can limit the memory of each process, but it can limit a group's total only in a cgroup, which few users are
+allowed to create. So the grader checks ten times a second. "memory of children" and
 `test_memory_that_no_process_owns_counts_as_well` fail without it.
 """
 
@@ -15,8 +15,8 @@ import psutil
 from transformer_lab.classroom.resource_limits import Limits
 from transformer_lab.classroom.sandbox import Sandbox
 
-SOCKET_BYTES = 2 * 212_992  # the most that Linux buffers in a socket by default, without charging it to a process
-ENTRY_BYTES = 2_048  # for each file in a memory file system, even an empty one
+SOCKET_BYTES = 2 * 212_992  # the most that Linux buffers in a socket by default; no process is charged for it
+ENTRY_BYTES = 2_048  # for each file in an in-memory file system, even if it is empty
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -33,7 +33,7 @@ class ProcessGroup:
         self.root = Path(f"/proc/{sandbox.first_process}/root" if sandbox else "/")
 
     def exceeded_limit(self, limits: Limits) -> str:
-        """Return which limit the whole group exceeds: `memory`, `processes`, or ""."""
+        """Return the limit that the whole group exceeds: `memory`, `processes`, or ""."""
         try:
             processes = self._processes()
         except (OSError, psutil.Error):  # the group has ended
@@ -41,19 +41,19 @@ class ProcessGroup:
         if len(processes) > limits.processes:
             return "processes"
         left = limits.memory - (self._file_bytes() + self._socket_bytes() if self.sandbox else 0)
-        # The first sum counts shared pages once for each forked process. The second is exact but slower.
+        # The first sum counts shared pages once per forked process. The second is exact but slower.
         if sum(map(_resident_bytes, processes)) > left and sum(map(_proportional_bytes, processes)) > left:
             return "memory"
         return ""
 
     def interrupt(self) -> None:
-        """Do what Ctrl-C does to the kernel."""
+        """Interrupt the kernel as Ctrl-C does."""
         with contextlib.suppress(psutil.Error):
             for kernel in psutil.Process(self.supervisor).children():
                 kernel.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """End all processes. In a sandbox, they end with its first process, no matter how they hide."""
+        """End all processes. In a sandbox, even detached processes end with its first process."""
         if self.sandbox is not None:
             self.sandbox.kill()
             return
@@ -87,7 +87,7 @@ class ProcessGroup:
 
 
 def _resident_bytes(process: Path) -> int:
-    """Return how much memory a process maps, including shared pages even if no other process maps them."""
+    """Return how much memory a process maps, counting shared pages in full."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         return int((process / "statm").read_text().split()[1]) * PAGE_BYTES
     return 0
@@ -98,4 +98,4 @@ def _proportional_bytes(process: Path) -> int:
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = (process / "smaps_rollup").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    return _resident_bytes(process)  # if it has ended or hides, count everything
+    return _resident_bytes(process)  # if the process has ended or can't be inspected, count shared pages in full

@@ -2,9 +2,9 @@
 
 nbval runs a cell, collects its outputs, and compares them with the notebook's. By default, it would start its own
 kernel, fail every cell after one that ended the kernel or timed out, and follow nbval markers in a student's cell.
-Here, the kernel is in a sandbox, the cells share the submission's time, and after such a cell, the next one gets a new
-kernel in which the others have run again, so that a cell can only lose its own points ("os._exit in the cell", "a loop
-that swallows interrupts").
+Here, the kernel is in a sandbox, the cells share the submission's time, and after a cell that ended the kernel, the
+next one gets a new kernel in which the other cells have been rerun. That way, a cell can lose only its own points
+("os._exit in the cell", "a loop that swallows interrupts").
 """
 
 import json
@@ -30,12 +30,12 @@ from transformer_lab.classroom.scoring import REPORT_CHARACTERS, STATES_OF_ENDS,
 from transformer_lab.exercises.exercise import Exercise
 
 MOST_REMARKS = 10
-MOST_KERNELS = 8  # the first one and its replacements, after a cell or an exercise has ended a kernel
+MOST_KERNELS = 8  # the first one, plus replacements after a cell or an exercise has ended a kernel
 
 
 @dataclass(eq=False)  # hashable, because pytest keeps its plug-ins in sets
 class SubmissionRun:
-    """A submission while it is graded, as a pytest plug-in."""
+    """A submission being graded, as a pytest plug-in."""
 
     assembled: Assembled
     exercises: list[Exercise]
@@ -46,8 +46,8 @@ class SubmissionRun:
     seed: int  # secret seed of the inputs
     results: list[ExerciseResult] = field(default_factory=list)
     failures: dict[int, CellFailure] = field(default_factory=dict)  # keyed by the index of the code cell
-    kernel_killing_cells: set[int] = field(default_factory=set)  # not run in later kernels
-    revealed: set[str] = field(default_factory=set)  # exercises that are scored, so a kernel may see their answers
+    kernel_killing_cells: set[int] = field(default_factory=set)  # these are not run in later kernels
+    revealed: set[str] = field(default_factory=set)  # exercises already scored, whose answers a kernel may see
     kernels: int = 0
     began: float = field(default_factory=time.monotonic)
 
@@ -57,7 +57,7 @@ class SubmissionRun:
         self.code = [cell for cell in self.assembled.notebook.cells if cell.cell_type == "code"]
 
     def written_notebook(self) -> Path:
-        """Write the assembled notebook for pytest, under a name that the student has not chosen."""
+        """Write the assembled notebook for pytest, under a name that the student didn't choose."""
         path = self.folder / f"{self.assembled.name}.ipynb"
         path.write_text(json.dumps(self.assembled.notebook), encoding="ascii")
         return path
@@ -103,7 +103,7 @@ class SubmissionRun:
         self.failures[index] = CellFailure(STATES_OF_ENDS.get(ended.reason, "killed"), str(ended))
 
     def remarks(self) -> list[str]:
-        """Return a remark about each added cell that failed, because everything it would define is missing."""
+        """Return a remark about each added cell that failed, because what it should define may be missing."""
         remarks = []
         for index, failure in sorted(self.failures.items()):
             if role_of(self.code[index]) == {"student": True}:
@@ -113,7 +113,7 @@ class SubmissionRun:
         return remarks[:MOST_REMARKS]
 
     def cell_of(self, name: str) -> int | None:
-        """Return the index of the code cell that defines the exercise, judging by its text."""
+        """Return the index of the code cell whose text defines the exercise."""
         defining = None
         for index, cell in enumerate(self.code):
             if role_of(cell).get("exercise") == name and defining is None:
@@ -186,7 +186,7 @@ class GradedCell(IPyNbCell):
                 self.user_properties.append((kind, name))
 
     def setup(self) -> None:
-        self.parent.timed_out = False  # nbval would expect every cell after a timeout to fail
+        self.parent.timed_out = False  # nbval would expect all cells after a timeout to fail
 
     def runtest(self) -> None:
         run, index = self.parent.run, self.cell_num
@@ -221,7 +221,7 @@ class GradedCell(IPyNbCell):
         return ""
 
     def format_output_compare(self, key: str, left: Any, right: Any) -> None:
-        # The time of pytest's own comparison would grow with the cube of the number of lines.
+        # pytest's own comparison would take time proportional to the cube of the number of lines.
         self.comparison_traceback.append(f"{key}: expected {str(left)[:200]!r}, received {str(right)[:200]!r}")
 
     def repr_failure(self, excinfo: Any) -> str:
@@ -279,10 +279,10 @@ class GradedExercise(pytest.Item):
             return ExerciseResult.without_points(self.exercise, "grader error", report)
 
     def _score_where_checked(self) -> ExerciseResult | None:
-        """Score the exercise right after its check, if a later cell redefines one of the names involved.
+        """Score the exercise right after its check if a later cell redefines one of the names involved.
 
-        A later `from torch.nn.functional import softmax` replaces the student's function, but the student's check,
-        which passed, doesn't show it.
+        A later `from torch.nn.functional import softmax` replaces the student's function, but the student wouldn't
+        notice, because the check has passed.
         """
         run, exercise = self.parent.run, self.exercise
         index = run.check_of(exercise.name)

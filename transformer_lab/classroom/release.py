@@ -15,7 +15,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.files import write_file
 
 FORMAT = 1  # format version of the manifest
-PREVIOUS = "README.md before"  # key of the manifest: the previous page's checksum, until the new page is written
+PREVIOUS = "README.md before"  # key in the manifest for the previous page's checksum, until the new page is written
 
 
 def release(name: str, out: Path, course: Course, address: str | None = None) -> list[Path]:
@@ -27,14 +27,14 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
         name: The notebook, such as `03` or `03_masks`.
         out: A folder, which is created if it does not exist.
         course: The course notebooks.
-        address: The address that students clone, which appears on the page. Later releases reuse it.
+        address: The URL of the repository that students clone, which appears on the page. Later releases reuse it.
 
     Returns:
         The files that were written.
 
     Raises:
         InputError: The notebook does not exist, contains an answer, or differs from the package in its points; or a
-            file in `out` was not released there, or has been changed since.
+            file in `out` was not released there or has been changed since.
     """
     name = course.full_name(name)
     out = Path(out).resolve()
@@ -56,7 +56,7 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
     previous = {PREVIOUS: manifest["README.md"]}
     manifest["README.md"] = _checksum(readme)
     write_file(path, text)
-    # Even if this is interrupted, the manifest has the checksum of the page on disk.
+    # Even after an interruption here, the manifest has the checksum of the page on disk.
     write_file(manifest_path, json.dumps(manifest | previous, indent=1) + "\n")
     write_file(page, readme)
     write_file(manifest_path, json.dumps(manifest, indent=1) + "\n")
@@ -64,13 +64,13 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
 
 
 def _check_answers_and_points(name: str, course: Course) -> None:
-    """Refuse a notebook that contains an answer, or was built before the package's points changed."""
+    """Refuse a notebook that contains an answer or was built before the package's points changed."""
     path, exercises = course.paths[name], {exercise.name: exercise for exercise in course.exercises(name)}
     for cell in course.notebook(name).cells:
         exercise = exercises.get(exercise_of(cell) or check_of(cell))
         if exercise is None:
             continue
-        points = cell.metadata.nbgrader.get("points", exercise.points)  # only the check has them
+        points = cell.metadata.nbgrader.get("points", exercise.points)  # only check cells have points
         if points != exercise.points:
             raise InputError(
                 f"{path} gives {points:g} points for `{exercise.name}`, but the package gives {exercise.points:g}: "
@@ -115,7 +115,7 @@ def _entry(name: str, text: str, course: Course) -> dict[str, Any]:
         "sha256": _checksum(text),
         "version": version("transformer-lab"),
         "points": sum(exercise["points"] for exercise in exercises),
-        "minutes_of_exercises": sum(exercise["minutes"] for exercise in exercises),  # without reading
+        "minutes_of_exercises": sum(exercise["minutes"] for exercise in exercises),  # not counting the time to read
         "exercises": exercises,
     }
 

@@ -22,7 +22,7 @@ def write_reports(out: Path, book: Gradebook, course: Course) -> tuple[list[Entr
         summary.html                                      for the instructor
         feedback/STUDENT.html                             a feedback page per student
         moodle_feedback.zip                               these pages for upload, if the files came from Moodle
-        junit/STUDENT.NOTEBOOK.xml                        what ran and what was earned
+        junit/STUDENT.NOTEBOOK.xml                        what ran, and the points earned
         gradescope/NOTEBOOK/STUDENT/results.json          for Gradescope, if a notebook is an assignment
         gradescope/STUDENT.json                           for Gradescope, if all notebooks are one assignment
 
@@ -63,7 +63,7 @@ def with_similar(entries: Sequence[Entry]) -> list[Entry]:
         for result in entry.result.exercises
         if result.source and result.state != "not attempted"
     ]
-    others: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)  # student to exercise to names
+    others: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)  # maps each student and exercise to names
     for exercise, students in similar(answers):
         for student in students:
             others[student][exercise] = tuple(name for name in students if name != student)

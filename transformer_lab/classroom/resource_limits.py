@@ -1,8 +1,8 @@
-"""How much time, memory, and other resources a submission may use."""
+"""Limits on the time, memory, and other resources that a submission may use."""
 
 from dataclasses import dataclass
 
-# For processes that are forked, which is unsafe with threads, or that run in parallel.
+# For processes that get forked, which is unsafe with several threads, or that run in parallel.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 
 

@@ -17,12 +17,12 @@ STATES = (
     "passed",
     "failed",
     "not attempted",
-    "not checked",  # it depends on something that failed
+    "not checked",  # something it depends on failed
     "timed out",
     "killed",
     "out of memory",
     "not gradable",  # the file is not a notebook of the course
-    "grader error",  # our fault, not the student's
+    "grader error",  # not the student's fault
 )
 
 
@@ -43,7 +43,7 @@ class ExerciseResult:
 
     @classmethod
     def without_points(cls, exercise: "Exercise", state: str, report: str = "", source: str = "") -> Self:
-        """Return the result of an exercise that earned no points."""
+        """Return a result with 0 points for an exercise."""
         return cls(exercise.name, state, 0.0, exercise.points, report=report, source=source)
 
 
@@ -53,7 +53,7 @@ class SubmissionResult:
 
     student: str
     notebook: str  # "01_attention"; "" if unknown
-    digest: str  # changes with the submission and with the version of the package
+    digest: str  # depends on the submission and on the package's version
     exercises: tuple[ExerciseResult, ...]
     remarks: tuple[str, ...] = ()  # "`softmax` is defined in 2 cells: the last one counts."
     problem: str = ""  # why nothing could be graded
@@ -100,10 +100,10 @@ def with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_gradebook(folder: Path, option: str) -> None:
-    """Check that a folder has a gradebook. This module imports quickly, so the command line can check this at once.
+    """Check that a folder has a gradebook. Importing this module is fast, so the command line can do this right away.
 
     Raises:
-        InputError: It has none, so there is nothing for `option` to continue.
+        InputError: The folder has none, so `option` can't be used.
     """
     if not (folder / GRADEBOOK).exists():
         raise InputError(f"there is no gradebook in {folder}: grade without {option} first")

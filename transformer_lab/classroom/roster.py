@@ -45,13 +45,13 @@ class Attendance:
     listed: int = 0  # people on the roster
     absent: tuple[str, ...] = ()  # on the roster but submitted nothing
     unlisted: tuple[str, ...] = ()  # in the gradebook but not on the roster
-    namesakes: tuple[str, ...] = ()  # absent people who may be a student of the same name
+    namesakes: tuple[str, ...] = ()  # absent people who might be a student with the same name
     doubtful: tuple[str, ...] = ()  # matched by number although the name differs
-    numbers: Mapping[str, str] = field(default_factory=dict)  # numbers of students and absent people
+    numbers: Mapping[str, str] = field(default_factory=dict)  # the numbers of students and absent people, by name
 
     @property
     def is_of_others(self) -> bool:
-        """Whether the roster seems to belong to another class: most people are absent and most students unlisted."""
+        """Whether the roster seems to be for another class: most people are absent, and most students are unlisted."""
         present = self.listed - len(self.absent)
         return len(self.absent) > present and len(self.unlisted) > present
 
@@ -63,7 +63,7 @@ def read_roster(path: Path) -> list[Person]:
     """Read a roster from a text file with one name per line, or from a table with headings in its first line.
 
     A table needs a column of full names, or two columns of first and last names. It may also have a column with the
-    numbers of a course system. Moodle's grading worksheet and Canvas's gradebook can be read as they are.
+    numbers from a course system. Moodle's grading worksheet and Canvas's gradebook can be read as they are.
 
     Raises:
         InputError: The file cannot be read, is not a roster, or lists a person twice.
@@ -89,8 +89,8 @@ def attendance(roster: Sequence[Person], students: Collection[str]) -> Attendanc
     Case, accents, spaces, and punctuation are ignored, and the family name may come first.
 
     Args:
-        roster: The people. If there are none, all students count as listed.
-        students: Names as in the gradebook.
+        roster: The people. If it is empty, all students count as listed.
+        students: Names as they are in the gradebook.
     """
     unlisted, absent = _as_people(students), list(roster)
     numbers = {student: person.number for student, person in unlisted.items() if person.number}
@@ -160,7 +160,7 @@ def _people(text: str, where: str, must_be_table: bool) -> list[Person]:
 
 
 def _table(text: str, where: str, delimiter: str) -> list[Person]:
-    """Read a table in which cells may span lines, because Moodle's worksheet contains text written by students."""
+    """Read a table whose cells may span several lines, because Moodle's worksheet contains text written by students."""
     import pandas
 
     try:
@@ -198,7 +198,7 @@ def _table(text: str, where: str, delimiter: str) -> list[Person]:
 def _numbers(cells: Sequence[str]) -> list[str]:
     """Return the digits of `4711`, of pandas' `4711.0`, or of `Participant 4711` if all cells share the prefix.
 
-    Anything else, such as a login, becomes an empty string.
+    Anything else, such as a user name, becomes an empty string.
     """
     matches = [re.fullmatch(r"(\D*)(\d+)(\.0)?", cell) for cell in cells]
     same_prefix = len({match[1] for match in matches if match}) == 1
@@ -215,7 +215,7 @@ def _split(student: str) -> Person:
 
 
 def _as_people(students: Collection[str]) -> dict[str, Person]:
-    """Split students' names and numbers, except for a `(2)` that the grader itself added to tell namesakes apart."""
+    """Split students' names and numbers, except for a `(2)` that the grader added to tell namesakes apart."""
     people = {student: _split(student) for student in students}
     namesakes = Counter(person.name.casefold() for person in people.values())
     without_number = {student.casefold() for student in students}
@@ -230,7 +230,7 @@ def _as_people(students: Collection[str]) -> dict[str, Person]:
 def _keys(person: Person) -> dict[str, list[str]]:
     """Return the keys that identify a person under each rule, with the strictest rule first.
 
-    The spellings are `adalovelace` and `lovelaceada`, which is Canvas's order, each also with `mueller` for Müller.
+    Ada Lovelace can be spelled `adalovelace` or, in Canvas's order, `lovelaceada`. Müller can also be `mueller`.
     """
     words = _words(person.name)
     spelled = [words, _words(person.name.casefold().translate(GERMAN))]

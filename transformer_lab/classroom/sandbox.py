@@ -22,7 +22,7 @@ import psutil
 from transformer_lab.classroom.kernel_process import seccomp_filter
 from transformer_lab.classroom.temporary_folders import temporary_folder
 
-START_SECONDS = 20.0  # on a busy machine
+START_SECONDS = 20.0  # enough on a busy machine
 END_SECONDS = 10.0
 TMP_BYTES, SHM_BYTES = 256 * 2**20, 64 * 2**20
 INSIDE = "/run/kernel"  # the folder of the kernel's sockets, as the sandbox sees it
@@ -43,13 +43,13 @@ class SandboxError(Exception):
 
 
 class Sandbox:
-    """Namespaces that hold nothing but a waiting `cat`. When it ends, so does every process that has entered them.
+    """Namespaces kept alive by a waiting `cat`. When it ends, so does every process that has entered them.
 
-    `cat` is their first process, so no signal from inside can end it. It has the seccomp filter as well, because the
-    processes of an ordinary user can write to each other's memory (`test_every_process_in_it_has_the_filter`).
+    `cat` is their first process, so no signal from inside can end it. It has the seccomp filter, too, because processes
+    of an ordinary user can write to each other's memory (`test_every_process_in_it_has_the_filter`).
 
     Args:
-        package: Folder of the stubbed package, readable inside under the same path.
+        package: Folder of the stubbed package, which is readable inside under the same path.
         sockets: Folder of the grader's sockets, which the kernel sees as `INSIDE`.
 
     Raises:
@@ -57,7 +57,7 @@ class Sandbox:
     """
 
     def __init__(self, package: Path, sockets: Path) -> None:
-        self._first: int | None = None  # a pidfd, because another process may get the same ID later
+        self._first: int | None = None  # a pidfd, because another process could get the same ID later
         with tempfile.TemporaryFile() as program:
             program.write(seccomp_filter())
             program.seek(0)
@@ -69,7 +69,7 @@ class Sandbox:
                     stderr=subprocess.PIPE,
                     pass_fds=[program.fileno()],
                     env={"PATH": "/usr/bin:/bin"},
-                    start_new_session=True,  # a Ctrl-C at the terminal must not end it before the grader knows
+                    start_new_session=True,  # Ctrl-C in the terminal must not end it before the grader can react
                 )
             except OSError as error:
                 raise SandboxError(f"bubblewrap cannot be started: {error.strerror}") from None
@@ -81,7 +81,7 @@ class Sandbox:
             raise SandboxError(f"bubblewrap cannot create a sandbox here: {reason}") from None
 
     def _wait_until_ready(self) -> None:
-        """Wait until `cat` echoes a byte, which means that everything is in place."""
+        """Wait until `cat` echoes a byte, which shows that the namespaces are ready."""
         os.write(self.process.stdin.fileno(), b"?")
         if not _is_readable(self.process.stdout, START_SECONDS) or os.read(self.process.stdout.fileno(), 1) != b"?":
             raise SandboxError("it did not start")
@@ -131,7 +131,7 @@ def command(package: Path, sockets: Path) -> list[str]:
         shutil.which("bwrap") or "bwrap",
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", *privileges),
         *("--as-pid-1", "--die-with-parent", "--clearenv", "--hostname", "classroom"),
-        *_in_memory("/tmp", TMP_BYTES),  # before the system, because an environment may be in a folder of /tmp
+        *_in_memory("/tmp", TMP_BYTES),  # before the system, because a Python environment may be in a folder under /tmp
         *_system(),
         *("--proc", "/proc", "--dev", "/dev", *_in_memory("/dev/shm", SHM_BYTES), "--remount-ro", "/dev"),
         *_readable(package),
@@ -141,7 +141,7 @@ def command(package: Path, sockets: Path) -> list[str]:
 
 
 def _in_memory(folder: str, most_bytes: int) -> list[str]:
-    size = ["--size", str(most_bytes)] if "--size" in _bubblewrap_help() else []  # else only the group is limited
+    size = ["--size", str(most_bytes)] if "--size" in _bubblewrap_help() else []  # else, only the group's limit applies
     return ["--perms", "1777", *size, "--tmpfs", folder]
 
 
@@ -175,7 +175,7 @@ def _system() -> list[str]:
     for hidden in _with_answers(bound):
         arguments += ["--perms", "0755", "--tmpfs", str(hidden)]
         for prefix in sorted(prefixes):
-            if prefix.is_relative_to(hidden):  # `.venv` in the checkout
+            if prefix.is_relative_to(hidden):  # such as `.venv` in the checkout
                 arguments += _readable(prefix)
         arguments += ["--remount-ro", str(hidden)]
     return arguments

@@ -1,4 +1,4 @@
-"""Score an object in a kernel: inputs go to the kernel, plain data comes back, and all judging happens here."""
+"""Score an object in a kernel. The kernel receives inputs and returns plain data, which is judged here."""
 
 import contextlib
 import functools
@@ -25,14 +25,14 @@ from transformer_lab.exercises.verdicts import inputs_by_check
 
 REPORT_CHARACTERS = 20_000
 GLOBAL_STATE = ("seed", "default dtype", "grad mode", "device")
-STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # any other end: killed
+STATES_OF_ENDS = {"time": "timed out", "cpu": "timed out", "memory": "out of memory"}  # anything else: killed
 ONLY_FOR_THESE = (
     "It gives correct results for the inputs in the notebook's own check, but not for others. "
     "Does it depend on particular sizes or numbers?"
 )
 CLASS_SCORED = "This was an instance of the class; the class itself has been scored."
 
-_source = functools.cache(inspect.getsource)  # before the file can change
+_source = functools.cache(inspect.getsource)  # cached before the file can change
 
 
 class CellFailure(NamedTuple):
@@ -43,7 +43,7 @@ class CellFailure(NamedTuple):
 
 
 class _NotObserved(Exception):  # noqa: N818 (it carries a state and a report)
-    """The kernel returned no observations, which settles the result."""
+    """The kernel returned no observations, and this is the resulting state and report."""
 
 
 class _Missing(Exception):  # noqa: N818 (`_why_missing` has the reason)
@@ -64,9 +64,9 @@ def score(
     Args:
         kernel: A kernel in which all cells have run.
         exercise: The exercise, with its checks and its answer.
-        seed: Secret seed of the graded inputs. The report mentions only inputs of the notebook's own check.
+        seed: Secret seed of the graded inputs. The report mentions only inputs from the notebook's own check.
         revealed: Exercises whose answers the kernel may see, because they have been scored or won't be.
-        seconds: Time for each of the two or three runs, after which the kernel is killed.
+        seconds: Time limit for each of the two or three runs, after which the kernel is killed.
         source: The student's code, which can rule out a misconception.
         failure: What happened to the student's cell, if it did not run to completion.
     """
@@ -76,7 +76,7 @@ def score(
 
     try:
         observations, remarks = observe(seed)
-        if "time" in _crash_kinds(observations.values()):  # perhaps only because the machine was busy: try once more
+        if "time" in _crash_kinds(observations.values()):  # try once more, in case the machine was only busy
             observations, remarks = observe(seed)
         bare = bare_or_none(source)
         secret = public = judge(exercise, observations, seed, explained=False)
@@ -102,7 +102,7 @@ def score(
 
 
 def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[str, str]:
-    """Return the state and the report of an exercise for which the kernel has no object."""
+    """Return the state and the report for an exercise for which the kernel has no object."""
     report = f"After the notebook has run, there is no `{name}`."
     if failure is not None:
         return failure.state, f"{report} Its cell did not run to the end: {failure.reason}."
@@ -116,7 +116,7 @@ def _why_missing(name: str, source: str, failure: CellFailure | None) -> tuple[s
 def _observe(
     kernel: Kernel, exercise: Exercise, seed: int, revealed: set[str], seconds: float
 ) -> tuple[dict[str, Observation], tuple[str, ...]]:
-    """Return what the kernel observes for each check, and remarks.
+    """Return the kernel's observation for each check, and remarks.
 
     Raises:
         _Missing: The kernel has no such object.
@@ -152,7 +152,7 @@ def _json(text: Any) -> Any:
 
 
 def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]:
-    """Return what the kernel needs to observe an object of this exercise, as JSON."""
+    """Return the request for observing an object of this exercise, as JSON."""
     inputs = inputs_by_check(exercise, seed)
     return {
         "name": exercise.name,

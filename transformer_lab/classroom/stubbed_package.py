@@ -1,4 +1,4 @@
-"""Write the package that submissions run with: a copy without the answers to a notebook and all later ones."""
+"""Write the package that submissions use: a copy without the answers to one notebook and all later ones."""
 
 import ast
 import functools
@@ -17,7 +17,7 @@ Place = tuple[str, str, tuple[str, ...]]  # file, name of a function or class, m
 
 PACKAGE = Path(transformer_lab.__file__).resolve().parent
 
-# Files that no submission needs, by folder. `exercises` contains mistakes, which are nearly answers; the page in
+# Files that submissions don't need, by folder. `exercises` contains mistakes, which are almost answers; the page in
 # `decoding` contains the model in JavaScript.
 LEFT_OUT = {
     ".": ("__main__.py", "authoring", "classroom", "cli.py", "doctor.py", "exercises", "jupyter", "mine.py",
@@ -56,7 +56,7 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
     Args:
         folder: Created if it does not exist. Must not contain a `transformer_lab` yet.
         names: The notebooks whose answers are removed: `["01_attention"]`. Answers to later notebooks are removed, too,
-            because they repeat parts of earlier ones: a decoder layer is nearly an encoder layer. Answers to earlier
+            because they repeat parts of earlier ones: a decoder layer is almost an encoder layer. Answers to earlier
             notebooks are kept.
 
     Returns:
@@ -89,7 +89,7 @@ def write_stubbed_package(folder: Path, names: Iterable[str]) -> Path:
 
 
 def places_of(exercise: Exercise) -> list[Place]:
-    """Return where the package contains the answer to an exercise: the answer itself, then its reimplementations."""
+    """Return the places where the package answers an exercise: first the answer itself, then its reimplementations."""
     file = Path(inspect.getsourcefile(exercise.answer)).resolve().relative_to(PACKAGE).as_posix()
     return [(file, exercise.name, exercise.blank), *reimplementations().get(exercise.name, ())]
 

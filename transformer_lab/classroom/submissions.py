@@ -22,15 +22,15 @@ from transformer_lab.errors import InputError
 
 MEBIBYTE = 2**20
 MAX_BYTES = 64 * MEBIBYTE  # limit for a file with its outputs, and for a zip's list of entries
-MAX_BYTES_WITHOUT_OUTPUTS = 2 * MEBIBYTE  # twenty times as long as the longest notebook of the course
-MAX_BYTES_UNCHANGED = MEBIBYTE  # larger notebooks lose their outputs, because hundreds are held in memory
+MAX_BYTES_WITHOUT_OUTPUTS = 2 * MEBIBYTE  # twenty times as long as the course's longest notebook
+MAX_BYTES_UNCHANGED = MEBIBYTE  # larger notebooks lose their outputs, because hundreds of notebooks are held in memory
 MAX_JSON_VALUES = 2_000_000  # an empty list takes two bytes in a file, but sixty in memory
 MAX_ENTRIES = 100_000  # limit for the zip of a whole class
 MAX_ENTRIES_PER_STUDENT = 1_000
 MAX_FILES_PER_STUDENT = 100  # including zips
 MAX_BYTES_READ_PER_STUDENT = 4 * MAX_BYTES
-MAX_BYTES_KEPT_PER_STUDENT = 32 * MEBIBYTE  # enough for all notebooks of the course at `MAX_BYTES_UNCHANGED`
-MAX_DEPTH = 8  # levels of folders
+MAX_BYTES_KEPT_PER_STUDENT = 32 * MEBIBYTE  # enough for all of the course's notebooks at `MAX_BYTES_UNCHANGED` each
+MAX_DEPTH = 8  # levels of nested folders
 LONGEST_NAME = 100
 
 LINK = "it is a link, and links are not followed"
@@ -39,13 +39,13 @@ WHOLE_CLASS = "it looks like the zip of a whole class: give the path of the zip 
 TOO_MANY_FILES = f"only the first {MAX_FILES_PER_STUDENT} files of a student are read: submit fewer"
 
 
-class NotGradable(Exception):  # noqa: N818 (it describes the submission and is not an error of ours)
+class NotGradable(Exception):  # noqa: N818 (it describes a submission, not an error in this package)
     """A file cannot be graded. The message says why, in one line."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One file from one student. Several notebooks from one student are several submissions under one name."""
+    """One file from one student. Each of a student's notebooks is a separate submission under the same name."""
 
     student: str  # printable, at most 100 characters, no slashes; unique within a batch
     path: str  # printable: "moodle.zip: Ada Lovelace_123_assignsubmission_file_/03_masks.ipynb"
@@ -99,8 +99,8 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
     """Return all submissions in files, folders, and zips, in an order that does not depend on the machine.
 
     Each given folder or zip belongs to a class: it contains `<student>/.../<notebook>.ipynb`, or files named after
-    their students. A zip inside belongs to one student, whatever it contains. Files that cannot be graded are included,
-    with their problem.
+    their students. A zip inside it belongs to one student, whatever it contains. Files that cannot be graded are
+    included, along with the reason.
 
     Raises:
         InputError: A path does not exist, or a given zip cannot be opened.
@@ -112,7 +112,7 @@ def collect(paths: Sequence[Path | str]) -> list[Submission]:
 
 
 def folder_of_a_pattern(paths: Iterable[Path]) -> Path | None:
-    """Return the parent of three or more given folders and zips, if any, as when a shell has expanded `submitted/*`."""
+    """Return the parent shared by three or more of the paths, if any, as when a shell has expanded `submitted/*`."""
     parents = Counter(path.absolute().parent for path in paths if path.is_dir() or _is_zip(path.name))
     folder, count = max(parents.items(), key=lambda item: item[1], default=(None, 0))
     return folder if count >= 3 else None
@@ -137,7 +137,7 @@ def _in_path(path: Path) -> list[_Candidate]:
 
 
 def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Candidate]:
-    """Return all students' submitted files. Files that don't name a student belong to `fallback`."""
+    """Return all students' files. Those whose names don't identify a student belong to `fallback`."""
     files_of: dict[_Owner, list[_File]] = {}
     for file in files:
         files_of.setdefault(_owner(file) or _Owner(fallback), []).append(file)
@@ -151,7 +151,7 @@ def _by_student(files: Sequence[_File], fallback: str, where: str) -> list[_Cand
 
 
 class _Student:
-    """Reads one student's files within limits: a zip of ten kilobytes can contain a gigabyte."""
+    """Reads one student's files within limits, because a ten-kilobyte zip can expand to a gigabyte."""
 
     def __init__(self, owner: _Owner, where: str) -> None:
         self.owner, self.where = owner, where
@@ -206,7 +206,7 @@ class _Student:
 
 
 def _read(stream: BinaryIO, size: int, student: _Student) -> bytes:
-    """Read at most `size` bytes, the size that the file claims to have, if that much is left of the student's limit."""
+    """Read at most `size` bytes, the file's claimed size, if that is within what is left of the student's limit."""
     if size > MAX_BYTES:
         raise NotGradable(f"it is larger than {MAX_BYTES // MEBIBYTE} MiB: clear the outputs and submit it again")
     if size > student.bytes_to_read:
@@ -244,7 +244,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_junk(name: str) -> bool:
-    """Return whether operating systems and editors create files with such names."""
+    """Return whether this is the name of a file that operating systems or editors create."""
     return name.startswith(".") or name == "__MACOSX"
 
 
@@ -274,7 +274,7 @@ def _read_from_disk(path: Path, student: _Student) -> bytes:
 
 
 def _open_zip(file: BinaryIO, max_entries: int) -> zipfile.ZipFile:
-    """Open a zip after counting its entries: fifty bytes of a zip are enough to make `zipfile` allocate a kilobyte.
+    """Open a zip after counting its entries, because `zipfile` allocates a kilobyte for an entry of fifty bytes.
 
     Raises:
         NotGradable: It is not a zip, is damaged, or has too many entries.
@@ -282,11 +282,11 @@ def _open_zip(file: BinaryIO, max_entries: int) -> zipfile.ZipFile:
     try:
         if not file.seek(0, os.SEEK_END):
             raise NotGradable("the zip is empty")
-        if end := zipfile._EndRecData(file):  # the function that `zipfile` itself uses to find the list of entries
+        if end := zipfile._EndRecData(file):  # `zipfile` itself uses this function to find the list of entries
             size = end[zipfile._ECD_SIZE]
             if size > MAX_BYTES:
                 raise NotGradable(f"the zip's list of entries is larger than {MAX_BYTES // MEBIBYTE} MiB")
-            file.seek(max(0, end[zipfile._ECD_LOCATION] - size - 76))  # a large zip has two records of 76 bytes there
+            file.seek(max(0, end[zipfile._ECD_LOCATION] - size - 76))  # a large zip has 76 bytes of records there
             if file.read(size + 76).count(b"PK\x01\x02") > max_entries:
                 raise NotGradable(f"the zip has more than {max_entries:,} entries")
         return zipfile.ZipFile(file)
@@ -309,7 +309,7 @@ def _files_in_zip(archive: zipfile.ZipFile, where: str) -> list[_File]:
 
 
 def _without_top_folder(files: list[_File]) -> list[_File]:
-    """Drop the folder around all files if it contains students' folders, or files named after students."""
+    """Drop the single top-level folder if it contains students' folders, or files named after students."""
     inner = [replace(file, parts=file.parts[1:]) for file in files if len(file.parts) > 1]
     tops = {file.parts[0] for file in files}
     if len(tops) != 1 or len(inner) < len(files) or _owner_by_system(*tops):
@@ -325,7 +325,7 @@ def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, student: _Stud
         raise NotGradable("its path points outside the zip")
     if entry.flag_bits & 1:
         raise NotGradable("it is protected by a password")
-    if entry.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # Python unpacks these all at once
+    if entry.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # Python decompresses these in one go
         raise NotGradable("it is compressed with bzip2 or LZMA: create the zip with your system's own program")
     try:
         with archive.open(entry) as file:
@@ -343,7 +343,7 @@ def without_outputs(content: bytes) -> bytes:
     """Return a small notebook unchanged, and a large one without outputs and attachments, which are not graded.
 
     Raises:
-        NotGradable: It is large and not a notebook, or is too large even without its outputs.
+        NotGradable: The file is large and not a notebook, or it is too large even without its outputs.
     """
     if len(content) <= MAX_BYTES_UNCHANGED:
         return content
@@ -393,7 +393,7 @@ def read_notebook(content: bytes) -> dict[str, Any]:
 
 
 def cells_of(notebook: dict[str, Any]) -> list[Any]:
-    """Return the cells, which may be values of any type. Before version 4 of the format, they were in worksheets."""
+    """Return the cells, which may be values of any type. Before version 4 of the format, cells were in worksheets."""
     if isinstance(notebook.get("cells"), list):
         return notebook["cells"]
     sheets = [sheet.get("cells") for sheet in notebook["worksheets"] if isinstance(sheet, dict)]
@@ -409,7 +409,7 @@ _COPY = re.compile(r"(?:^copy[ _-]of[ _-]+)|[ _-]copy\d*$|\s*\(\d{1,3}\)$", re.I
 
 
 def _owner(file: _File) -> _Owner | None:
-    """Return the owner of a file according to the first part of its path, or None if that doesn't name one."""
+    """Return the owner of a file according to the first part of its path, or None if that part doesn't name one."""
     name = file.parts[0]
     if (owner := _owner_by_system(name)) or len(file.parts) > 1:
         return owner or _Owner(name)
@@ -421,7 +421,7 @@ def _owner(file: _File) -> _Owner | None:
 
 
 def _owner_by_system(name: str) -> _Owner | None:
-    """Return the owner of a file or folder if Moodle or Canvas has named it.
+    """Return the owner of a file or folder that Moodle or Canvas has named, or None otherwise.
 
     If Moodle's marker appears twice, the student may have put one there. Then neither number can be trusted, and the
     whole name becomes the owner.
@@ -438,7 +438,7 @@ def _owner_by_system(name: str) -> _Owner | None:
 
 @cache
 def _notebook_pattern() -> re.Pattern[str]:
-    """Return a pattern that finds `03_masks` in a file's name, also with a space or hyphen in place of `_`."""
+    """Return a pattern that finds `03_masks` in a file name, even with a space or hyphen in place of `_`."""
     import transformer_lab.exercises
 
     modules = [module.name for module in pkgutil.iter_modules(transformer_lab.exercises.__path__)]
@@ -451,11 +451,11 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
     """Give each student a unique printable name.
 
     Files for the same notebook and name belong to one student if they are in the same folder or zip, or have the same
-    number from a course system; the best of them will count. If only their names match, they may be from two people,
-    so the second gets a different name.
+    number from a course system; the best of these files will count. If only the names match, the files may be from two
+    people, so the second gets a different name.
     """
     with_notebook = {candidate.owner for candidate in candidates if candidate.problem != NO_NOTEBOOK}
-    candidates = [  # Moodle may put an empty text field next to a notebook
+    candidates = [  # Moodle may add an empty text field next to a notebook
         candidate
         for candidate in candidates
         if candidate.problem != NO_NOTEBOOK or candidate.owner not in with_notebook
@@ -467,7 +467,7 @@ def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
         names[owner] = _unique(owner.display_name, used)  # `Ada Lovelace` keeps her name, `Ada  Lovelace` doesn't
 
     def claim(index: int) -> tuple[bool, int]:
-        """Rank files by their claim to a name: those in a folder or zip with it, then `a_03`, then `a_03 (1)`."""
+        """Rank files by their claim to a name: those in a folder or zip of that name, then `a_03`, then `a_03 (1)`."""
         is_loose = candidates[index].container.lower().endswith(".ipynb")
         return is_loose, len(candidates[index].file.parts[-1]) * is_loose
 
@@ -506,7 +506,7 @@ def _unique(name: str, used: set[str]) -> str:
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
     """Return untrusted text on one line, shortened, without control, format, or lone surrogate characters.
 
-    If the limit is at most `LONGEST_NAME`, the text is a name, so slashes are replaced, too.
+    If the limit is at most `LONGEST_NAME`, the text is treated as a name, so slashes are replaced, too.
     """
     text = unicodedata.normalize("NFC", text[: 10 * longest].encode("utf-8", "replace").decode("utf-8"))
     text = "".join(

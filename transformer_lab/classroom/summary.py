@@ -1,4 +1,4 @@
-"""Write `summary.html` for the instructor: how the exercises went, common mistakes, who is stuck, what to review."""
+"""Write `summary.html` for the instructor: exercise results, common mistakes, who is stuck, and what to review."""
 
 import atexit
 import base64
@@ -34,7 +34,7 @@ OUTCOMES = {
     "stopped": "#d55e00",
 }
 BAR = "#0072b2"
-MOST_MISCONCEPTIONS = 12  # in the chart; the table has all of them
+MOST_MISCONCEPTIONS = 12  # in the chart; the table lists all of them
 THEMES = {"light": ("#1b1f24", "#d0d7de"), "dark": ("#e6e8eb", "#3a424c")}  # colors of text and of lines
 
 
@@ -109,7 +109,7 @@ def _exercises(graded: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _totals(graded: Sequence[Entry]) -> dict[str, Any]:
-    """Return statistics over all students and per notebook with a histogram, or nothing if no file could be graded."""
+    """Return statistics overall and per notebook with a histogram, or nothing if no file could be graded."""
     possible = sum(columns(graded).values())
     if not possible:
         return {}
@@ -142,7 +142,7 @@ def _statistics(points: Sequence[float], possible: float) -> dict[str, float]:
 
 
 def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
-    """Return who made each known mistake, most common first, with a chart, or nothing if no mistake was recognized."""
+    """Return who made each known mistake, with the most common first and a chart, or nothing if none was recognized."""
     made: dict[tuple[str, str], list[str]] = {}
     for student, result in results:
         for slug in result.misconceptions:
@@ -169,7 +169,7 @@ def _mistakes(results: Sequence[tuple[str, ExerciseResult]]) -> dict[str, Any]:
 
 
 def _stuck(graded: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the students who are stuck on each exercise, the first in its notebook that they didn't pass."""
+    """Return the students stuck on each exercise, which means it is the first in its notebook that they didn't pass."""
     stuck: dict[str, list[tuple[str, str]]] = {}
     for entry in graded:
         first = next((result for result in entry.result.exercises if result.state != "passed"), None)
@@ -219,7 +219,7 @@ def chart(draw: Callable[["Axes"], None], height: float) -> dict[str, str]:
 
 
 def _leave_home_alone() -> None:
-    """Keep matplotlib from saving a list of fonts in the home folder: grading writes only to its output folder."""
+    """Keep matplotlib from saving a list of fonts in the home folder, because grading must write only to its output."""
     if "matplotlib" in sys.modules or "MPLCONFIGDIR" in os.environ:
         return
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "matplotlib"), Path.home() / ".matplotlib"

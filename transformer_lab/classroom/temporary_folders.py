@@ -1,4 +1,4 @@
-"""Temporary folders. Each run also removes those that a killed run has left behind."""
+"""Create temporary folders, and remove those that killed runs have left behind."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "tl-"
-LOCK = "transformer-lab.lock"  # locked as long as the folder's owner is running
+LOCK = "transformer-lab.lock"  # locked while the folder's owner is running
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     lock = os.open(folder / "new.lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with suppress(OSError):  # some network file systems have no locks; other runs don't remove folders there
+        with suppress(OSError):  # network file systems may not support locks; other runs keep such folders
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.rename(folder / "new.lock", folder / LOCK)  # other runs see the lock only once it is held
         yield folder
@@ -32,7 +32,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def short_temporary_folder() -> Path:
-    """Return the usual folder for temporary files, or /tmp if the paths of sockets would be too long there."""
+    """Return the usual folder for temporary files, or /tmp if socket paths would be too long there."""
     usual = tempfile.gettempdir()
     return Path(usual if len(usual) < 50 else "/tmp")
 
@@ -51,7 +51,7 @@ def _remove_if_stale(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
-        for path in folder.iterdir():  # the lock last, so that the next run recognizes a half-removed folder
+        for path in folder.iterdir():  # remove the lock last, so that the next run recognizes a half-removed folder
             if path.name != LOCK:
                 shutil.rmtree(path, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Terminal output of the grader. Names of students and files can't contain anything that a terminal acts on."""
+"""Terminal output of the grader. Names of students and files are printed without terminal control characters."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from transformer_lab.classroom.results import ExerciseResult
 from transformer_lab.files import on_screen
 from transformer_lab.plural import plural
 
-MOST_LINES = 20  # per kind; the reports have the rest
+MOST_LINES = 20  # of each kind; the reports have the rest
 
 
 def warn_without_sandbox(open_grader: OpenGrader) -> OpenGrader:
@@ -43,7 +43,7 @@ def as_lines(outcome: BatchResult) -> list[str]:
 
 
 def ask_about(changes: Sequence[Change], yes: bool) -> bool:
-    """Show which results changed when an exercise was regraded, and ask whether to keep them."""
+    """Show how regrading an exercise changed the results, and ask whether to keep the changes."""
     differing = [change for change in changes if change.differs]
     exercise = changes[0].before.exercise
     print(f"{exercise}: {plural(len(changes), 'answer')} graded again, {len(differing)} with a different result")

@@ -1,7 +1,7 @@
 """Encode plain data as ASCII JSON to send it between a kernel and the grader. Numbers keep their exact bits.
 
 A student's code may have written what the grader decodes, so `decode` accepts only what `encode` would write.
-Without that, the submissions "replies that are no data" and "a reply of numbers without end" would stop the grader.
+Otherwise, the submissions "replies that are no data" and "a reply of numbers without end" would stop the grader.
 """
 
 import base64
@@ -16,9 +16,9 @@ import torch
 
 from transformer_lab.exercises.observation import NUMBERS, Crash, NotData, Observation
 
-MOST_BYTES = 2**20  # per result, and per text in it
+MOST_BYTES = 2**20  # in each result, and in each string in it
 MOST_DEPTH = 12
-MOST_VALUES = 200_000  # per reply
+MOST_VALUES = 200_000  # in each reply
 CRASH_KINDS = ("exception", "time", "memory")
 DTYPES: dict[str, dict[str, Any]] = {
     "tensor": {
@@ -37,7 +37,7 @@ class WireError(Exception):
 
 
 def encode(data: Any, depth: int = 0) -> list:
-    """Return plain data as JSON. Anything else, and anything too large, becomes a `NotData`."""
+    """Return plain data as JSON. Anything else, or anything too large, becomes a `NotData`."""
     match data:
         case None:
             return ["none"]
@@ -136,7 +136,7 @@ def _decode_numbers(kind: str, dtype: Any, shape: list, text: str) -> torch.Tens
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise WireError("more or fewer bytes than the shape says")
     if dtype in (torch.bool, np.bool_):
-        data = bytearray(map(bool, data))  # torch expects only the bytes 0 and 1
+        data = bytearray(map(bool, data))  # torch allows only the bytes 0 and 1
     if kind == "array":
         return np.frombuffer(data, dtype).reshape(shape)
     return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
@@ -160,7 +160,7 @@ def encode_observation(observation: Observation) -> list:
 
 
 def decode_observation(wire: Any, changes: tuple[str, ...]) -> Observation:
-    """Return the observation that `encode_observation` was given, with only those changes that are in `changes`.
+    """Return the observation that `encode_observation` was given, keeping only the changes listed in `changes`.
 
     Raises:
         WireError: As in `decode`.

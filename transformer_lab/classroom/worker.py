@@ -1,6 +1,6 @@
 """A worker process of the grader. For each submission it runs pytest, whose items run cells and score exercises.
 
-It never runs a student's code. Kernels have their own processes, and only checked messages come back from them.
+It never runs a student's code. Kernels run in processes of their own, and only checked messages come back from them.
 """
 
 import compileall
@@ -30,7 +30,7 @@ from transformer_lab.classroom.pytest_items import SubmissionRun
 from transformer_lab.classroom.results import SubmissionResult, without_points
 from transformer_lab.classroom.stubbed_package import write_stubbed_package
 
-# The last two run garbage collection several times, which takes long with all of torch's objects.
+# The last two run garbage collection several times, which is slow with so many torch objects.
 UNUSED_PLUGINS = ("cacheprovider", "doctest", "faulthandler", "logging", "threadexception", "unraisableexception")
 PYTEST = [
     *("--nbval-lax", "-p", "nbval.plugin", "--noconftest", "-q", "--no-summary"),
@@ -40,7 +40,7 @@ PYTEST = [
 
 
 class Worker:
-    """The state that a worker's submissions share: the course and the stubbed packages."""
+    """The state shared by all of a worker's submissions: the course and the stubbed packages."""
 
     def __init__(self, setup: Setup, folder: Path) -> None:
         self.setup, self.folder = setup, folder
@@ -93,16 +93,16 @@ def run_pytest(run: SubmissionRun) -> str:
 
 def main(file: int, folder: str) -> None:
     """Grade the submissions that arrive, until the grader closes the connection."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C at the terminal is for the grader, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is for the grader, which ends this process
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed grader leaves nothing running
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # leave nothing running if the grader is killed
     connection = Connection(file)
     torch.set_num_threads(1)
     os.environ.pop("PYTEST_ADDOPTS", None)
     try:
         worker = Worker(connection.recv(), Path(folder))
         preload()
-        gc.freeze()  # imported modules stay, so garbage collection can skip them
+        gc.freeze()  # imported modules stay in memory, so garbage collection can skip them
         connection.send(True)
         while True:
             connection.send(worker.grade(*connection.recv()))
