@@ -1,7 +1,8 @@
 """The `transformer-lab` command: each function parses its options, calls the package, and prints the result.
 
 PyTorch is imported inside the commands that need it, and only after the options have been checked, so `--help` and
-errors appear at once. Results go to stdout; warnings, progress, and suggestions go to stderr, so output can be piped.
+errors appear right away. Results go to stdout; warnings, progress, and suggestions go to stderr, so output can be
+piped.
 """
 
 import errno
@@ -107,7 +108,7 @@ def advance_to(bar: "tqdm", done: int, total: int) -> None:
 
 @contextmanager
 def explaining_interruption(explain: Callable[[], str]) -> Iterator[None]:
-    """After Ctrl-C, say what was kept and how to continue."""
+    """After Ctrl-C, say what was saved and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -256,7 +257,7 @@ def load_model(folder: Path | None) -> "Translator":
 
 
 def read_lines() -> list[str]:
-    """Return the lines of stdin. Invalid UTF-8 becomes characters that the translator rejects, naming the line.
+    """Return the lines of stdin. Invalid UTF-8 becomes characters that the translator rejects with the line number.
 
     Raises:
         InputError: There are no lines.
@@ -265,9 +266,9 @@ def read_lines() -> list[str]:
         print("Type one sentence per line, then Ctrl-D (on Windows, Ctrl-Z and Enter):", file=sys.stderr)
     try:
         content = sys.stdin.buffer.read() if sys.stdin is not None else b""
-    except OSError:  # nohup leaves a stdin that can only be written to
+    except OSError:  # nohup leaves a stdin that is write-only
         content = b""
-    content = content.removeprefix(b"\xef\xbb\xbf")  # the byte-order mark that some programs write
+    content = content.removeprefix(b"\xef\xbb\xbf")  # the byte-order mark that some programs add
     text = content.decode(errors="surrogateescape").removesuffix("\n")
     if not text:
         raise InputError("no sentence: give one in quotation marks, or lines on stdin")
@@ -278,7 +279,7 @@ def check_language(sentences: Sequence[str], translator: "Translator") -> None:
     """Warn about sentences that are already in the target language, and reject those in an unknown script.
 
     Raises:
-        InputError: The model doesn't know any character of a sentence.
+        InputError: The model doesn't know any of a sentence's characters.
     """
     from transformer_lab.decoding.input_language import LANGUAGE_NAMES, in_target_language, reject_unknown_script
 
@@ -325,7 +326,7 @@ def evaluate(
     from transformer_lab.files import replacing, writing
 
     if output:
-        with writing(output):  # fail now, not after minutes of translating
+        with writing(output):  # fail now, not after translating for minutes
             output.parent.mkdir(parents=True, exist_ok=True)
             if not os.access(output.parent, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -492,7 +493,7 @@ def train(
     """
     standard = find_preset(preset)
     chosen = override(standard, {name: text for name, text in fields.items() if text is not None})
-    if not resume:  # a run can only be resumed with exactly the options that started it
+    if not resume:  # a run can be resumed only with exactly the options that it was started with
         reject_unused_option(standard, chosen)
     check_languages(source, target)
     check_corpus(chosen.corpus, data_dir)
@@ -560,7 +561,7 @@ def search(
     check_languages(source, target)
     check_corpus(given.get("corpus", "captions"), data_dir)
     standard = find_preset(preset or "laptop")
-    reject_unused_option(standard, override(standard, given))  # also rejects wrong values, before the imports below
+    reject_unused_option(standard, override(standard, given))  # also rejects wrong values, before the slow imports below
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for
@@ -718,7 +719,7 @@ def warn_about_a_pattern(paths: Sequence[Path]) -> None:
 
 
 def how_to_go_on_grading(out: Path, exercise: str | None, require_sandbox: bool) -> str:
-    """Return the message to print after grading was interrupted: what is kept, and the command that continues."""
+    """Return the message to print after grading was interrupted: what was saved, and the command that continues."""
     if exercise:
         return "nothing was written"
     sandbox = [] if require_sandbox else ["--without-sandbox"]

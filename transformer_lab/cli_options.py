@@ -1,7 +1,7 @@
 """Checks of command-line values, files, and hyperparameters. Each error names its option.
 
-Options are declared as text and checked by a callback, because Typer's own messages differ from version to version.
-Nothing here imports PyTorch, so errors are reported at once.
+Options are declared as strings and checked by a callback, because Typer's own messages differ between versions. Nothing
+here imports PyTorch, so errors are reported right away.
 """
 
 import errno
@@ -23,7 +23,7 @@ from transformer_lab.errors import InputError
 from transformer_lab.presets import LARGEST_BEAM, Preset
 from transformer_lab.shipped import PACKAGE
 
-SEARCHED = ("n_heads", "dropout", "label_smoothing")  # chosen by the search itself
+SEARCHED = ("n_heads", "dropout", "label_smoothing")  # the search chooses these itself
 METAVARS = {
     str: "NAME",
     int: "N",
@@ -35,7 +35,7 @@ METAVARS = {
 
 
 class Group(typer.core.TyperGroup):
-    """A group that reports each error the user can fix as one line on stderr and an exit status, not a traceback."""
+    """A command group that reports errors the user can fix as a line on stderr and an exit status, not a traceback."""
 
     def get_params(self, ctx: Any) -> Any:
         return hide_types(super().get_params(ctx))
@@ -43,8 +43,8 @@ class Group(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
-            if sys.stdout is not None:  # None if the caller has closed it
-                sys.stdout.flush()  # now, while a closed pipe can still be distinguished from other errors
+            if sys.stdout is not None:  # None if the calling process has closed it
+                sys.stdout.flush()  # now, because later a closed pipe couldn't be told from other errors
             return result
         except InputError as error:
             status, message = 1, str(error)
@@ -69,7 +69,7 @@ class Group(typer.core.TyperGroup):
 
 
 class Command(typer.core.TyperCommand):
-    """A command whose errors name the option that caused them, and whose help fits the width of the terminal."""
+    """A command whose errors name the option at fault, and whose help fits the width of the terminal."""
 
     def __init__(self, *args: Any, help: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, help=unwrap(help or ""), **kwargs)
@@ -93,8 +93,8 @@ def unwrap(text: str) -> str:
 def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[str, Any]) -> str:
     """Return an error message that names the offending option, given a command's parameters and their values by name.
 
-    A parameter in backticks is replaced with its option: `epochs` becomes --epochs. Otherwise, the option of the
-    error's `parameter` is added at the end, or else those options whose path or address is in the message.
+    A parameter in backticks is replaced with its option: `epochs` becomes --epochs. Otherwise, the option for the
+    error's `parameter` is added at the end, or else the options whose path or address appears in the message.
     """
     options = {each.name: each for each in parameters if each.opts[0].startswith("--")}
     message = re.sub(r"`(\w+)`", lambda name: options[name[1]].opts[0] if name[1] in options else name[0], str(error))
@@ -110,13 +110,13 @@ def with_options(error: InputError, parameters: Sequence[Any], values: Mapping[s
 
 
 def is_shown(path: str | Path, message: str) -> bool:
-    """Return whether a message contains a path or an address, and not just as part of a longer word."""
+    """Return whether a message contains a path or an address, other than as part of a longer word."""
     forms = "|".join(re.escape(str(form)) for form in (path, Path(path).resolve()))
     return bool(re.search(rf"(?<![\w/])({forms})(?!\w)", message))
 
 
 def hide_types(parameters: list[Any]) -> list[Any]:
-    """Keep `<bool>` and `<str>` out of the help: a flag takes no value, and the metavar of an argument is enough."""
+    """Leave `<bool>` and `<str>` out of the help: a flag takes no value, and an argument's metavar is enough."""
     for parameter in parameters:
         if getattr(parameter, "is_bool_flag", False):
             parameter.metavar = ""
@@ -129,12 +129,12 @@ def hide_types(parameters: list[Any]) -> list[Any]:
 
 
 def check(convert: Callable[[str], Any], allowed: str, accepts: Callable[[Any], Any] | None = None) -> Any:
-    """Return a callback that converts the text of an option, or says which values are allowed.
+    """Return a callback that converts an option's text, or raises an error that says which values are allowed.
 
     Args:
-        convert: Returns the value of a text, or raises `ValueError`.
+        convert: Converts the text to a value, or raises `ValueError`.
         allowed: Describes the values in words.
-        accepts: Returns whether a value is allowed; by default, all are.
+        accepts: Returns whether a value is allowed; by default, every value is.
     """
 
     def callback(parameter: typer.CallbackParam, text: Any) -> Any:
@@ -152,7 +152,7 @@ def check(convert: Callable[[str], Any], allowed: str, accepts: Callable[[Any], 
 
 
 def whole(least: int | None = None, most: int | None = None) -> Any:
-    """Check that the text is an integer, and that it is in the range, if any."""
+    """Check that the text is an integer, and that it is within the range, if there is one."""
     allowed = f" from {least} to {most}" if most is not None else "" if least is None else f", {least} or more"
     smallest, largest = -math.inf if least is None else least, math.inf if most is None else most
     return check(int, f"a whole number{allowed}", lambda number: smallest <= number <= largest)
@@ -163,7 +163,7 @@ def one_of(*choices: str) -> Any:
 
 
 def matching(pattern: str, allowed: str) -> Any:
-    """Check that the whole text matches a regular expression, which `allowed` describes in words."""
+    """Check that the whole text matches a regular expression; `allowed` describes it in words."""
     return check(str, allowed, re.compile(pattern).fullmatch)
 
 
@@ -173,7 +173,7 @@ existing_file = check(Path, "an existing file", Path.is_file)
 
 
 def new_folder(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Check that the folder exists or could be created: neither it nor a folder above it is a file."""
+    """Check that the folder exists or could be created, so neither it nor any of its parents is a file."""
     if value is not None:
         refuse_file(parameter, value, (value, *value.parents))
     return value
@@ -202,7 +202,7 @@ def refuse_file(parameter: typer.CallbackParam, value: Path, folders: Iterable[P
 
 
 def check_languages(source: str, target: str) -> None:
-    """Check that there are two languages.
+    """Check that the two languages differ.
 
     Raises:
         InputError: They are the same.
@@ -212,10 +212,10 @@ def check_languages(source: str, target: str) -> None:
 
 
 def check_corpus(corpus: str, data_dir: Path | None) -> None:
-    """Check that a corpus exists, before anything is imported to read it.
+    """Check that a corpus exists, before the slow imports that reading it requires.
 
     Raises:
-        InputError: It is neither included nor found.
+        InputError: It is not one of the included corpora, and no such file or folder exists.
     """
     folders = [Path(), data_dir or Path(os.environ.get("TRANSFORMER_LAB_DATA", ""))]
     if corpus not in ("multi30k", "captions") and not (corpus and any((each / corpus).exists() for each in folders)):
@@ -223,10 +223,10 @@ def check_corpus(corpus: str, data_dir: Path | None) -> None:
 
 
 def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> None:
-    """Check that the model in a folder has the layer and the head. A damaged config.json is reported later, on loading.
+    """Check that the model in a folder has the layer and the head. Loading the model will report a damaged config.json.
 
     Raises:
-        InputError: It doesn't.
+        InputError: It doesn't have one of them.
     """
     try:
         config = dict(json.loads(((model or PACKAGE / "pretrained") / "config.json").read_text(encoding="utf-8")))
@@ -238,7 +238,7 @@ def check_layer_and_head(model: Path | None, layer: int, head: int | None) -> No
             raise InputError(f"--{name} must be from {-count} to {count - 1} for this model; got {index}")
 
 
-# --- options that several commands have -------------------------------------------------------------------------------
+# --- options shared by several commands -------------------------------------------------------------------------------
 
 
 def option(
@@ -274,7 +274,7 @@ TARGET = option("--target", "CODE", "language to translate into, such as en", de
 
 
 def with_preset_options(hidden: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command that takes `**fields` one option for each field of a preset.
+    """Give a command that takes `**fields` an option for each field of a preset.
 
     Args:
         hidden: Fields whose options are left out of the help.
@@ -316,7 +316,7 @@ def option_of(field: str) -> str:
 
 
 def check_unsearched(given: Mapping[str, str]) -> None:
-    """Check that no hyperparameter was given that the search itself determines.
+    """Check that none of the given hyperparameters is one that the search itself varies.
 
     Raises:
         InputError: One was given.

@@ -1,4 +1,4 @@
-"""Check whether this machine has everything that the course needs. Nothing is downloaded or changed."""
+"""Check whether this machine has everything the course needs, without downloading or changing anything."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ NOTEBOOK_PACKAGES = (
     "platformdirs",
     "psutil",
 )
-# Some of these are imported only by the grader's own processes, in the middle of a run.
+# Some of these are imported only by the grader's worker processes, in the middle of a run.
 GRADING_PACKAGES = ("torch", "nbformat", "nbval", "pytest", "ipykernel", "psutil", "jinja2", "pandas", "seaborn")
 INSTALL = (
     "run make course, or: python -m pip install -r requirements.txt"
@@ -60,7 +60,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Run all checks, in the order in which you would fix the problems that they find."""
+    """Run all checks, in the order in which the problems they find should be fixed."""
     findings = [find_python()]
     findings += [find_package(name, essential=True) for name in TRAINING_PACKAGES]
     findings += [find_package(name, essential=False) for name in NOTEBOOK_PACKAGES]
@@ -70,7 +70,7 @@ def examine() -> list[Finding]:
 
 
 def require(packages: Iterable[str], purpose: str) -> None:
-    """Check that packages are installed, before anything is started.
+    """Check that packages are installed before anything is started.
 
     Raises:
         InputError: At least one of them isn't installed. The message says what to install.
@@ -86,13 +86,13 @@ def find_python() -> Finding:
 
 
 def find_package(name: str, essential: bool) -> Finding:
-    """Try to import a package, because even an installed one may fail to load after another one was updated."""
+    """Try to import a package, because an installed one may still fail to load, for example after another's update."""
     try:
         import_module(name)
         return Finding(name, version(name), essential=essential)
     except (ModuleNotFoundError, PackageNotFoundError) as error:
         state = "not installed" if getattr(error, "name", name) in (name, None) else str(error)
-    except Exception as error:  # a package may fail to load in any way
+    except Exception as error:  # a broken package can raise any exception
         state = f"does not load: {type(error).__name__}: {error}".partition("\n")[0]
     return Finding(name, state, INSTALL if essential else f"{INSTALL} (only the notebooks need it)", essential)
 
@@ -175,7 +175,7 @@ def find_notebook() -> Finding:
 
 
 def find_sandbox() -> Finding:
-    """Look for bubblewrap. The grader itself checks at its start whether bubblewrap may create namespaces."""
+    """Look for bubblewrap. Whether it may create namespaces is checked by the grader itself when it starts."""
     if sys.platform != "linux":
         return Finding("sandbox", "none: sandboxes exist on Linux only, and only teachers who grade need one")
     if bubblewrap := shutil.which("bwrap"):

@@ -1,4 +1,4 @@
-"""Replace files atomically, and make untrusted text safe for files and file names."""
+"""Replace files atomically, and make untrusted text safe to use in files and file names."""
 
 import errno
 import hashlib
@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from transformer_lab.errors import InputError
 
 # Characters that XML 1.0 or UTF-8 can't represent; C1 controls, which terminals interpret; and characters that change
-# the direction of the surrounding text, so that a reader sees it in a different order.
+# the direction of the surrounding text, so that it is displayed in a different order.
 UNSAFE = re.compile(
     "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f]|[\u202a-\u202e\u2066-\u2069]"
 )
-NAME_BYTES = 160  # file systems allow 255; suffixes need some
+NAME_BYTES = 160  # file systems allow 255, and suffixes need some of them
 RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # Windows reserves these names for devices
 
 
@@ -45,11 +45,11 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
-    """Yield a path next to `path` to write to. The file written there replaces `path` either completely or not at all.
+    """Yield a temporary path next to `path`. The file written there replaces `path` either completely or not at all.
 
     Args:
         path: The file to replace. If it is a link, the link is replaced.
-        sync: Wait for the disk, so that the file survives a power failure right afterwards.
+        sync: Wait until the file is on the disk, so that it survives a power failure right afterwards.
 
     Raises:
         InputError: The folder cannot be written, or the disk is full. The old file is unchanged.
@@ -71,12 +71,13 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> None:
-    """Replace a file that can be regenerated at any time, such as a report, without following any link.
+    """Replace a file that can always be regenerated, such as a report, without following links.
 
     Args:
-        path: Absolute and without links, such as `folder.resolve() / name`. A link among its folders is an error.
+        path: Absolute and without links, such as `folder.resolve() / name`. It is an error if one of its folders is a
+            link.
         content: Text or bytes.
-        encoding: For text; `utf-8-sig` tells spreadsheets that it is UTF-8.
+        encoding: The encoding for text; `utf-8-sig` tells spreadsheets that it is UTF-8.
 
     Raises:
         InputError: A folder is a link or cannot be written, or the disk is full. The old file is unchanged.
@@ -93,11 +94,11 @@ def write_file(path: Path, content: str | bytes, encoding: str = "utf-8") -> Non
 
 @contextmanager
 def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield a folder inside `folder` to write files with these names to. They replace the old files all at once.
+    """Yield a temporary folder for files with these names. They replace the old files in `folder` all at once.
 
-    File systems can't replace several files in one step. So all files are written completely first, and if one cannot
-    be replaced, the old ones are restored. Only a crash in the few microseconds between the first and the last renaming
-    can leave a mixture of old and new files.
+    File systems can't replace several files in one step, so all files are first written completely. If one of them
+    cannot be replaced, the old ones are restored. Only a crash in the few microseconds between the first and the last
+    rename can leave a mixture of old and new files.
 
     Raises:
         InputError: The folder cannot be written, or the disk is full. The old files are unchanged.
@@ -133,7 +134,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Wait until the content of a file is on the disk. Only then can it replace another file safely."""
+    """Wait until a file's content is on the disk. Only then can it safely replace another file."""
     with open(path, "rb+") as file:
         os.fsync(file.fileno())
 
@@ -151,7 +152,7 @@ def clean(text: str) -> str:
 
 
 def on_screen(text: str) -> str:
-    """Return `text` on one line, without anything that a terminal acts on: escapes, line ends, changes of direction."""
+    """Return `text` on one line, without escapes, line ends, or changes of direction, which a terminal would act on."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 

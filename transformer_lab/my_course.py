@@ -1,4 +1,4 @@
-"""The reader's own copy of the notebooks, so that the reader never has to edit a file that Git tracks."""
+"""The reader's own copy of the notebooks, so that readers never have to edit a file that Git tracks."""
 
 import hashlib
 import itertools
@@ -13,20 +13,20 @@ from transformer_lab.files import write_file
 from transformer_lab.shipped import PACKAGE
 
 JUPYTER = Path(__file__).resolve().parent / "jupyter"  # settings that keep JupyterLab quiet
-DIGESTS = ".digests.json"  # one for each notebook, from when it was copied
-WORKSPACES = ".workspaces"  # which panels and notebooks were open
+DIGESTS = ".digests.json"  # one for each notebook, taken when it was copied
+WORKSPACES = ".workspaces"  # the panels and notebooks that were open
 
 
 def folder_for(notebooks: Path) -> Path:
     """Return the folder for the reader's copy: next to `notebooks/` in a checkout, else in the current folder."""
     if notebooks.parent != PACKAGE:
         return notebooks.parent / "my_course"
-    here = Path.cwd()  # the notebooks are in an installed package, which an update or a cache may remove
+    here = Path.cwd()  # the notebooks are in an installed package, which may be updated or deleted
     return here if (here / DIGESTS).is_file() else here / "my_course"
 
 
 def prepare(folder: Path, notebooks: Path) -> list[str]:
-    """Copy the notebooks that are missing from `folder`; return the names of those that have a newer original."""
+    """Copy the notebooks missing from `folder`, and return the names of those whose original has changed since."""
     (folder / "mine").mkdir(parents=True, exist_ok=True)
     originals = [path for path in sorted(notebooks.iterdir()) if path.is_file()]
     _copy([path for path in originals if not (folder / path.name).exists()], folder)
@@ -35,7 +35,7 @@ def prepare(folder: Path, notebooks: Path) -> list[str]:
 
 
 def refresh(folder: Path, number: str, notebooks: Path) -> tuple[Path, Path | None]:
-    """Replace a notebook with its original; return its path and the new path of the reader's version.
+    """Replace a notebook with its original, and return its path and the new path of the reader's version.
 
     Raises:
         InputError: No notebook, or more than one, starts with `number`.
@@ -55,7 +55,7 @@ def jupyterlab_environment(folder: Path, environment: Mapping[str, str]) -> dict
     """Return environment variables with the course's settings for JupyterLab, and write its initial layout to `folder`.
 
     The layout shows the table of contents instead of the files. It is stored in `folder`, along with any changes that
-    the reader makes to it, so the windows and settings of the reader's other work stay as they are.
+    the reader makes to it, so JupyterLab looks the same as before in the reader's other work.
     """
     from jupyterlab_server.workspaces_handler import slugify
 

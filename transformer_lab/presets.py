@@ -1,7 +1,7 @@
 """The hyperparameters of a training run, and the presets: complete settings worth training with.
 
-This file doesn't import PyTorch, so the command line can list and check the options of a run at once. Messages put the
-name of a hyperparameter in backticks; the command line replaces it with the option: `epochs` becomes --epochs.
+This file doesn't import PyTorch, so the command line can list and check a run's options without delay. Messages put the
+name of a hyperparameter in backticks, which the command line replaces with the option: `epochs` becomes --epochs.
 """
 
 import math
@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from transformer_lab.errors import InputError
 
-DEFAULT_ALPHA = 1.5  # length penalty: the best value for the included model on Multi30k's validation pairs
-LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and 100,000 would fill the memory
+DEFAULT_ALPHA = 1.5  # length penalty; the best value for the included model on Multi30k's validation pairs
+LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and 100,000 would use up memory
 MOST_WORKERS = 64  # processes of a search: a typo with a few extra digits would fill the memory
 
 
@@ -23,7 +23,7 @@ def option(default: Any, help: str) -> Any:
 
 @dataclass(frozen=True)
 class Preset:
-    """Everything that defines a training run, except the folder it writes to.
+    """All settings that define a training run, except the output folder.
 
     Raises:
         InputError: A value is impossible, such as `epochs=0`.
@@ -133,7 +133,7 @@ def is_of(value: Any, kind: Any) -> bool:
 
 
 LAPTOP = Preset(
-    name="laptop",  # some 20 minutes on two CPU cores
+    name="laptop",  # about 20 minutes on two CPU cores
     vocab_size=4000,
     norm_first=True,  # with this learning rate, a post-norm encoder collapses to the same vector for every word
     epochs=15,
@@ -154,7 +154,7 @@ PRESETS: dict[str, Preset] = {
             vocab_size=2500,
             n_layers=2,
             d_ff=256,
-            dropout=0.0,  # the model sees every pair only once, so it can't overfit
+            dropout=0.0,  # the model sees each pair only once, so it can't overfit
             norm_first=True,
             max_length=64,
             epochs=1,
@@ -198,10 +198,10 @@ def find_preset(name: str) -> Preset:
 
 
 def override(preset: Preset, values: Mapping[str, str]) -> Preset:
-    """Return the preset with some fields replaced, each given as text: `override(preset, {"epochs": "3"})`.
+    """Return the preset with some fields replaced by values given as text: `override(preset, {"epochs": "3"})`.
 
     Raises:
-        InputError: A field does not exist, or a value is not valid for its field.
+        InputError: A field does not exist, or a value is invalid for its field.
     """
     types_of_fields = get_type_hints(Preset)
     parsed = {}
@@ -248,7 +248,7 @@ def parse(text: str, kind: Any) -> Any:
     """Convert text to a value of type `kind`.
 
     Raises:
-        ValueError: The text does not represent a value of this type.
+        ValueError: The text can't be converted to this type.
     """
     if kind is str or get_origin(kind) is Literal:  # `Preset` checks the choices
         return text

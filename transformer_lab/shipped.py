@@ -1,6 +1,6 @@
 """The location of the files that come with the package: the notebooks and the recorded results.
 
-In a checkout, they are next to the package. In a wheel, they are inside the package, where `setup.py` puts them.
+In a checkout, they are next to the package. In a wheel, `setup.py` puts them inside the package.
 """
 
 from pathlib import Path

@@ -12,7 +12,7 @@ from transformer_lab.evaluation import Scores, score_translations
 from transformer_lab.plots import LiveCurve, draw_attention, save_figure
 from transformer_lab.training import find_preset, train
 
-# In German, word for word: "On the street plays a little boy". The heat map shows how attention reorders the words.
+# Word for word: "On the street plays a little boy". The heat map shows how attention reorders the words.
 HEAT_MAP_SENTENCE = "Auf der Straße spielt ein kleiner Junge mit einem roten Ball."
 
 
@@ -29,8 +29,8 @@ def tour(output: Path) -> Tour:
     """Train the preset `tour` on picture captions, translate the test set, score it, and draw a heat map.
 
     Args:
-        output: Folder for the model and `attention.png`. An interrupted tour in this folder is resumed. If a run
-            has finished, nothing is retrained.
+        output: Folder for the model and `attention.png`. If this folder has an interrupted tour, it is resumed. If it
+            has a finished one, nothing is retrained.
 
     Raises:
         InputError: The folder cannot be written or holds another training run.
@@ -51,6 +51,6 @@ def train_small_model() -> Translator:
     """Train a model on 24,000 synthetic captions for the tour notebook, plot its loss live, and leave no files."""
     print("Training takes one to two minutes on two cores. The curve appears after a few seconds.")
     preset = replace(find_preset("tour"), train_limit=24_000, max_tokens=1024)
-    with TemporaryDirectory() as folder, redirect_stderr(StringIO()):  # the curve replaces the progress bar
+    with TemporaryDirectory() as folder, redirect_stderr(StringIO()):  # the loss curve replaces the progress bar
         train(preset, folder, on_log=LiveCurve(seconds=3))
         return Translator.load(folder)

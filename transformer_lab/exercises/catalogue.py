@@ -19,7 +19,8 @@ the student.
 - `` `fragment` → nothing `` deletes it. Several such lines are applied together.
 - A line that begins with `or` starts another way to make the same mistake.
 - A ```` ```diff ```` block changes several lines: `-` lines are replaced by `+` lines.
-- A ```` ```python ```` block is a whole function or class, for mistakes that edits can't express. It can refer to the
+- A ```` ```python ```` block is a whole function or class, for mistakes that can't be written as edits. It can refer to
+  the
   correct version as `answer`.
 - `only if the code has` `` `pattern` `` and `not if the code has` `` `pattern` `` search the student's source for a
   regular expression. If the source is unknown, an entry with such a rule is never reported.
@@ -46,13 +47,13 @@ class CatalogueError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A known mistake: the wrong versions of the answer that contain it, and what to tell the student."""
+    """A known mistake: the wrong versions of the answer that make it, and the text for the student."""
 
     slug: str
     says: str
-    ways: tuple[Wrong, ...]  # different edits that make the same mistake
-    only_if: tuple[str, ...] = ()  # regular expressions that the student's source must all match
-    not_if: tuple[str, ...] = ()  # regular expressions of which it must not match any
+    ways: tuple[Wrong, ...]  # alternative edits that make the same mistake
+    only_if: tuple[str, ...] = ()  # regular expressions, all of which must match the student's source
+    not_if: tuple[str, ...] = ()  # regular expressions, none of which may match the student's source
 
     def is_possible(self, source: str | None) -> bool:
         """Return whether the rules allow this mistake, given the student's source without comments."""
@@ -92,7 +93,7 @@ def mistakes_of(exercise: Exercise) -> list[Mistake]:
 
 @functools.cache
 def hints_of(exercise: Exercise) -> list[str]:
-    """Return the hints for an exercise, from a nudge to nearly the full answer."""
+    """Return the hints for an exercise, which range from a nudge to nearly the full answer."""
     heading = re.compile(rf"^## {exercise.name}$(.*?)^##", re.MULTILINE | re.DOTALL)
     [section] = [match[1] for path in FOLDER.glob("*.md") if (match := heading.search(path.read_text("utf-8")))]
     return [" ".join(hint.split()) for hint in re.split(r"^\d\. ", section, flags=re.MULTILINE)[1:]]
@@ -107,7 +108,7 @@ def read(path: Path) -> list[Entry]:
     """Read the entries of one file.
 
     Raises:
-        CatalogueError: The file doesn't have the format in this module's docstring.
+        CatalogueError: The file doesn't have the format described in this module's docstring.
     """
     entries: list[Entry] = []
     exercise, in_hints = "", True
@@ -131,7 +132,7 @@ def read(path: Path) -> list[Entry]:
 
 
 def _add(entry: Entry, number: int, line: str, lines: Iterator[tuple[int, str]]) -> None:
-    """Add a line to an entry, together with the following lines if it starts a code block."""
+    """Add a line to an entry, along with the following lines if it starts a code block."""
     if entry.text:
         entry.text.append(line)
     elif line.startswith("```"):
@@ -180,7 +181,7 @@ def _mistake(exercise: Exercise, entry: Entry) -> Mistake:
     """Apply an entry to the answer.
 
     Raises:
-        CatalogueError: The entry doesn't fit the answer or is incomplete.
+        CatalogueError: The entry doesn't fit the answer, or is incomplete.
     """
     ways = [_edited(exercise, entry, way) for way in entry.ways if way]
     for number, source in entry.whole:

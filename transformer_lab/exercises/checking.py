@@ -27,7 +27,7 @@ from transformer_lab.exercises.time_limit import is_checking
 class CheckFailed(Exception):  # noqa: N818 (notebooks and graders use this name)
     """Raised after the report of a failed check if TRANSFORMER_LAB_STRICT=1 is set."""
 
-    def _render_traceback_(self) -> list[str]:  # IPython shows only this, because the report says the rest
+    def _render_traceback_(self) -> list[str]:  # IPython shows only this, because the report explains the rest
         return [f"CheckFailed: {self}"]
 
 
@@ -68,7 +68,7 @@ def check(*arguments: Any, as_: str | None = None) -> Report:
 
 def _is_strict() -> bool:
     setting = os.environ.get("TRANSFORMER_LAB_STRICT", "").strip().lower()
-    # nbgrader, which sets the second variable, awards a cell's points unless the cell raises an exception.
+    # nbgrader, which sets the second variable, awards a cell's points if the cell doesn't raise an exception.
     return setting not in ("", "0", "false", "no", "off") or "NBGRADER_EXECUTION" in os.environ
 
 
@@ -81,7 +81,7 @@ def _next_step(exercise: Exercise, saved: Path | None) -> str:
 
 
 def _library_remarks(exercise: Exercise, subject: Any) -> list[str]:
-    """Return a remark if the object is the package's own answer or calls a library's."""
+    """Return a remark if the object is the package's own answer or calls a library's ready-made one."""
     if unwrapped(subject) is exercise.answer:
         return ["This is the package's own answer, not yours."]
     sources = []
@@ -165,7 +165,7 @@ def _kind(value: Any) -> str:
 
 
 def _refuse_values(subject: Any, name: str = "softmax") -> None:
-    """Refuse a value that is neither a function nor a class, and say what to pass instead."""
+    """Reject a value that is neither a function nor a class, and say what to pass instead."""
     if subject is None:
         raise CheckUsageError(f"it got None: has the cell that defines `{name}` been run?")
     if isinstance(subject, str):

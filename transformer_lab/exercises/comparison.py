@@ -16,7 +16,7 @@ MOST_IN_A_LINE = 24  # elements of a tensor
 
 @dataclass(frozen=True)
 class Difference:
-    """One place where two pieces of data differ."""
+    """A difference between two pieces of data."""
 
     where: str  # the name of the result: "weights", "gradient[query]"
     kind: str  # "type", "length", "shape", "dtype", "nan" or "value"
@@ -28,10 +28,10 @@ class Difference:
 def compare(
     expected: Any, received: Any, names: tuple[str, ...] = ("output",), tolerance: float = 1e-5
 ) -> tuple[list[Difference], list[str]]:
-    """Return all differences, and remarks on results that are right but unusual, such as a list instead of a tuple.
+    """Return all differences, and remarks on correct but unusual results, such as a list instead of a tuple.
 
     Args:
-        expected: Data as `as_data` returns it.
+        expected: The expected data, as returned by `as_data`.
         received: The student's data, in the same form.
         names: The names of the results: one, or one for each element of a tuple.
         tolerance: The absolute and relative tolerance.
@@ -42,7 +42,7 @@ def compare(
 
 
 def agree(expected: Any, received: Any, names: tuple[str, ...], tolerance: float) -> bool:
-    """Return whether `compare` would find no differences. It is faster, because it stops at the first one."""
+    """Return whether `compare` would find no differences. This is faster, because it stops at the first one."""
     try:
         _Agreement(tolerance).compare_all(expected, received, names)
     except _DifferentError:
@@ -212,7 +212,7 @@ def _equal_plain(expected: Any, received: Any, tolerance: float) -> bool:
 
 
 def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray, tolerance: float) -> tuple[str, str]:
-    """Return the kind of difference and its wording, or two empty strings if there is no difference."""
+    """Return the kind of difference and its description, or two empty strings if there is no difference."""
     is_exact = _is_exact(expected)
     expected, received = to_double(expected), to_double(received)
     if torch.equal(expected, received):
@@ -228,7 +228,7 @@ def _wrong_entries(expected: Tensor | np.ndarray, received: Tensor | np.ndarray,
     errors = (expected - received).abs()[wrong]
     if errors.isfinite().all():
         return "value", f"differs by up to {number(float(errors.max()))}"
-    # Extra or missing infinities and infinities of the wrong sign show the effect of a wrong mask.
+    # Extra infinities, missing ones, and those with the wrong sign show the effect of a wrong mask.
     entries_by_wording = {
         "is infinite in {} where it should be finite": expected.isfinite() & received.isinf(),
         "is finite in {} where it should be infinite": expected.isinf() & received.isfinite(),
@@ -244,7 +244,7 @@ def _entries(wrong: Tensor) -> str:
 
 
 def wrong_positions(expected: Tensor, received: Tensor, tolerance: float) -> Tensor:
-    """Return where two float64 tensors of the same shape differ. NaN equals NaN, and infinity equals itself."""
+    """Return the positions where two float64 tensors of the same shape differ. NaN and infinity equal themselves."""
     return ~torch.isclose(received, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
@@ -268,7 +268,7 @@ def _kind_of_dtype(numbers: Tensor | np.ndarray) -> str:
 
 
 def described(value: Any) -> str:
-    """Describe the kind of a value in words."""
+    """Describe a value's type in words."""
     if isinstance(value, NotData):
         return value.description
     if value is None:
@@ -304,7 +304,7 @@ def short(value: Any, most: int = 200) -> str:
 
 
 def short_and_apart(expected: Any, received: Any) -> tuple[str, str]:
-    """Format each value as one line, with as many digits as it takes to tell two different numbers apart."""
+    """Format each value as one line, with enough digits to tell two different numbers apart."""
     texts = short(expected), short(received)
     if texts[0] == texts[1] and all(isinstance(value, Number) for value in (expected, received)):
         for digits in range(5, 10):  # more digits would differ between machines

@@ -1,8 +1,8 @@
 """Find the mistake that explains a student's results: the edit to the answer that gives the same results.
 
-Tools that repair students' code search in the same way (Wang, Singh, and Su, "Search, Align, and Repair", PLDI 2018).
-A mistake is reported only if it agrees with the student's results in every check, so that students aren't told about
-mistakes they didn't make.
+Tools that repair students' code use the same kind of search (Wang, Singh, and Su, "Search, Align, and Repair", PLDI
+2018). A mistake is reported only if it agrees with the student's results in every check, so that students aren't told
+about mistakes they didn't make.
 """
 
 import functools
@@ -24,7 +24,7 @@ from transformer_lab.exercises.variants import SAYS, Variant, variants_of
 from transformer_lab.exercises.verdicts import Reference, observation, same_crash, same_result, same_value
 
 MOST_CHECKS = 4  # the number of checks, cheapest first, that decide which pairs are worth trying
-EFFORT = 1_000_000  # see `effort`: about half a second on one core for each kind of candidate
+EFFORT = 1_000_000  # in units of `effort`; about half a second on one core for each kind of candidate
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Diagnosis:
 
     slugs: tuple[str, ...] = ()
     says: tuple[str, ...] = ()  # one or two sentences for each slug, the most important first
-    kind: str = "none"  # "one", "either" (all have the same results), "two", "variant" or "none"
+    kind: str = "none"  # "one", "either" (all produce the same results), "two", "variant", or "none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +53,14 @@ def diagnose(reference: Reference, observations: dict[str, Observation], source:
     Args:
         reference: The exercise and the seed.
         observations: The observations of the student's object, by check name.
-        source: The student's code without comments, which may rule a mistake out; None if it isn't known.
+        source: The student's code without comments, which can rule out a mistake; None if it isn't known.
     """
     return _Search(reference, observations, source).diagnosis()
 
 
 @functools.cache
 def sentences(exercise: Exercise) -> dict[str, str]:
-    """Return the text for the student, by the slug of the mistake or generic variant."""
+    """Return the texts for the student, keyed by the slug of the mistake or generic variant."""
     generic = {slug: says.format(name=exercise.name, where="") for slug, says in SAYS.items()}
     return generic | {mistake.slug: mistake.says for mistake in mistakes_of(exercise)}
 
@@ -107,7 +107,7 @@ class _Search:
             return Diagnosis()
         if diagnosis := self._single():
             return diagnosis
-        if not self.informative:  # only a known mistake can explain such results: see `_explains`
+        if not self.informative:  # only a known mistake can explain such results (see `_explains`)
             return Diagnosis()
         if diagnosis := self._two(self._pairs_of_known()):
             return diagnosis
@@ -139,8 +139,8 @@ class _Search:
     def _explains(self, wrong: Wrong, is_known: bool = False) -> bool:
         """Return whether a wrong version agrees everywhere, and exactly in at least one failed check.
 
-        Unless it is a known mistake, that check must have an informative result: the same exception or a result of all
-        zeros can have many causes.
+        Unless it is a known mistake, that check must have an informative result, because many causes can lead to the
+        same exception or to a result of all zeros.
         """
         is_exact = False
         for check in self.failed:
@@ -165,7 +165,7 @@ class _Search:
         return Diagnosis(tuple(slugs), tuple(says), "either" if len(says) > 1 else "one")
 
     def _unexplained(self, wrong: Wrong) -> int:
-        """Count the checks that agree only roughly, and unexplained changes to inputs or settings."""
+        """Count the checks that agree only roughly and the unexplained changes to inputs or settings."""
         count = 0
         for check in [*self.failed, *self.right]:
             count += len(set(self.observations[check.name].changes) - set(self.reference.of(wrong, check).changes))
@@ -173,11 +173,11 @@ class _Search:
         return count
 
     def _can_afford(self) -> bool:
-        self.budget -= self.cost[self.failed[0].name] + 1000  # compiling
+        self.budget -= self.cost[self.failed[0].name] + 1000  # the cost of compiling it
         return self.budget > 0
 
     def _two(self, pairs: Iterable[_Pair]) -> Diagnosis | None:
-        """Return a diagnosis with the first pair of wrong versions that agree everywhere when applied together."""
+        """Return a diagnosis with the first pair of wrong versions that, applied together, agree everywhere."""
         for first, second in pairs:
             both = joined(first.wrong, second.wrong)
             if both is None:
@@ -190,7 +190,7 @@ class _Search:
         return None
 
     def _pairs_of_known(self) -> list[_Pair]:
-        """Return all pairs, likely ones first, sorted by how many results they reproduce, then by fewest edits."""
+        """Return all pairs. Likely ones come first, sorted by how many results they reproduce, then by fewest edits."""
         self.budget = EFFORT
         clues = self._clues([candidate for candidate in self.known if candidate.wrong.edits])
         loud = {candidate for candidate in clues if not self._is_quiet(candidate.wrong)}
@@ -217,7 +217,7 @@ class _Search:
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _is_quiet(self, wrong: Wrong) -> bool:
-        """Return whether a wrong version is right in the cheapest checks that the student passes."""
+        """Return whether a wrong version passes the cheapest checks that the student passes."""
         return not any(self.reference.is_symptom(wrong, check) for check in self.right[:MOST_CHECKS])
 
     def _clues(self, candidates: list[_Candidate]) -> dict[_Candidate, int]:
@@ -233,7 +233,7 @@ class _Search:
         return any(self._is_clue(wrong, check) for check in self.informative[:MOST_CHECKS])
 
     def _fit_together(self, pair: _Pair, most_checks: int) -> bool:
-        """Return whether at least one of the two shows in each failed check, and agrees if it is the only one."""
+        """Return whether at least one of the two affects each failed check, and agrees with it if the other doesn't."""
         for check in self.failed[:most_checks]:
             visible = [candidate.wrong for candidate in pair if self.reference.is_symptom(candidate.wrong, check)]
             if not visible or (len(visible) == 1 and not self._agreement(visible[0], check)):
@@ -241,7 +241,7 @@ class _Search:
         return True
 
     def _importance(self, candidate: _Candidate) -> tuple[bool, int]:
-        """Sort key: known mistakes before generic ones, then those that show in more checks first."""
+        """Sort key: known mistakes before generic ones, then by the number of checks affected, highest first."""
         symptoms = sum(self.reference.is_symptom(candidate.wrong, check) for check in self.failed)
         return isinstance(candidate.cause, Variant), -symptoms
 
@@ -251,7 +251,7 @@ def _can_be_joined(pair: _Pair) -> bool:
 
 
 def _is_informative(observed: Observation) -> bool:
-    """Return whether a call returned a result other than one number repeated everywhere."""
+    """Return whether a call returned something other than a single number repeated everywhere."""
     values = observed.value if isinstance(observed.value, tuple) else (observed.value,)
     arrays = [torch.as_tensor(value) for value in values if isinstance(value, Tensor | np.ndarray)]
     large = [array for array in arrays if array.numel() > 1]

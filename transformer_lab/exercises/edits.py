@@ -1,7 +1,7 @@
 """Create wrong versions of an answer by editing its source.
 
 An edit replaces a piece of the answer's *bare source*, which is the whole definition without docstrings and comments.
-Edits that don't overlap can be applied together, so combinations of two mistakes don't need code of their own.
+Edits that don't overlap can be applied together, so a combination of two mistakes doesn't need its own code.
 """
 
 import ast
@@ -26,7 +26,7 @@ from torch import nn
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.time_limit import OutOfTime
 
-MOST_ITERATIONS = 2_000  # of all loops in a call; the answers need at most about 300
+MOST_ITERATIONS = 2_000  # in all loops of one call; the answers need at most about 300
 NOT_FOUND = "this fragment does not occur"
 _LEXEME = re.compile(r"\w+|[^\w\s]")
 _file_numbers = itertools.count(1)
@@ -108,7 +108,7 @@ def find(source: str, fragment: str, times: int = 1) -> list[tuple[int, int]]:
 
 
 def replacements(source: str, fragment: str, new: str, times: int = 1) -> list[Edit]:
-    """Return the edits that replace `fragment` with `new`, whose later lines are indented to match."""
+    """Return the edits that replace `fragment` with `new`, indenting its second and later lines to match."""
     edits = []
     for start, end in find(source, fragment, times):
         line = source[source.rfind("\n", 0, start) + 1 :]
@@ -125,7 +125,7 @@ def edited(source: str, edits: Iterable[Edit]) -> str:
 
 
 class Wrong:
-    """A wrong version of an exercise's answer, given as edits to its source or as complete source."""
+    """A wrong version of an exercise's answer, given as edits to its source or as a complete source."""
 
     def __init__(self, exercise: Exercise, edits: Iterable[Edit] = (), source: str = "", label: str = "") -> None:
         self.exercise = exercise
@@ -139,7 +139,7 @@ class Wrong:
 
         Raises:
             SyntaxError: The edited source isn't valid Python.
-            Exception: Raised by running the definition.
+            Exception: Running the definition raised it.
         """
         file = f"<{self.exercise.name} {self.label} {next(_file_numbers)}>"
         tree = _LoopCounter().visit(ast.parse(self.source))
@@ -158,11 +158,11 @@ class Wrong:
         return names[self.exercise.name]
 
 
-@functools.cache  # students make the same mistakes, and each version's results are cached
+@functools.cache  # students make the same mistakes, so versions recur, and the results of each are cached
 def joined(first: Wrong, second: Wrong) -> Wrong | None:
     """Return a version with the edits of both, or None if they can't be applied together.
 
-    Overlapping edits can still be applied one after the other if the second fits the text inserted by the first.
+    Overlapping edits can still be applied one after the other if the second one fits the text inserted by the first.
     """
     label = f"{first.label} and {second.label}"
     if not first.edits or not second.edits:
@@ -176,9 +176,9 @@ def joined(first: Wrong, second: Wrong) -> Wrong | None:
 
 
 def _followed_by(first: Wrong, second: Wrong) -> str:
-    """Return the source with the edits of `first` and then of `second`, or "" if a fragment is gone.
+    """Return the source after the edits of `first` and then those of `second`, or "" if a fragment is gone.
 
-    A fragment that occurs twice in the answer counts as missing, because it could be found in the wrong place.
+    A fragment that occurs twice in the answer counts as gone, because it could be found in the wrong place.
     """
     answer, source = bare_source(first.exercise.answer), first.source
     for edit in second.edits:
@@ -194,7 +194,7 @@ def _followed_by(first: Wrong, second: Wrong) -> str:
 
 @functools.cache
 def _names(answer: Callable) -> dict[str, Any]:
-    """Return the global names for a wrong version: those in the answer's module, the other answers, and `answer`."""
+    """Return a wrong version's global names: those in the answer's module, the other answers, and `answer`."""
     from transformer_lab.exercises.registry import exercises
 
     common = {"torch": torch, "nn": nn, "F": nn.functional, "np": np, "math": math}
@@ -203,7 +203,7 @@ def _names(answer: Callable) -> dict[str, Any]:
 
 
 class _Iterations:
-    """Counts loop iterations, so that an endless loop stops after the same number on every machine."""
+    """Counts loop iterations, so that an endless loop stops after the same number of them on every machine."""
 
     def __init__(self) -> None:
         self.counted = 0

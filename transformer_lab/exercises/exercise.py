@@ -15,7 +15,7 @@ PUBLIC_SEED = 0  # for the inputs of checks in a notebook
 
 
 class Remark(str):
-    """A comment that a rule or comparison returns on a result that is right."""
+    """A comment on a correct result, returned by a rule or comparison."""
 
     __slots__ = ()
 
@@ -24,24 +24,24 @@ class Remark(str):
 class Probe:
     """Inputs for which the student's object must give the same results as the answer. Only probes earn points.
 
-    Each covers one thing. The right results must depend on the inputs, so that no constant function passes.
+    Each probe covers one thing. The correct results must depend on the inputs, so that no constant function passes.
     """
 
     name: str  # what it covers, as shown in the report: "a causal mask hides the future"
     inputs: Callable[[InputSampler], dict[str, Any]]  # tensors, arrays, numbers, strings, lists, dictionaries
-    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None for the exercise's
+    call: Callable[..., Any] | None = None  # a harness (see harnesses.py); None for the exercise's own
     weight: float = 1
     needs: tuple[str, ...] = ()  # names of earlier checks; if one of them fails, this one is "not checked"
-    tolerance: float = 1e-5  # absolute and relative; float32 rounding inside float64 code stays below it
+    tolerance: float = 1e-5  # absolute and relative; rounding to float32 inside float64 code stays within it
     # (inputs, expected, received) -> what is wrong, or None, or a Remark; for checks with more than one right result
     compare_results: Callable[[dict, Any, Any], str | None] | None = None
 
 
 @dataclass(frozen=True)
 class Property:
-    """Something that must hold however the code is written. Breaking it costs points; keeping it never earns any."""
+    """A requirement on any solution, however it is written. Violating it costs points; meeting it earns none."""
 
-    name: str  # what holds, as a sentence: "every row of weights sums to 1"
+    name: str  # the requirement, as a sentence: "every row of weights sums to 1"
     inputs: Callable[[InputSampler], dict[str, Any]]
     rule: Callable[[dict, Any], str | None]  # (inputs, received) -> what is wrong, or None, or a Remark
     call: Callable[..., Any] | None = None
@@ -61,9 +61,9 @@ def same_defaults(inputs: dict, received: dict) -> str | None:
     return None
 
 
-@dataclass(frozen=True, eq=False)  # every exercise is a single object, so its identity is its hash
+@dataclass(frozen=True, eq=False)  # each exercise exists only once, so its identity is its hash
 class Exercise:
-    """A function or class of the package as an exercise. See README.md."""
+    """A function or class in the package, used as an exercise. See README.md."""
 
     answer: Callable  # the package's own object; its name is the exercise's name
     points: float
@@ -72,10 +72,10 @@ class Exercise:
     properties: list[Property]
     blank: tuple[str, ...] = ()  # for a class: the methods that the student writes
     returns: tuple[str, ...] = ("output",)  # names of the results, for the report
-    axes: dict[str, str] = field(default_factory=dict)  # names, by input or result: {"query": "batch query d_k"}
+    axes: dict[str, str] = field(default_factory=dict)  # axis names, by input or result: {"query": "batch query d_k"}
     builds_on: tuple[str, ...] = ()  # earlier exercises that the code may use; checks substitute the package's
-    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is any object's method
-    call: Callable[..., Any] | None = None  # the harness for checks without their own
+    banned: tuple[str, ...] = ()  # library answers, by full name; ".softmax" is a method of any object
+    call: Callable[..., Any] | None = None  # the harness for checks that don't have their own
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.answer).parameters.values()
@@ -98,10 +98,10 @@ class Exercise:
         return check.call or self.call or (call_module if isinstance(self.answer, type) else call_function)
 
     def input_seed(self, check: Check, seed: int) -> int:
-        """Return the seed for one check's inputs, which stays the same when other checks are added.
+        """Return the seed for one check's inputs, which doesn't change when other checks are added.
 
-        A grader's seed is secret and is used as the key of a hash. Neither one check's inputs nor the number returned
-        here reveal another check's inputs. The inputs of checks in a notebook are public.
+        A grader's seed is secret and is used as the key of a hash, so neither one check's inputs nor the number
+        returned here reveals another check's inputs. In a notebook, the inputs are public.
         """
         check_name = f"{seed}/{self.name}/{check.name}".encode()
         if seed == PUBLIC_SEED:

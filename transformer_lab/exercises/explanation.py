@@ -17,7 +17,7 @@ from transformer_lab.exercises.time_limit import SECONDS
 
 MOST_ROWS, MOST_COLUMNS = 4, 8  # of a table
 
-# The meaning of the most common exceptions here: a pattern for "Type: message", and a sentence.
+# Explanations of the most common exceptions here: a pattern for "Type: message", and a sentence.
 _MEANINGS = {
     r"missing \d+ required|takes .* positional arguments? but|unexpected keyword": "It is called as `{signature}`.",
     r"before Module\.__init__\(\) call": "The first line of `__init__` has to be `super().__init__()`.",
@@ -88,7 +88,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
         return blocks
     text = f"{crash.type}: {crash.message}"
     blocks.append(Code(text if crash.message else crash.type))
-    # If a different function was called with the wrong arguments, this function's signature doesn't help.
+    # If it was a different function that was called with the wrong arguments, this signature doesn't help.
     is_own_call = crash.line is None or f"{exercise.name}." in text or f"{exercise.name}(" in text
     for pattern, meaning in _MEANINGS.items():
         match = re.search(pattern, text)
@@ -98,8 +98,8 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
 
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
-    """Return the call, if it can be inferred from the inputs' names, and a check's inputs, small ones in full."""
-    # Leave out a dictionary of weights, which is too long to read. An argument named `weights` is a tensor.
+    """Return a check's inputs, with small ones in full, and the call, if the inputs' names show what it is."""
+    # Leave out a dictionary of weights, which is too long to read. But `weights` can also be an argument, a tensor.
     shown = {name: value for name, value in inputs.items() if name != "weights" or not isinstance(value, dict)}
     is_class = isinstance(exercise.answer, type)
     arguments = shown.pop("arguments") if is_class and isinstance(shown.get("arguments"), dict) else None
@@ -134,7 +134,7 @@ def _table_of_input(exercise: Exercise, name: str, value: Tensor | np.ndarray) -
 
 
 def difference_blocks(exercise: Exercise, difference: Difference, tolerance: float) -> list[Block]:
-    """Return one difference: shapes as boxes, or at most four rows of numbers from each side."""
+    """Return one difference, shown as boxes for shapes, or as at most four rows of numbers from each side."""
     expected, received = difference.expected, difference.received
     if difference.kind == "shape":
         names = axis_names(exercise, difference.where, expected) or [""] * expected.ndim
@@ -158,7 +158,7 @@ def difference_blocks(exercise: Exercise, difference: Difference, tolerance: flo
 
 
 def axis_names(exercise: Exercise, name: str, value: Any) -> list[str] | None:
-    """Return the axis names of an input or a result, or None if the exercise doesn't have any that fit."""
+    """Return the axis names of an input or a result, or None if the exercise has none that fit."""
     if not isinstance(value, Tensor | np.ndarray):
         return None
     names = exercise.axes.get(name.removeprefix("gradient of "), "").split()
@@ -175,7 +175,7 @@ def _named_shape(exercise: Exercise, name: str, value: Tensor | np.ndarray) -> s
 
 
 def _recognized(shape: tuple[int, ...], axes: list[tuple[str, int]]) -> list[tuple[str, str]]:
-    """Name the axes of a wrong shape by their sizes: each is an expected axis, a product of two, or unknown."""
+    """Name the axes of a wrong shape by their sizes. Each is an expected axis, a product of two, or unknown."""
     left = list(axes)
     names: list[str] = []
     for position, size in enumerate(shape):
@@ -193,7 +193,7 @@ def _recognized(shape: tuple[int, ...], axes: list[tuple[str, int]]) -> list[tup
 
 
 def _rows(value: Tensor | np.ndarray) -> Rows:
-    """Return a tensor as table rows: the last axis runs across, and the labels show the other indices."""
+    """Return a tensor as table rows. The last axis runs across, and the labels show the other indices."""
     numbers = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.ascontiguousarray(value))
     if numbers.ndim == 0:
         return [("", [_cell(numbers)])]

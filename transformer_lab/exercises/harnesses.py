@@ -1,7 +1,7 @@
 """Harnesses: functions `(subject, **inputs) -> data` that call the student's object for a check.
 
-A harness may run in a different process from the one that judges, so it must be self-contained: it can use only its
-arguments, the names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
+A harness may run in a different process from the one that judges its result, so it must be self-contained: it can use
+only its arguments, the names in `HARNESS_NAMES` and `CLASSES`, and what it imports in its own body.
 """
 
 import __future__
@@ -112,7 +112,7 @@ def load_weights(module: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | None]:
-    """Return the gradients of a fixed weighted sum of `output` by `gradient of NAME`; None if no gradient flows."""
+    """Return the gradients of a fixed weighted sum of `output`, with keys `gradient of NAME`; None if there is none."""
     names = [f"gradient of {name}" for name in inputs]
     if not (isinstance(output, Tensor) and output.requires_grad):
         return dict.fromkeys(names)
@@ -123,9 +123,9 @@ def gradients(output: Tensor, inputs: dict[str, Tensor]) -> dict[str, Tensor | N
 def extremes(
     module: nn.Module, *inputs: Tensor, samples: int, evaluated: int, others: Sequence[Callable] = ()
 ) -> dict[str, Tensor]:
-    """Return the largest and smallest results of `samples` calls in training mode and `evaluated` in evaluation mode.
+    """Return the largest and smallest results of `samples` training-mode calls and `evaluated` evaluation-mode calls.
 
-    All calls are rows of one batch; the arguments in `others` aren't repeated. If there are only a few possible
+    All calls are made as rows of one batch; the arguments in `others` aren't repeated. If there are only a few possible
     outcomes, a large number of samples covers them all, so the extremes don't depend on chance.
     """
 
@@ -144,7 +144,7 @@ def extremes(
 
 
 def bare_transformer(source_vocab: int, target_vocab: int, d_model: int) -> nn.Module:
-    """Return the parts of a `Transformer` that `tie_embeddings` uses: configuration, two embeddings, and output."""
+    """Return just the parts of a `Transformer` that `tie_embeddings` uses: configuration, two embeddings, output."""
     from transformer_lab.model import TransformerConfig
 
     model = nn.Module()
@@ -216,7 +216,7 @@ def raised(function: Callable, *arguments: Any) -> str:
 
 
 def modes_afterwards(model: Any, call: Callable[[Any], Any]) -> dict[str, bool]:
-    """Return whether `model` is in training mode after `call(model)`, by its mode before the call."""
+    """Return whether `model` is in training mode after `call(model)`, for each mode before the call."""
     afterwards = {}
     for mode in ("training", "evaluation"):
         call(model.train(mode == "training"))
@@ -245,7 +245,7 @@ HARNESS_NAMES = {"math": math, "nn": nn, "np": np, "torch": torch} | {
     )
 }  # fmt: skip
 
-# Package classes that harnesses may use. Each is imported only for a harness whose source mentions it.
+# The package's classes that harnesses may use. Each is imported only if the harness's source mentions it.
 CLASSES = {
     "CountingLanguageModel": "transformer_lab.electives.table_language_model",
     "LanguageModel": "transformer_lab.electives.language_model",

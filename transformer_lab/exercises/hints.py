@@ -51,7 +51,7 @@ class Solution:
 
 
 def hint(exercise: Any) -> Hint:
-    """Return the next hint for an exercise, given by name or as the object. Each call tells you a little more.
+    """Return the next hint for an exercise, given by name or as the object. Each call gives away a little more.
 
     Raises:
         InputError: There is no such exercise.

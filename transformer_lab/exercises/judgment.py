@@ -43,11 +43,11 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
         Observations by check name, up to and including one that ran out of time, and what the code printed.
     """
     reference = reference_of(exercise, seed)
-    # Run the answer first, because it triggers torch's lazy imports. If the student's thread were stopped during an
-    # import, the next import of that module would wait forever.
+    # Run the answer first, to trigger torch's lazy imports. If the student's thread were stopped during an import, the
+    # next import of that module would wait forever.
     for check in exercise.checks:
         reference.of_answer(check)
-    with preserved_global_state():  # also here, because a stopped thread may not get to restore it
+    with preserved_global_state():  # also here, because a stopped thread may not be able to restore it
         ran = run_limited(
             [functools.partial(observation, exercise, subject, check, seed) for check in exercise.checks]
         )
@@ -70,8 +70,8 @@ def judge(
         observations: By check name, made with the inputs that `exercise.inputs(check, seed)` returns. A check
             without an observation is "not checked".
         seed: The seed used for the observations.
-        source: The student's code without comments, which may rule a mistake out; None if it isn't known.
-        explained: Whether to look for the mistake, which takes up to a second or two. The score doesn't depend on it.
+        source: The student's code without comments, which can rule out a mistake; None if it isn't known.
+        explained: Whether to look for the mistake, which takes up to two seconds. The score doesn't depend on this.
     """
     reference = reference_of(exercise, seed)
     verdicts = [verdict_on(reference, check, observations.get(check.name)) for check in exercise.checks]
@@ -96,7 +96,7 @@ def judge(
 
 
 def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation]) -> None:
-    """Mark a check as "not checked" if it repeats a failure: a check it needs has failed, or the same line crashed."""
+    """Mark a check as "not checked" if it only repeats a failure: a check it needs failed, or the same line crashed."""
     failed: set[str] = set()
     crashes: set[tuple] = set()
     for verdict in verdicts:
@@ -119,7 +119,7 @@ def _mark_followers(verdicts: list[Verdict], observations: dict[str, Observation
 
 def _place(crash: Crash) -> tuple:
     """Return a key that is the same for crashes with the same cause."""
-    if crash.type == "ParameterError":  # the first one is enough, even if the sizes differ
+    if crash.type == "ParameterError":  # these count as one cause, even if the sizes differ
         return (crash.type,)
     return crash.kind, crash.type, crash.line, crash.code or crash.message
 
@@ -157,7 +157,7 @@ def _explanation(
 
 
 def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
-    """Say which of the function's results are right in every probe that compares them."""
+    """Say which of the function's results are correct in every probe that compares them."""
     wrong: set[str] = set()
     for verdict in verdicts:
         if isinstance(verdict.check, Probe) and verdict.state == "failed":
@@ -173,7 +173,7 @@ def _right_parts(exercise: Exercise, verdicts: list[Verdict]) -> list[Block]:
 
 
 def _plainness(verdict: Verdict) -> int:
-    """Sort key: probes that compare results directly, then probes with their own comparison, then properties."""
+    """Sort key: first probes that compare results directly, then those with their own comparison, then properties."""
     check = verdict.check
     return 2 if isinstance(check, Property) else int(check.compare_results is not None)
 

@@ -1,4 +1,4 @@
-"""Find calls to a library's ready-made answers by reading the source, without running anything."""
+"""Find calls to a library's ready-made answers in source code, without running it."""
 
 import ast
 from collections.abc import Mapping, Sequence
