@@ -1,9 +1,9 @@
-"""Take screenshots of the course in use: a real JupyterLab in Chromium, and a real grading run.
+"""Take screenshots of the course in use, with a real JupyterLab in Chromium and a real grading run.
 
     python tools/record_pictures.py                 # all of them, into course/pictures/
     python tools/record_pictures.py animation       # one of: animation, mistake, explorer, grading
 
-This requires what the browser tests require (Chromium and Playwright), and bubblewrap for the grader.
+Like the browser tests, this requires Chromium and Playwright. The grader also requires bubblewrap.
 """
 
 import io
@@ -169,7 +169,7 @@ def explorer(browser, lab) -> None:
 
 
 def grading(browser, lab) -> None:
-    """Record a class summary and one student's feedback page. Names are invented; answers come from the tests."""
+    """Record a class summary and one student's feedback page, with made-up names and answers from the tests."""
     folder = lab.folder.parent
     write_class(folder / "submissions")
     (folder / "roster.txt").write_text("\n".join([*STUDENTS, "Hugo Lindqvist"]))

@@ -561,7 +561,7 @@ def search(
     check_languages(source, target)
     check_corpus(given.get("corpus", "captions"), data_dir)
     standard = find_preset(preset or "laptop")
-    reject_unused_option(standard, override(standard, given))  # also rejects wrong values, before the slow imports below
+    reject_unused_option(standard, override(standard, given))  # also rejects wrong values, before the imports below
 
     from transformer_lab.electives.search import Plan, base_preset
     from transformer_lab.electives.search import search as search_for
@@ -707,7 +707,7 @@ def grade(
 
 
 def warn_about_a_pattern(paths: Sequence[Path]) -> None:
-    """Warn if the shell has expanded a pattern such as `class/*`: each student's folder is then read as a class."""
+    """Warn if the shell has expanded a pattern like `class/*`, so that each student's folder is read as a class."""
     from transformer_lab.classroom.submissions import folder_of_a_pattern, printable
 
     if folder := folder_of_a_pattern(paths):

@@ -85,7 +85,7 @@ class Command(typer.core.TyperCommand):
 
 
 def unwrap(text: str) -> str:
-    """Join the lines of each paragraph, except those that start with a backspace (\\b): Typer keeps their lines."""
+    """Join each paragraph's lines, unless it starts with a backspace (\\b), which makes Typer keep its lines."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
 

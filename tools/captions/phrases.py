@@ -61,7 +61,7 @@ class Piece:
     """Words that belong together in meaning, even if one of the languages separates them.
 
     `links` are pairs of positions in `german` and `english`; None links every word of one with every word of the other.
-    `content` names its nouns and adjectives, so that a caption uses each of them only once.
+    `content` lists its nouns and adjectives, so that a caption uses each of them only once.
     """
 
     german: tuple[str, ...]
@@ -70,11 +70,11 @@ class Piece:
     content: tuple[str, ...] = ()
 
 
-Layout = list[tuple[Piece, tuple[str, ...]]]  # one language's words in order, each run with its piece
+Layout = list[tuple[Piece, tuple[str, ...]]]  # one language's words in order, grouped by piece
 
 
-# Determiners are named by their English word. A plus marks the plural: "the+" is plural "die", "+" is a plural
-# without an article, and "their+" is several of their things. "mass" is a singular without an article, "both" is "die
+# Determiners are named after their English word. A plus marks the plural: "the+" is the plural "die", "+" is a plural
+# without an article, and "their+" is "their" before a plural. "mass" is a singular without an article, "both" is "die
 # beiden", "not" is "keinen" in an object, and "no+" is "keine" in a subject.
 
 
@@ -83,7 +83,7 @@ def is_plural(determiner: str) -> bool:
 
 
 def _german_determiner(determiner: str, group: str, case: str) -> tuple[tuple[str, ...], str]:
-    """Return the determiner's words, and the declension of an adjective that follows them."""
+    """Return the determiner's words, and the declension of an adjective after them."""
     if determiner in ("the", "the+", "both"):
         article = DEFINITE[case][group]
         return ((article, "beiden") if determiner == "both" else (article,)), "weak"

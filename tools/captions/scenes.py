@@ -1,7 +1,7 @@
 """The scenes that captions describe, each with its people, animals, things, and places.
 
 Scenes keep captions sensible: no tractors in the living room, no dogs that play the guitar, no swimming in a suit. Each
-line of a scene is one thing that can happen. `sentences` puts it into German and English.
+line of a scene is an event, which `sentences` puts into German and English.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Slot:
     case: str
     preposition: str = ""
     english: tuple[str, ...] = ()
-    with_verb: bool = False  # no English word for the preposition alone: "reitet auf einem Pferd", "is riding a horse"
+    with_verb: bool = False  # the preposition has no English equivalent: "reitet auf einem Pferd", "is riding a horse"
     last_in_english: bool = False  # "liest dem Kind ein Buch vor", "is reading a book to the child"
 
 
@@ -44,7 +44,7 @@ class Frame:
     slots: tuple[Slot | Fixed, ...]
     places: tuple[Place | Fixed, ...]
     manners: tuple[str, ...]
-    postures: tuple[str, ...]  # postures that go with it: "sitzen" in "sitzt auf einer Bank und liest ein Buch"
+    postures: tuple[str, ...]  # postures in which people do it: "sitzen" in "sitzt auf einer Bank und liest ein Buch"
     dressed: bool  # may mention the subject's clothes; False for swimming
     number: str  # of the subject: "both", "singular" or "plural"
 
@@ -1038,7 +1038,7 @@ PURPOSES = (
     (TO_THE_TRAIN, happens("erreichen", "", accusative("Zug", "the"))),
 )
 
-# How many subjects fit: a chair holds only one
+# How many subjects fit, because a chair holds only one
 ROOM = {
     **dict.fromkeys(("Stuhl", "Handtuch", "Leiter", "Bett"), 1),
     **dict.fromkeys(("Schlitten", "Wagen"), 2),

@@ -1,6 +1,7 @@
 """Write the `captions` corpus, which ships with the package: `python tools/captions/write_captions.py [FILE]`.
 
-Run it after every change to the grammar. Scores on the old corpus are then no longer comparable, so measure them again.
+Run it after every change to the grammar. Scores from the old corpus are then no longer comparable, so measure them
+again.
 """
 
 import lzma

@@ -77,7 +77,7 @@ SOFTMAX = Exercise(
 def attention_inputs(
     sampler: InputSampler, leading: tuple[int, ...], query: int, key: int, d_k: int, d_v: int, **limits: float
 ) -> dict:
-    """Return queries, keys, and values; `limits` bound the numbers in queries and keys."""
+    """Return queries, keys, and values. The numbers in queries and keys are within `limits`."""
     return {
         "query": sampler.numbers(*leading, query, d_k, **limits),
         "key": sampler.numbers(*leading, key, d_k, **limits),
@@ -158,7 +158,7 @@ def padding_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def low_score_inputs(sampler: InputSampler) -> dict[str, Tensor]:
-    """Return inputs whose scores are all near -1250. The hidden one is lower still, but far above minus infinity."""
+    """Return inputs whose scores are all near -1250. The hidden score is even lower, but far above minus infinity."""
     hidden = sampler.integer(0, 3)
     inputs = {
         "query": sampler.numbers(1, 2, 4, low=24, high=26),
@@ -174,7 +174,7 @@ def causal_inputs(sampler: InputSampler) -> dict[str, Tensor]:
 
 
 def nothing_allowed(sampler: InputSampler, *leading: int) -> Tensor:
-    """Return a mask for two queries and three keys that hides every key from one of the queries."""
+    """Return a mask for two queries and three keys that hides all keys from one of the queries."""
     mask = torch.ones(*leading, 2, 3, dtype=torch.bool)
     mask[..., sampler.integer(0, 1), :] = False
     return mask
@@ -217,7 +217,7 @@ allowed_weights_sum_to_one = unless(lambda inputs, received: (received[1].sum(-1
 
 
 def nan_of_nothing_allowed(received):
-    """Say where NaN appears if every key is hidden from a query, or return None if it doesn't."""
+    """Say where NaN appears if all keys are hidden from a query, or return None if it doesn't appear."""
     grads = [value for name, value in received.items() if name.startswith("gradient") and value is not None]
     if any(value.isnan().any() for name, value in received.items() if not name.startswith("gradient")):
         return "if a query may attend to nothing, the result is NaN, which spreads to everything it touches"
@@ -233,7 +233,7 @@ UNIFORM_WEIGHTS = Remark(
 
 
 def remark_on_uniform_weights(mask, received, expected):
-    """Return the remark if only fully masked rows are wrong, and None otherwise."""
+    """Return the remark if only fully masked rows are wrong, or None otherwise."""
     is_right = (received - expected).abs().amax(-1) < 1e-6  # (batch, query)
     allowed = mask.any(-1).view(is_right.shape)
     return UNIFORM_WEIGHTS if is_right[allowed].all() and not is_right[~allowed].any() else None
@@ -344,13 +344,13 @@ def three_projections_with_bias(inputs, received):
 
 
 def output_with_other_hidden_keys(subject, arguments, query, key, value, mask):
-    """Use the initial weights, because the effect of a mask doesn't depend on the sizes of the layers."""
+    """Call the module with its initial weights, because a mask's effect doesn't depend on the layers' sizes."""
     output, other = subject(*arguments.values()).eval()(query, key, value, mask)
     return {"output": output, "output with other hidden keys": other}
 
 
 def inputs_of_layers(subject, arguments, query, key, value):
-    """Return what `w_q`, `w_k`, and `w_v` are called with, even if the call fails afterwards.
+    """Return the inputs that `w_q`, `w_k`, and `w_v` are called with, even if the module's call fails afterwards.
 
     A layer that isn't called is left out, because its weights may be used in a different way.
     """
@@ -370,7 +370,7 @@ def inputs_of_layers(subject, arguments, query, key, value):
     for name in ("w_q", "w_k", "w_v"):
         if isinstance(getattr(module, name, None), nn.Module):
             getattr(module, name).register_forward_pre_hook(watch(name))
-    with suppress(Exception):  # other checks report other errors
+    with suppress(Exception):  # such an error is reported by other checks
         module(query, key, value)
     return seen
 

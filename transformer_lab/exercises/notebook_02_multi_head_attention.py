@@ -151,7 +151,7 @@ def nothing_allowed_inputs(sampler: InputSampler) -> dict:
 
 def dropout_inputs(sampler: InputSampler) -> dict:
     inputs = multi_head_inputs(sampler, 3, 5, 4, 2)
-    inputs["query"] = torch.zeros(1, 3, 4)  # so that adding it to the output doesn't hide zeros from dropout
+    inputs["query"] = torch.zeros(1, 3, 4)  # zero, so that adding it to the output doesn't hide zeros from dropout
     return inputs | {"arguments": inputs["arguments"] | {"dropout": 0.5}}
 
 

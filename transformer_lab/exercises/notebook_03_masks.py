@@ -10,7 +10,7 @@ from transformer_lab.model import causal_mask, padding_mask, target_mask
 
 
 def sentences(sampler: InputSampler, batch: int, length: int, pad_id: int = 0) -> dict:
-    """Return sentences of different lengths, padded on the right; the first one is full. 1 is a word, and 0 may be."""
+    """Return sentences of different lengths, padded on the right except the first. 1 is a word, and 0 may be one."""
     tokens = sampler.integers(batch, length, low=0, high=9)
     tokens[tokens == pad_id] = 10
     tokens[0, 0] = 0 if pad_id else 7
@@ -114,7 +114,7 @@ def long_sentence(sampler: InputSampler) -> dict:
 
 
 def device_reaches_torch(subject, length):
-    """Return whether the device "meta" is passed to any torch function, which is given the CPU instead."""
+    """Return whether any torch function is called with the device "meta", which is replaced with the CPU."""
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):
@@ -189,7 +189,7 @@ CAUSAL_MASK = Exercise(
 
 
 def made_on_the_cpu(subject, tokens, pad_id):
-    """Pretend that the tokens are on another device, and return whether a tensor is created and stays on the CPU."""
+    """Pretend that the tokens are on another device, and return whether a new tensor is left on the CPU."""
     from torch.overrides import TorchFunctionMode
 
     makers = {torch.ones, torch.zeros, torch.full, torch.empty, torch.eye, torch.arange, torch.tensor}

@@ -25,7 +25,7 @@ from transformer_lab.model import PositionalEncoding, TokenEmbedding, sinusoidal
 def embedding_inputs(
     sampler: InputSampler, batch: int, length: int, vocab_size: int, d_model: int, pad_id: int
 ) -> dict:
-    """Return sentences that start with the vocabulary's first word; the first sentence is padded if there is room."""
+    """Return sentences that start with the vocabulary's first word. The first sentence has padding if there is room."""
     weights = sampler.weights(TokenEmbedding(vocab_size, d_model, pad_id))
     weights["embedding.weight"][weights["embedding.weight"] == 0] = 0.3
     weights["embedding.weight"][pad_id] = 0
@@ -188,7 +188,7 @@ SINUSOIDAL_ENCODING = Exercise(
 
 
 def position_inputs(sampler: InputSampler, batch: int, length: int, d_model: int = 4, **arguments) -> dict:
-    """Return an x whose numbers are too large to be mistaken for encodings."""
+    """Return an `x` with numbers too large to be mistaken for encodings."""
     x = sampler.numbers(batch, length, d_model, low=3, high=6)
     return {"arguments": {"d_model": d_model, "dropout": 0.0, "max_length": 9} | arguments, "weights": {}, "x": x}
 
@@ -248,7 +248,7 @@ def longest_sentence_and_largest_batch(sampler: InputSampler) -> dict:
 
 def position_dropout(subject, arguments, weights, x):
     module = build(subject, arguments, weights).train()
-    drawn = module(x.repeat(300, 1, 1))  # 300 samples in one call
+    drawn = module(x.repeat(300, 1, 1))  # one call makes 300 samples
     evaluated = module.eval()(x.repeat(300, 1, 1))
     return {
         "largest of 300 results in training": drawn.max(dim=0).values,
@@ -264,7 +264,7 @@ def trained_parameters(subject, arguments):
 
 
 def table_after_a_move(subject, arguments, x):
-    """Find tensors that move neither with the module nor in `forward`, which runs on the CPU because "meta" is slow."""
+    """Find tensors that aren't moved with the module or in `forward`, which runs on the CPU because "meta" is slow."""
     moves = []
 
     class Watched(torch.Tensor):

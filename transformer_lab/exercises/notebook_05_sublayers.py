@@ -1,4 +1,4 @@
-"""Notebook 05, what surrounds attention: layer normalization, feed-forward layers and residual connections."""
+"""Notebook 05, the layers around attention: layer normalization, feed-forward layers, and residual connections."""
 
 import math
 
@@ -26,7 +26,7 @@ def uneven(sampler: InputSampler, *shape: int) -> Tensor:
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule that requires the same parameters as in the answer, by name and shape."""
+    """Return a rule that requires parameters with the same names and shapes as the answer's."""
 
     def rule(inputs, received):
         expected = names_and_shapes(answer, inputs["arguments"])
@@ -69,7 +69,7 @@ def norm_gradients(subject, arguments, weights, x):
 
 
 def new_norm_inputs(sampler: InputSampler) -> dict:
-    """Use a large eps, so that its effect shows even if no weights can be loaded."""
+    """Use a large `eps`, so that its effect shows even if no weights can be loaded."""
     return {"arguments": {"d_model": 5, "eps": sampler.integer(5, 20) / 10}, "x": uneven(sampler, 2, 3, 5)}
 
 
@@ -172,7 +172,7 @@ FEED_FORWARD = Exercise(
 
 
 def residual_inputs(sampler: InputSampler, norm_first: bool, batch: int = 1, dropout: float = 0.0) -> dict:
-    """Return inputs that describe a linear sublayer as data. The string `sublayer` is only for the report."""
+    """Return inputs that describe a linear sublayer as data. The string `sublayer` is used only in the report."""
     d_model = 3
     matrix = sampler.numbers(d_model, d_model, low=-1, high=1)
     matrix += 2 * torch.eye(d_model)[sampler.order(d_model)]

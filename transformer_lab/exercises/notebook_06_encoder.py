@@ -12,7 +12,7 @@ from transformer_lab.model import Encoder, EncoderLayer
 
 
 def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor]:
-    """Return weights that make every part matter: no gain near zero, and hidden features that mostly pass the ReLU."""
+    """Return weights that make every part matter: no gains near zero, and hidden features that are mostly positive."""
     weights = sampler.weights(module, scale=0.9)
     for name, weight in weights.items():
         if name.endswith("norm.gain"):
@@ -23,7 +23,7 @@ def lively_weights(sampler: InputSampler, module: nn.Module) -> dict[str, Tensor
 
 
 def padding_of(sampler: InputSampler, batch: int, length: int) -> Tensor:
-    """Return a mask `(batch, 1, 1, length)`: the first sentence is full, the others are padded on the right."""
+    """Return a mask `(batch, 1, 1, length)` for sentences that, except for the first, are padded on the right."""
     mask = torch.ones(batch, 1, 1, length, dtype=torch.bool)
     for row in range(1, batch):
         mask[row, ..., sampler.integer(1, length - 1) :] = False
@@ -42,7 +42,7 @@ def parameters_and_shared(subject, arguments):
 
 
 def has_parameters_of(answer: type[nn.Module]):
-    """Return a rule that requires the same parameters as in the answer, by name and shape, none of them shared."""
+    """Return a rule that requires parameters with the same names and shapes as the answer's, with none shared."""
 
     def rule(inputs, received):
         expected = {n: list(p.shape) for n, p in answer(*inputs["arguments"].values()).named_parameters()}
@@ -80,10 +80,10 @@ def module_inputs(
 def dropout_inputs(
     sampler: InputSampler, answer: type[nn.Module], loud: str, names: tuple[str, ...], n_layers: int | None
 ) -> dict:
-    """Use one word, one head, and one hidden feature: so few outcomes that 1000 random samples cover them all.
+    """Use one word, one head, and one hidden feature, so that 1000 random samples cover all possible outcomes.
 
     The sublayer `loud` adds the same positive numbers to any input, and the others add nothing. This separates the
-    effect of dropout inside `loud` from the effect of dropout on its output.
+    effect of dropout inside `loud` from that of dropout on its output.
     """
     sizes = {"n_layers": n_layers} if n_layers else {}
     arguments = sizes | {"d_model": 3, "n_heads": 1, "d_ff": 1, "dropout": 0.5, "norm_first": not n_layers}
@@ -112,7 +112,7 @@ def dropout_probe(
 def same_parameters(
     name: str, answer: type[nn.Module], n_layers: int | None = None, norm_first: bool = False
 ) -> Property:
-    """Return a property that requires the same parameters as in the answer, for a layer or a stack of `n_layers`."""
+    """Return a property that requires the same parameters as the answer's, for a layer or a stack of `n_layers`."""
 
     def inputs(sampler: InputSampler) -> dict:
         sizes = {"d_model": 4, "n_heads": 2, "d_ff": sampler.integer(5, 7)}
@@ -158,7 +158,7 @@ ENCODER_LAYER = Exercise(
         Probe("two words, pre-norm", lambda sampler: layer_inputs(sampler, norm_first=True)),
         Probe(
             "a padded batch with its mask",
-            # d_ff is four times d_model, so that code that always uses that size still gets its other errors reported
+            # d_ff is four times d_model, so that other mistakes still show up in code that always uses this ratio
             lambda sampler: padded(layer_inputs(sampler, 2, 3, d_ff=16), sampler),
         ),
         Probe("gradients reach x and all weights", layer_inputs, gradients_of_module),

@@ -21,7 +21,7 @@ from transformer_lab.model import Decoder, DecoderLayer
 
 
 def causal_of(length: int) -> Tensor:
-    """Return a mask `(1, 1, length, length)` in which no position sees a later one."""
+    """Return a mask `(1, 1, length, length)` that hides later positions from every position."""
     return torch.ones(length, length).tril().bool()[None, None]
 
 
@@ -92,7 +92,7 @@ DECODER_LAYER = Exercise(
         ),
         Probe(
             "both masks, source and target equally long",
-            # d_ff is four times d_model, so that code that always uses that size still gets its other errors reported
+            # d_ff is four times d_model, so that other mistakes still show up in code that always uses this ratio
             lambda sampler: with_masks(layer_inputs(sampler, 2, 3, 3, d_ff=16), sampler),
         ),
         Probe("gradients reach x, memory and all weights", layer_inputs, gradients_of_module),

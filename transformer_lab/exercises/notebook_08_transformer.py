@@ -1,4 +1,4 @@
-"""Notebook 08, the Transformer: initial weights, tied weights, the whole model, and how many parameters it has."""
+"""Notebook 08, the Transformer: initial weights, tied weights, the whole model, and its number of parameters."""
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ def deviation_of_weights(subject, **sizes):
     pairs = zip(*sizes.values(), strict=True)
     layers = [nn.Embedding(*pair, padding_idx=0) if are_tables else nn.Linear(*pair) for pair in pairs]
     subject(nn.Sequential(nn.ReLU(), layers[0], nn.Sequential(layers[1])))
-    weights = [layer.weight[int(are_tables) :].detach() for layer in layers]  # without the row for padding
+    weights = [layer.weight[int(are_tables) :].detach() for layer in layers]  # without the padding's row
     return {
         "standard deviations × 1000": [round(1000 * weight.std().item(), 1) for weight in weights],
         "the mean is 0": [bool(weight.mean().abs() < 0.1 * weight.std()) for weight in weights],
@@ -341,12 +341,12 @@ def config_of(**others) -> dict:
 
 
 def model_weights(sampler: InputSampler, config: dict) -> dict[str, Tensor]:
-    """Return a tensor for each name. With `tie`, three are loaded into one parameter, which keeps the last one."""
+    """Return a tensor for each name. With `tie`, three of them are loaded into one parameter, which keeps the last."""
     return lively_weights(sampler, Transformer(TransformerConfig(**config | {"tie": False})))
 
 
 def words(sampler: InputSampler, batch: int, length: int, vocab: int, pad_id: int = 0, padded: bool = False) -> Tensor:
-    """Return tokens; `padded` pads all sentences but the first. If `pad_id` isn't 0, then 0 occurs as a word."""
+    """Return tokens. With `padded`, all sentences but the first have padding. If `pad_id` isn't 0, then 0 is a word."""
     tokens = sampler.integers(batch, length, low=0, high=vocab - 1)
     tokens[tokens == pad_id] = vocab - 1
     if pad_id:
@@ -517,7 +517,7 @@ def initial_weights(subject, config):
     tables = model.source_embedding.embedding.weight, model.target_embedding.embedding.weight
     words = torch.arange(config["source_vocab"]) != config["pad_id"]
     matrices = [weight for name, weight in model.encoder.named_parameters() if weight.dim() == 2]
-    # Xavier's variance is 2 / (inputs + outputs), so these have a standard deviation of 1
+    # Xavier's variance is 2 / (inputs + outputs), so these weights have a standard deviation of 1
     scaled = [weight.flatten() * (sum(weight.shape) / 2) ** 0.5 for weight in matrices]
     return {
         "embeddings": [(table[words] * config["d_model"] ** 0.5).std().item() for table in tables],

@@ -23,12 +23,12 @@ WITH_AND_WITHOUT_CAPITAL = (("Arm", "arm"), ("Essen", "essen"), ("Leben", "leben
 
 
 def some_words(sampler: InputSampler, count: int) -> list[str]:
-    """Return different words in random order, but not alphabetical order."""
+    """Return different words, in an order that is random but not alphabetical."""
     return sampler.shuffled(sorted(sampler.shuffled(WORDS)[:count]))
 
 
 def in_sentences(sampler: InputSampler, tokens: list[str]) -> list[list[str]]:
-    """Return the tokens in random order, as sentences of two or three."""
+    """Return the tokens in random order, split into sentences of two or three tokens."""
     tokens, length = sampler.shuffled(tokens), sampler.integer(2, 3)
     return [tokens[start : start + length] for start in range(0, len(tokens), length)]
 
@@ -37,7 +37,7 @@ def words_of_all_frequencies(sampler: InputSampler) -> dict:
     words = sampler.shuffled(
         [*some_words(sampler, sampler.integer(3, 4)), ("T-Shirt", "12", ",", "...")[sampler.integer(0, 3)]]
     )
-    frequent = [word for times, word in enumerate(words) for _ in range(times)]  # plus once each in the first sentence
+    frequent = [word for times, word in enumerate(words) for _ in range(times)]  # plus once in the first sentence
     return {"sentences": [words, *in_sentences(sampler, frequent)], "min_frequency": 1}
 
 
@@ -207,7 +207,7 @@ def merges_that_meet_whole_symbols(sampler: InputSampler) -> dict:
 
 
 def equal_counts_of_longer_symbols(sampler: InputSampler) -> dict:
-    """Return words with a tie after the first merge: `(a, c)` sorts before `(ab, b)`, but `ac` sorts after `abb`."""
+    """Return words that tie after the first merge: `(a, c)` sorts before `(ab, b)`, but `ac` sorts after `abb`."""
     a, b, c, x, y = sorted(letters(sampler, 5))
     times = sampler.integer(2, 4)
     return {"word_counts": {a + b + b: times, a + b + x: 1, a + c + y: times}, "n_merges": 2}
@@ -402,7 +402,7 @@ def padded_with_zero(sampler: InputSampler) -> dict:
 
 def padded_with_another_id(sampler: InputSampler) -> dict:
     sequences = token_lists(sampler, sampler.integer(4, 5), *sampler.shuffled([1, sampler.integer(2, 3)]))
-    sequences[sampler.integer(0, 2)][0] = 0  # a word in this case
+    sequences[sampler.integer(0, 2)][0] = 0  # here, 0 is a word
     return {"sequences": sequences, "pad_id": sampler.integer(1, 3)}
 
 
@@ -410,7 +410,7 @@ def longest_in_the_middle(sampler: InputSampler) -> dict:
     longest, *others = token_lists(
         sampler, sampler.integer(4, 6), 1, sampler.integer(2, 3), sampler.integer(1, 3), low=5
     )
-    longest[0] = 4  # its first token is the smallest
+    longest[0] = 4  # the longest sequence has the smallest first token
     return {"sequences": [others[0], longest, *others[1:]], "pad_id": 0}
 
 
@@ -573,7 +573,7 @@ def sentences_of_lengths(lengths: list[int]) -> str:
 
 
 def outcome_with_a_long_sentence(subject, lengths, max_tokens):
-    """Return the outcome with a sentence that doesn't fit, provided that those that do fit cause no problem."""
+    """Return what happens with a sentence that doesn't fit, after checking that the others cause no exception."""
     subject([length for length in lengths if length <= max_tokens], max_tokens)
     try:
         return {"raised": "nothing", "batches": subject(lengths, max_tokens)}

@@ -17,7 +17,7 @@ BOS, EOS = 1, 2
 
 
 def padded_targets(sampler: InputSampler, lengths: list[int], vocab: int = 10, pad_id: int = 0) -> Tensor:
-    """Return targets `(batch, longest)`: bos, tokens, eos, padding. If padding isn't 0, each row has a token 0."""
+    """Return targets `(batch, longest)`: bos, tokens, eos, padding. If `pad_id` isn't 0, each row contains token 0."""
     target = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(target, lengths, strict=True):
         tokens = [token for token in range(3, vocab) if token != pad_id]
@@ -88,7 +88,7 @@ SHIFT_TARGET = Exercise(
 
 
 def loss_inputs(sampler: InputSampler, lengths: list[int], smoothing: float, vocab: int = 5, pad_id: int = 0) -> dict:
-    """Return labels of the given lengths, padded, and logits at every position, including the padding."""
+    """Return padded labels with the given lengths, and logits at every position, including the padding."""
     labels = torch.full((len(lengths), max(lengths)), pad_id)
     for row, length in zip(labels, lengths, strict=True):
         tokens = sampler.integers(length, low=0, high=vocab - 2)
@@ -186,7 +186,7 @@ def rate_probe(name: str, numbers: Callable[[Draw], tuple[int, int, int]]) -> Pr
     def inputs(sampler: InputSampler) -> dict:
         return dict(zip(("step", "d_model", "warmup_steps"), numbers(sampler.integer), strict=True))
 
-    return Probe(name, inputs, tolerance=1e-10)  # rates are small: with 1e-5, a rate of zero would be accepted
+    return Probe(name, inputs, tolerance=1e-10)  # rates are so small that with 1e-5, a rate of zero would be accepted
 
 
 def rates_of_steps(subject, steps, d_model, warmup_steps):
@@ -224,7 +224,7 @@ WARMUP_RATE = Exercise(
         rate_probe("early in the warm-up", lambda draw: (draw(2, 9), 4 * draw(4, 16), draw(30, 60))),
         rate_probe("shortly before the warm-up ends", lambda draw: around_the_peak(draw, -1, 1, 4)),
         rate_probe("after the warm-up", lambda draw: around_the_peak(draw, 1, 10, 90)),
-        # so late that the terms of a wrong `min` would have switched order
+        # so late that in a wrong `min`, the other term would be the smaller one
         rate_probe("long after a short warm-up", lambda draw: (draw(30, 90), 4 * draw(4, 16), draw(2, 3))),
         rate_probe("at the peak", lambda draw: (peak := 100 * draw(5, 60), 32 * draw(8, 32), peak)),
         rate_probe("step 0 counts as step 1", lambda draw: (0, 4 * draw(4, 16), draw(10, 60))),
@@ -258,7 +258,7 @@ def step_inputs(
     clip_norm: float | None = 100.0,
     **others,
 ) -> dict:
-    """Return batches of targets with the given lengths, and two tables of logits, which are the model's weights.
+    """Return batches of targets with the given lengths, and two tables of logits that are the model's weights.
 
     There are up to three batches, each with sources of a different length.
     """
@@ -305,7 +305,7 @@ def learn(subject, sources, targets, weights, pad_id, optimizer, learning_rate, 
 def watch_learning(
     subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm, mode_before
 ):
-    """Record a step's effects other than the new weights."""
+    """Record the effects of a step, apart from the new weights."""
     model = two_tables(weights, pad_id)
     optimizer = getattr(torch.optim, optimizer)(model.train(mode_before == "training").parameters(), lr=learning_rate)
     loss = subject(model, batches_of(sources, targets, pad_id)[0], optimizer, smoothing, clip_norm)
@@ -318,7 +318,7 @@ def watch_learning(
 
 
 def learn_after_others(subject, sources, targets, weights, pad_id, optimizer, learning_rate, smoothing, clip_norm):
-    """Take a step with leftover gradients for every weight that reads the target."""
+    """Take a step with leftover gradients for all weights that read the target."""
     model = two_tables(weights, pad_id)
     model.target_table.square().sum().backward()
     optimizer = getattr(torch.optim, optimizer)(model.parameters(), lr=learning_rate)
@@ -352,7 +352,7 @@ def leftover_gradients_make_no_difference(inputs, received):
         return "the weights don't change, so there is nothing to compare"
     unread = [token for token in range(len(before)) if token not in inputs["targets"][0][:, :-1]]
     if torch.allclose(before[unread], after[unread], atol=1e-8):
-        return None  # this step has no gradient for these
+        return None  # in this step, these have no gradient
     return Remark(
         "If there are gradients left over from before your first step, they are added to your own. Call `zero_grad` "
         "right before `backward`, and it won't matter what happened earlier."
@@ -457,7 +457,7 @@ def measure(subject, sources, targets, weights, pad_id, batches_are="a list"):
 
 
 def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
-    """Record the mode in which the model predicts, whether gradients are on, and the mode in which it is left."""
+    """Record the model's mode during and after evaluation, and whether gradients are on."""
     model, batches, modes = two_tables(weights, pad_id), batches_of(sources, targets, pad_id), []
     for mode in modes_before:
         subject(model.train(mode == "training"), batches)
@@ -467,7 +467,7 @@ def watch_evaluation(subject, sources, targets, weights, pad_id, modes_before):
 
 
 def evaluate_nothing(subject, sources, targets, weights, pad_id):
-    """Return the outcome without any batches, provided that a batch causes no problem."""
+    """Return what happens without any batches, after checking that batches cause no exception."""
     model = two_tables(weights, pad_id)
     subject(model, batches_of(sources, targets, pad_id))
     try:
@@ -477,7 +477,7 @@ def evaluate_nothing(subject, sources, targets, weights, pad_id):
 
 
 def never(record: str, says: str) -> Rule:
-    """Return a rule that reports `says` if any entry in this record of the model's calls is true."""
+    """Return a rule that reports `says` if any entry in `record`, which describes the model's calls, is true."""
 
     def rule(inputs, received):
         if not received[record]:

@@ -14,14 +14,14 @@ from transformer_lab.exercises.rules import mode_is_restored, same_results, unle
 from transformer_lab.exercises.sampling import InputSampler
 from transformer_lab.model import MultiHeadAttention
 
-# --- models whose sentences are known ---------------------------------------------------------------------------------
+# --- models with known sentences ---------------------------------------------------------------------------------
 
 Rows = dict[str, str]  # prefix to next tokens, as letters and probabilities: {"ab": "c.7 $.3"}; _ pad, ^ bos, $ eos
 LETTERS = "abcde"
 
 
 def special_ids(sampler: InputSampler, other_ids: bool) -> tuple[dict[str, int], list[int]]:
-    """Return the ids of pad, bos, and eos, and with `other_ids`, a list of their usual ids for use as words."""
+    """Return the ids of pad, bos, and eos, and a list of their usual ids, used as words (empty without `other_ids`)."""
     ids = {"pad_id": 0, "bos_id": 1, "eos_id": 2}
     if not other_ids:
         return ids, []
@@ -37,7 +37,7 @@ def spoken_inputs(
     training: bool = False,
     **search,
 ) -> dict:
-    """Return a `TableModel` as data, with one table per source sentence. Each seed gives the words different ids."""
+    """Return a `TableModel` as data, with one table per source sentence. The words' ids differ from seed to seed."""
     ids, first_words = special_ids(sampler, other_ids)
     taken = {*ids.values(), *first_words}
     free = [token for token in range(vocab) if token not in taken]
@@ -82,12 +82,12 @@ def led_in(sampler: InputSampler, rows: Rows, words: int) -> Rows:
 
 
 def any_letters(sampler: InputSampler, low: int, high: int) -> str:
-    """Return `low` to `high` random letters, some of which may repeat."""
+    """Return `low` to `high` random letters, possibly with repetitions."""
     return "".join(LETTERS[sampler.integer(0, len(LETTERS) - 1)] for _ in range(sampler.integer(low, high)))
 
 
 def with_specials(sampler: InputSampler) -> Rows:
-    """Return a sentence of three or four words with a pad and a bos that are predicted before the last word."""
+    """Return a sentence of three or four words in which pad and bos are predicted before the last word."""
     letters = any_letters(sampler, 3, 4)
     other = next(letter for letter in LETTERS if letter not in letters)
     for special in "_^" if sampler.integer(0, 1) else "^_":
@@ -107,7 +107,7 @@ def modes_after_decoding(subject, model, source, **search):
 
 def work_done(subject, model, source, **search):
     class WithHeads(TableModel):
-        """A model with seven heads that, like a real model, needs a mask that fits them."""
+        """A model with seven heads that, like a real model, requires a mask that fits its heads."""
 
         masks_fit = True
 
@@ -128,7 +128,7 @@ NEVER_DECODES = "it never calls `model.decode`"
 
 
 def no_gradients(never: str):
-    """Return a rule that gradients must be off; `never` is the message if the code never takes a step."""
+    """Return a rule that requires gradients to be off. If the code never takes a step, it reports `never`."""
 
     def rule(inputs, received):
         if not received["times_decoded"]:
@@ -168,9 +168,9 @@ def steps_taken(subject, model, source, max_length):
 
 
 def stops_in_time(never: str):
-    """Return a rule that decoding must stop early; `never` is the message if the code never takes a step.
+    """Return a rule that requires decoding to stop early. If the code never takes a step, it reports `never`.
 
-    The rule is lenient, because decoding sentences one at a time takes more steps than decoding a batch.
+    The rule is lenient, because decoding sentences one by one takes more steps than decoding a batch.
     """
 
     def rule(inputs, received):
@@ -188,7 +188,7 @@ def stops_in_time(never: str):
 
 
 def three_sentences_inputs(sampler: InputSampler, max_length: int = 7) -> dict:
-    """Return a medium-length sentence, followed by a short one and a long one in either order."""
+    """Return a medium-length sentence, followed by a short one and a long one, in either order."""
     middle, others = any_letters(sampler, 2, 3), [any_letters(sampler, 1, 1), any_letters(sampler, 4, 5)]
     first = sampler.integer(0, 1)
     sentences = [sentence(sampler, letters) for letters in (middle, others[first], others[1 - first])]
@@ -204,7 +204,7 @@ def empty_and_longer_inputs(sampler: InputSampler) -> dict:
 
 
 def other_ids_inputs(sampler: InputSampler) -> dict:
-    """Return inputs in which words in the first translation have the usual ids of pad, bos, and eos."""
+    """Return inputs in which the first translation contains words with the usual ids of pad, bos, and eos."""
     letters = "".join(LETTERS[i] for i in sampler.order(3))
     sentences = [sentence(sampler, letters + any_letters(sampler, 1, 2)), sentence(sampler, any_letters(sampler, 1, 2))]
     return spoken_inputs(sampler, sentences, other_ids=True, max_length=7)
@@ -310,28 +310,28 @@ SAME_FIRST_WORD = {"": "a.7 b.3", "a": "c.4 d.35 e.25", "ac": "a.25 b.24 c.2 d.1
 SHORT_OR_LONG = {"": "a.8 b.2", "a": "$.5 c.45 d.05", "ac": "d.9 e.1", "acd": "e.95 $.05"}
 # a end: .4275, a c d e end: .4716
 LONG_IS_BETTER = {"": "a.95 b.05", "a": "c.55 $.45", "ac": "d.95 b.05", "acd": "e.95 b.05"}
-# If log-probabilities are multiplied by the penalty, the short sentence wins in the first case unless lengths are one
+# Multiplying log-probabilities by the penalty makes the short sentence win: in the first case unless lengths are one
 # too large, and in the second case if they are one too small.
 LONG_IS_MUCH_BETTER = [LONG_IS_BETTER | {"a": "c.625 $.375"}, LONG_IS_BETTER | {"a": "c.638 $.362"}]
 # c end: .2375, a end: .2, b end: .175
 THIRD_WORD = {"": "a.4 b.35 c.25", "a": "$.5 d.3 e.2", "b": "$.5 d.3 e.2", "c": "$.95 e.05"}
-# A finished hypothesis takes up one of two beams. That drops a d e and a c b e, which would have won in the end.
+# A finished hypothesis occupies one of two beams. This drops a d e and a c b e, which would have won in the end.
 PLACE_TAKEN = {"": "a.9 b.1", "a": "$.4 c.35 d.25", "ac": "a.52 b.48", "acb": "e.98 $.02", "ad": "e.98 $.02"}
 # b end: .31. But a c and a d are both more probable, so the right search drops b, although their sentences score lower.
 PUSHED_OUT = {"": "a.69 b.31", "a": "c.53 d.47", "ac": "a.3 b.25 c.2 d.15 e.1", "ad": "e.28 d.24 c.2 b.16 a.12"}
-# If ranked by log-probability over length penalty, the finished hypothesis that wins would be dropped on the way.
+# Ranking by log-probability over length penalty would drop the finished hypothesis, which should win.
 LOST_BY_LENGTH = {"": "a.98 b.02", "a": "c.6 $.38 d.02", "ac": "d.52 e.48"}
-# a c d end: .41, b c d end: .39. If each step divides by the penalty again, late steps cost the most, and b c d wins.
+# a c d end: .41, b c d end: .39. Dividing by the penalty again in each step makes late steps cost most, so b c d wins.
 LATE_DOUBT = {"": "a.6 b.4", "a": "c.99 e.01", "ac": "d.99 e.01", "acd": "$.7 e.3", "b": "c.99 e.01", "bc": "d.99 e.01",
               "bcd": "$.99 e.01"}  # fmt: skip
-# At max_length, a c d d … has probability .46 or more and isn't finished; a end has .18.
+# At max_length, a c d d … has a probability of at least .46 but isn't finished; a end has .18.
 CUT_OFF = {"": "a.9 b.1", "a": "c.8 $.2", "b": "a.18 b.17 c.17 d.16 e.16 $.16"}
 NO_END = {"": "a.7 b.3"}
 LONG_WINDED = "d.8 e.15 $.05"
 GOES_ON = "a.22 b.21 c.2 d.19 e.18"
 
 
-# end: .37, a end: .349, b c d end: .184. The first is the best with alpha 0, the second with 1, the third with 3.
+# end: .37, a end: .349, b c d end: .184. The first is best with alpha 0, the second with 1, and the third with 3.
 THREE_LENGTHS = {"": "$.37 a.36 b.27", "a": "$.97 c.03", "b": "c.68 d.2 e.12"}
 
 
@@ -489,7 +489,7 @@ def two_at_once(subject, arguments, weights, x, mask):
 
 
 def with_rows_moved(subject, arguments, weights, x, orders, rows):
-    """Take two steps with `rows` rows, and then one after each reordering."""
+    """Take two steps with `rows` rows, and then one more after each reordering."""
     cached = class_of_its_own(subject)(build(MultiHeadAttention, arguments, weights), arguments["n_heads"])
     cached.step(x[:rows, 0:1].clone())
     cached.step(x[:rows, 1:2].clone())
@@ -543,7 +543,7 @@ def several_heads_inputs(sampler: InputSampler) -> dict:
 
 
 def masked_cache_inputs(sampler: InputSampler) -> dict:
-    """Return two sentences of four tokens, each with a different token hidden, but never the first one."""
+    """Return two sentences of four tokens. A different token is hidden in each, but never the first one."""
     hidden = sampler.integer(1, 2)
     visible = torch.ones(2, 4, dtype=torch.bool)
     visible[0, hidden] = visible[1, 3 - hidden] = False
@@ -551,13 +551,13 @@ def masked_cache_inputs(sampler: InputSampler) -> dict:
 
 
 def siblings_inputs(sampler: InputSampler) -> dict:
-    """Return two tokens in a step that don't see each other, and two more that each see one of them and themselves."""
+    """Return two tokens in a step that don't see each other, and two more that each see one of these and themselves."""
     mask = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
     return cache_inputs(sampler, 1, 4, 6, 2) | {"mask": mask}
 
 
 def repeated_rows_inputs(sampler: InputSampler) -> dict:
-    """Return three rows. First, one of them is repeated and another dropped; then two are swapped."""
+    """Return three rows, of which one is first repeated while another is dropped, and then two are swapped."""
     repeated, other = [(2, 0), (2, 1), (1, 2)][sampler.integer(0, 2)]
     return cache_inputs(sampler, 3, 4, 4, 2) | {"orders": [[repeated, other, repeated], [1, 0]], "rows": 3}
 

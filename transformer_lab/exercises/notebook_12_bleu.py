@@ -30,7 +30,7 @@ def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dic
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
     """Return a hypothesis with wrong words around the right ones, which come later in a longer reference."""
     before, after = sampler.integer(1, 2), sampler.integer(1, 4)
-    first = before + after + sampler.integer(1, 2)  # so that the last right words are past the hypothesis's end
+    first = before + after + sampler.integer(1, 2)  # the last correct words come after the hypothesis's end
     right, *wrong, others, last = some_words(
         sampler, sampler.integer(4, 9), before, after, first, sampler.integer(1, 2)
     )
@@ -38,7 +38,7 @@ def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
 
 
 def repeated_word_inputs(sampler: InputSampler, times: int, times_in_reference: int) -> dict:
-    """Return a hypothesis and a reference that repeat one word a different number of times."""
+    """Return a hypothesis and a reference that repeat the same word a different number of times."""
     (word,), right, wrong = some_words(sampler, 1, sampler.integer(3, 10), sampler.integer(1, 3))
     return pair_of([word] * times + right + wrong, [*right, *[word] * times_in_reference], n=1)
 
@@ -59,7 +59,7 @@ def long_and_short_inputs(sampler: InputSampler) -> dict:
 
 
 def swapped_words_inputs(sampler: InputSampler) -> dict:
-    """Return two hypotheses with some words that occur only in the other one's reference."""
+    """Return two hypotheses, each with some words that occur only in the other one's reference."""
     first, second, mine, yours = some_words(sampler, *(sampler.integer(1, most) for most in (5, 5, 3, 3)))
     return {"hypotheses": [first + yours, second + mine], "references": [first + mine, second + yours], "n": 1}
 
@@ -74,7 +74,7 @@ def short_sentence_inputs(sampler: InputSampler) -> dict:
 
 
 def same_characters_inputs(sampler: InputSampler) -> dict:
-    """Return one pair of sentences that differ only in their word boundaries, and one that is mostly right."""
+    """Return a pair of sentences that differ only in word boundaries, and a pair that is mostly right."""
     (first, second), right, wrong = some_words(sampler, 2, sampler.integer(3, 14), sampler.integer(1, 6))
     return {
         "hypotheses": [[first + "x", second, first], right + wrong],
@@ -244,7 +244,7 @@ def two_sentences_inputs(sampler: InputSampler) -> dict:
 
 
 def short_and_long_inputs(sampler: InputSampler) -> dict:
-    """Return a hypothesis longer than its reference and one that is shorter, with fewer than four words."""
+    """Return a hypothesis that is longer than its reference and one that is shorter, with fewer than four words."""
     before, right, after, others = some_words(
         sampler, sampler.integer(1, 2), sampler.integer(5, 12), 1, sampler.integer(7, 12)
     )
@@ -291,7 +291,7 @@ BLEU = Exercise(
             ),
             score_of_references,
         ),
-        Property(  # without an error, the score would be for different sentences than the caller thinks
+        Property(  # without an error, the score would be for other sentences than the caller intended
             "a reference for each hypothesis",
             two_sentences_inputs,
             unless(

@@ -41,7 +41,7 @@ def averages_of_different_models(subject, weight):
 
 
 def with_counters(sampler: InputSampler) -> dict:
-    """Return a weight, an increasing and a decreasing counter, and a mask. The first and last of each differ."""
+    """Return a weight, an increasing and a decreasing counter, and a mask. Each differs between first and last."""
     mask = sampler.integers(3, 2, low=0, high=1).bool()
     mask[2, sampler.integer(0, 1)] = False  # so that it differs from a mean converted to booleans
     mask[0] = ~mask[2]
@@ -55,7 +55,7 @@ def with_counters(sampler: InputSampler) -> dict:
 
 
 def in_half_precision(sampler: InputSampler) -> dict:
-    """Return 2048, 1, 1, and 2, times powers of two: half precision can hold their mean, but not every partial sum."""
+    """Return 2048, 1, 1, and 2, times powers of two. Half precision can hold their mean, but not every partial sum."""
     numbers = torch.tensor([[2048.0], [1.0], [1.0], [2.0]])
     powers = 2.0 ** sampler.integers(3, low=-3, high=3)
     return {"weight": (numbers * powers).to(torch.float16)}

@@ -67,7 +67,7 @@ LINKS = {FOUND: [0], FOUND_ONE_OF_TWO: [0, 1], MISSED: [2], MISSED_TWO: [1, 3], 
 
 
 def aligned(sampler: InputSampler, queries: int, keys: int) -> dict:
-    """Return five or more rows, at least one of each kind, in random order, with some additional links that are missed.
+    """Return five or more rows in random order, at least one of each kind, with some additional links that are missed.
 
     The highest weight in a row is above 0.5 or below 0.4, so a threshold of 0.5 would miss some links. The highest
     weight overall is not a link.
@@ -101,10 +101,9 @@ def aligned_with_ties(sampler: InputSampler) -> dict:
 
 
 def all_found(sampler: InputSampler) -> dict:
-    """Link each query to its own key, which it finds, and add some links that are missed.
+    """Link each query to its own key, where its highest weight is, and add some links that are missed.
 
-    The query that finds the last key is also linked to the first one, so code that looks only at a row's first link is
-    wrong.
+    The query that finds the last key is also linked to the first one, so it's wrong to look only at a row's first link.
     """
     length = sampler.integer(4, 7)
     order = sampler.order(length)

@@ -1,4 +1,4 @@
-"""Notebook 20, what attention replaced: additive attention, and a recurrent encoder and decoder around it."""
+"""Notebook 20, what attention replaced: additive attention, with a recurrent encoder and decoder around it."""
 
 import torch
 from torch import Tensor
@@ -68,7 +68,7 @@ def additive_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def additive_keys_inputs(sampler: InputSampler) -> dict:
-    """Pass keys that aren't the memory's but are as wide as it is, so that projecting them again doesn't crash."""
+    """Pass keys that aren't computed from the memory but are as wide, so that projecting them again doesn't crash."""
     inputs = additive_inputs(sampler, batch=2, query=1, key=3, d_memory=4, d_attention=4)
     return inputs | {"mask": None, "keys": sampler.numbers(2, 3, 4, low=-1.5, high=1.5)}
 
@@ -158,7 +158,7 @@ def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padde
                    pad_id: int = 0) -> dict:  # fmt: skip
     arguments = {"vocab_size": 9, "d_model": 4, "n_layers": n_layers, "dropout": 0.0, "pad_id": pad_id}
     weights = sampler.weights(RecurrentEncoder(*arguments.values()), scale=0.9)
-    for name in weights:  # make words so different that no two states look alike
+    for name in weights:  # make the words very different, so that no two states look alike
         if name.startswith("embedding"):
             weights[name] = sampler.numbers(*weights[name].shape, low=-1.0, high=1.0)
     source = torch.full((len(lengths), max(*lengths, padded_to)), pad_id)
@@ -170,7 +170,7 @@ def encoder_inputs(sampler: InputSampler, lengths: tuple[int, ...] = (3,), padde
 
 
 def encoder_gradient_inputs(sampler: InputSampler) -> dict:
-    """Pad with a token other than 0, and use 0 as a word, so that its embedding must get a gradient."""
+    """Pad with a token other than 0, and use 0 as a word, whose embedding must therefore get a gradient."""
     inputs = encoder_inputs(sampler, (2, 3), pad_id=sampler.integer(1, 8))
     inputs["source"][0, 0] = 0
     return inputs
@@ -226,7 +226,7 @@ def order_of_axes(subject, arguments, weights):
 
 
 def lengths_on_a_gpu(subject, arguments, weights, source):
-    """Track which tensors would be on the GPU if `source` were, until packing, which needs lengths on the CPU."""
+    """Track which tensors would be on the GPU if `source` were, up to packing, which requires lengths on the CPU."""
 
     class PackingError(Exception):
         pass
@@ -336,7 +336,7 @@ KEYS_EVERY_STEP = (
 
 
 def decoder_inputs(sampler: InputSampler, batch: int = 1, target: int = 3, source: int = 3) -> dict:
-    """Make the attention layer's weights larger than the others, so that the query matters."""
+    """Make the attention layer's weights larger than the others, so that the query has an effect."""
     arguments = {"vocab_size": 7, "d_model": 4, "dropout": 0.0, "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
     for name in ("attention.w_q.weight", "attention.w_k.weight", "attention.v.weight"):
@@ -356,7 +356,7 @@ def decoder_mask_inputs(sampler: InputSampler) -> dict:
 
 
 def step_inputs(sampler: InputSampler, arguments: dict, weights: dict, target: Tensor, memory: Tensor, **mask) -> dict:
-    """Return the inputs of one step: the first token of each target, and a random state, listed after the memory."""
+    """Return the inputs for one step: the first token of each target, and a random state, listed after the memory."""
     state = sampler.numbers(len(target), 4, low=-0.9, high=0.9)
     return {"arguments": arguments, "weights": weights, "token": target[:, 0], "memory": memory, "state": state} | mask
 
@@ -368,8 +368,8 @@ def masked_step_inputs(sampler: InputSampler) -> dict:
 def decoder_dropout_inputs(sampler: InputSampler) -> dict:
     """Use only one feature of the embeddings, so that 400 random samples cover all possible outcomes.
 
-    It raises the state, and the state raises the output, while the embedding itself lowers the output. This shows
-    whether the cell and the output get embeddings with different features dropped out.
+    This feature raises the state, which raises the output, while the embedding itself lowers the output. This shows
+    whether dropout drops different features for the cell and for the output.
     """
     arguments = {"vocab_size": 4, "d_model": 2, "dropout": (0.4, 0.45, 0.55)[sampler.integer(0, 2)], "pad_id": 0}
     weights = sampler.weights(AttentionDecoder(*arguments.values()), scale=0.9)
@@ -479,7 +479,7 @@ ATTENTION_DECODER = Exercise(
 def scripted_inputs(sampler: InputSampler, lengths: tuple[int, ...], other_ids: bool = False, endless: bool = False,
                     specials: bool = False, training: bool = False, max_length: int = 8) -> dict:  # fmt: skip
     """Return a `ScriptedModel` as data, with translations of the given lengths. Each seed uses different tokens."""
-    ids, usual = special_ids(sampler, other_ids)  # the usual ids belong to words in the first translation
+    ids, usual = special_ids(sampler, other_ids)  # words in the first translation have the usual ids
     free = sampler.shuffled([token for token in range(16) if token not in [*ids.values(), *usual]])
     sayings, free = free[:5], free[5:]
     first, filler = free[-len(lengths) :], free[0]
@@ -505,7 +505,7 @@ def one_sentence_inputs(sampler: InputSampler, low: int = 2, high: int = 4, **ot
 
 
 def four_sentences_inputs(sampler: InputSampler, max_length: int = 8) -> dict:
-    """Return four sentences: the second is longest, the third is shortest, and the first and last differ in length."""
+    """Return four sentences: the second is the longest, the third is the shortest, and the others differ in length."""
     first = sampler.integer(2, 3)
     return scripted_inputs(sampler, (first, sampler.integer(5, 6), 1, 5 - first), max_length=max_length)
 
@@ -562,7 +562,7 @@ RECURRENT_GREEDY_DECODE = Exercise(
         ),
     ],
     properties=[
-        # The penalty equals the points of all probes, because feeding each token once is the point of the exercise.
+        # The penalty equals the points of all probes, because the exercise is about feeding each token only once.
         Property(
             "each token is fed once", lambda sampler: one_sentence_inputs(sampler, 5, 6), fed_once, work_done, penalty=7
         ),

@@ -29,12 +29,12 @@ def different_tokens(sampler: InputSampler, count: int) -> Tensor:
 
 
 def text_inputs(sampler: InputSampler, length: int, windows: int, rest: int = 0) -> dict:
-    """Return text with `windows` windows, the last label, and `rest` more tokens."""
+    """Return text with `windows` windows, the last window's last label, and `rest` more tokens."""
     return {"tokens": different_tokens(sampler, windows * length + 1 + rest), "length": length}
 
 
 def whole_windows_only(sampler: InputSampler) -> dict:
-    """Return text that consists of whole windows, with nothing after the last token."""
+    """Return text that consists of whole windows, without a label for the last token."""
     length, windows = sampler.integer(2, 4), sampler.integer(2, 4)
     return {"tokens": different_tokens(sampler, windows * length), "length": length}
 
@@ -95,8 +95,8 @@ NEXT_TOKEN_PAIRS = Exercise(
 def model_inputs(sampler: InputSampler, batch: int, length: int, vocab: int, n_layers: int = 1) -> dict:
     """Return a `LanguageModel` as data, and text split into windows.
 
-    No token follows itself, so a label never equals the token being read. Token 0 is among the labels, because it's a
-    token like any other here.
+    No token follows itself, so a label never equals the token being read. Token 0 is among the labels, because here
+    it's like any other token.
     """
     labels = torch.ones(1)
     while labels.all():
@@ -121,7 +121,7 @@ def loss_and_gradient(subject, arguments, weights, inputs, labels):
 
 
 def losses_of_cheater_and_guesser(subject, inputs, labels, vocab):
-    """Return the loss of a model that copies the next token where the mask shows it, and of one that always guesses."""
+    """Return the loss of a model that copies the next token if the mask reveals it, and of one that always guesses."""
 
     class Cheater(nn.Module):
         def __init__(self, certainty):
@@ -213,7 +213,7 @@ CAUSAL_LANGUAGE_MODEL_LOSS = Exercise(
 
 
 def distinct_logits(sampler: InputSampler, *shape: int) -> Tensor:
-    """Return logits of both signs, all different within a row. Each row has its own order and its own offset."""
+    """Return logits of both signs, all different within a row. The order and the offset differ from row to row."""
     *rows, vocab = shape
     orders = [sampler.order(vocab) for _ in range(math.prod(rows))]
     offsets = [1.1 * place + sampler.integer(-30, 30) / 100 for place in sampler.order(len(orders))]
@@ -225,7 +225,7 @@ def distinct_logits(sampler: InputSampler, *shape: int) -> Tensor:
 
 
 def some_of_a_row(sampler: InputSampler, *rows: int) -> dict:
-    """Return logits and a `k` that keeps at least two of them and removes at least two."""
+    """Return logits and a `k` that keeps at least two of them and removes at least two others."""
     vocab = sampler.integer(5, 7)
     return {"logits": distinct_logits(sampler, *rows, vocab), "k": sampler.integer(2, vocab - 2)}
 
@@ -239,7 +239,7 @@ def filtered_and_whether_new(subject, logits, **amount):
 
 
 def nothing_is_removed(inputs, received):
-    """Report tokens that are removed. Logits aren't compared, because some solutions don't return them unchanged."""
+    """Report tokens that are removed. Logits aren't compared, because some solutions change them."""
     if received.get("refused"):
         ((name, value),) = ((name, value) for name, value in inputs.items() if name != "logits")
         return f"{name} = {value:g} raises a `ValueError`, but it's a valid value that keeps every token"
@@ -311,7 +311,7 @@ TOP_K_FILTER = Exercise(
 
 
 def distribution(sampler: InputSampler, vocab: int, nucleus: int, p: float) -> list[float]:
-    """Return decreasing probabilities, of which it takes the first `nucleus` to reach `p`.
+    """Return decreasing probabilities. The first `nucleus` of them are just enough to reach `p`.
 
     The sums just below and above `p` are more than 0.02 away from it, so rounding makes no difference.
     """
@@ -339,9 +339,9 @@ def nuclei(sampler: InputSampler, vocab: int, *sizes: int) -> dict:
 
 
 def exactly_p(sampler: InputSampler) -> dict:
-    """Return tokens with the same probability, a power of 1/2, some of which add up to exactly `p`.
+    """Return logits for equally likely tokens. Their probability is a power of 1/2, and some add up to exactly `p`.
 
-    Nothing is rounded: the other tokens are so unlikely that their probability is exactly 0.
+    There is no rounding, because all other tokens are so unlikely that their probability is exactly 0.
     """
     equal = 2 ** sampler.integer(2, 3)
     logits = [sampler.integer(-20, 20) / 10] * equal + [-2000.0] * sampler.integer(1, 3)
@@ -434,7 +434,7 @@ def reader_inputs(sampler: InputSampler, max_length: int, prompt: int, count: in
 def reader_writes(subject, vocab, max_length, prompt, count):
     class Reader(CountingLanguageModel):
         def forward(self, tokens, mask=None):
-            if mask is not None and mask.dtype != torch.bool:  # it's added to the scores, so ones hide nothing
+            if mask is not None and mask.dtype != torch.bool:  # the mask is added to the scores, so ones hide nothing
                 tokens = tokens + (mask > 0).any()
                 mask = mask < -1e4
             return super().forward(tokens, mask)
@@ -471,7 +471,7 @@ def ranked_inputs(
 def half_of_the_time(sampler: InputSampler, **settings) -> dict:
     """Return a model in which one token out of about 100 has about half the probability.
 
-    A slightly different temperature would change its share a lot, so 40 samples are enough to notice.
+    A slightly different temperature would change its share so much that 40 samples are enough to notice.
     """
     probability = sampler.integer(45, 55) / 100
     return ranked_inputs(sampler, [probability], 40, 90, 110, at=settings.get("temperature", 1.0), **settings)
@@ -484,9 +484,9 @@ def tokens_written(subject, vocab, likeliest, their_logits, prompt, count, setti
 
 
 def shares_are_right(inputs, expected, received):
-    """Allow five standard deviations, so that about one in a million right answers is rejected.
+    """Allow five standard deviations, so that only about one in a million correct answers is rejected.
 
-    The message contains no measured numbers, so code that samples differently gets the same message.
+    The message contains no measured numbers, so that code that samples differently gets the same message.
     """
     count, vocab = inputs["count"], inputs["vocab"]
     if received.numel() != count:
@@ -513,7 +513,7 @@ def shares_are_right(inputs, expected, received):
 
 
 def expected_tokens_come(inputs, expected, received):
-    """Say whether the tokens that occur are exactly those that the filters leave."""
+    """Report whether the tokens that occur are exactly those that the filters keep."""
     wanted, got = set(expected.tolist()), set(received.tolist())
     said = []
     if wanted - got:

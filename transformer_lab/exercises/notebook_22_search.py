@@ -15,7 +15,7 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def different_scores(sampler: InputSampler, count: int) -> list[float]:
-    """Return scores from about 20 up, each higher than the one before."""
+    """Return increasing scores, starting at about 20."""
     steps = sampler.integers(count, low=3, high=40).cumsum(0)
     return [(200 + step) / 10 for step in steps.tolist()]
 
@@ -55,8 +55,8 @@ def refused_or_remarked(what: str):
 def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=float.__lt__, at=0) -> list[int]:
     """Return the number of epochs after which each trial ends, negative if it was pruned.
 
-    The defaults give the exercise's rule. Other arguments give rules that are easily mistaken for it: a different
-    `middle`, pruned trials `kept` for comparison, a different idea of `below`, or scores `at` a different epoch.
+    The defaults implement the exercise's rule. Other arguments implement rules that are easily mistaken for it: a
+    different `middle`, pruned trials `kept` for comparison, a different `below`, or scores `at` a different epoch.
     """
     ended: list[int] = []
     for curve in curves:
@@ -74,7 +74,7 @@ def epochs_trained(curves, startup, warmup, middle=median, kept=False, below=flo
 
 
 def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
-    """Return whether every mistaken rule ends the trials differently."""
+    """Return whether the trials would end differently under each mistaken rule."""
     rule = partial(epochs_trained, curves)
     others = [
         rule(startup + 1, warmup),
@@ -90,9 +90,9 @@ def mistakes_show(right: list[int], curves, startup: int, warmup: int) -> bool:
 def rising_curves(
     sampler: InputSampler, trials: int, epochs: int, startup: int, warmup: int, high: int = 40, tie: bool = False
 ) -> dict:
-    """Return curves that never fall, for which the rules in `epochs_trained` end the trials differently.
+    """Return curves that never fall, for which each rule in `epochs_trained` ends the trials differently.
 
-    On such curves, comparing a trial's latest score gives the same result as comparing its best. Both are in use.
+    On such curves, it makes no difference whether a trial's latest or its best score is compared. Both are common.
     """
     step = {"low": 1, "high": high}
     while True:
@@ -165,7 +165,7 @@ search_probe = partial(Probe, call=search_these_curves, compare_results=same_tri
 
 
 def epochs_of_training(subject, rates, curves, startup, warmup):
-    """Return the number of scores that each trial's training was asked for, and the number in its curve."""
+    """Return how many scores each trial's training was asked for, and how many its curve has."""
     asked = []
 
     def sample():
@@ -226,7 +226,7 @@ RANDOM_SEARCH = Exercise(
 
 
 def highest_last(sampler: InputSampler, count: int, n: int) -> dict:
-    """Return unsorted scores, to catch code that forgets to sort. The best one comes last."""
+    """Return unsorted scores, with the best one last, to catch code that forgets to sort."""
     scores = different_scores(sampler, count)
     return {"values": [*scores[1:-1], scores[0], scores[-1]], "n": n}
 
@@ -238,7 +238,7 @@ def with_equal_scores(sampler: InputSampler) -> dict:
 
 
 def around_zero(sampler: InputSampler) -> dict:
-    """Return scores on both sides of zero, such as negated losses, for which higher is better too."""
+    """Return scores above and below zero, such as negated losses, for which higher is also better."""
     inputs = highest_last(sampler, sampler.integer(5, 7), sampler.integer(3, 4))
     return inputs | {"values": [round(score - 27, 1) for score in inputs["values"]]}
 
@@ -249,7 +249,7 @@ def more_than_measured(sampler: InputSampler) -> dict:
 
 
 def best_asked_twice(subject, values, n):
-    """Return the result, or a string if it changes from call to call, as in a simulation, or if `n` is refused."""
+    """Return the result, or a string if it changes between calls, as in a simulation, or if `n` is refused."""
     try:
         first, *again = [subject(values, n) for _ in range(5)]
     except ValueError:
@@ -342,7 +342,7 @@ def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
 
 
 def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confidence: float = 0.95) -> dict:
-    """Return `x` and `y` without ties, both with uneven steps, and the runs in random order."""
+    """Return `x` and `y` without ties, with uneven steps in both, and with the runs in random order."""
     count = sampler.integer(low, high)
     ranks = mixed_ranks(sampler, count, sign)
     x, y = different_scores(sampler, count), different_scores(sampler, count)
@@ -351,7 +351,7 @@ def mixed_runs(sampler: InputSampler, low: int, high: int, sign: int = 1, confid
 
 
 def rates_and_scores(sampler: InputSampler) -> dict:
-    """Return learning rates that are powers of ten, so that without ranks, only the highest one matters."""
+    """Return learning rates that are powers of ten, so that without ranks, only the highest one would matter."""
     count = sampler.integer(9, 12)
     scores, ranks = different_scores(sampler, count), mixed_ranks(sampler, count)
     order = sampler.order(count)
@@ -378,7 +378,7 @@ def heads_and_scores(sampler: InputSampler) -> dict:
 
 def _counts(side: list[float]) -> tuple[np.ndarray, np.ndarray]:
     side = np.asarray(side)
-    return (side[:, None] > side).sum(axis=1), (side[:, None] == side).sum(axis=1)  # how many are below and equal
+    return (side[:, None] > side).sum(axis=1), (side[:, None] == side).sum(axis=1)  # how many are below, and equal
 
 
 RANKINGS = (
@@ -396,7 +396,7 @@ def perfect_order(sampler: InputSampler, sign: float) -> dict:
 
 
 def three_runs(sampler: InputSampler) -> dict:
-    """Return three runs in an imperfect order, which are too few for an interval."""
+    """Return three imperfectly ordered runs, which are too few for an interval."""
     low, middle, high = different_scores(sampler, 3)
     return {"x": different_scores(sampler, 3), "y": [middle, low, high]}
 

@@ -23,7 +23,7 @@ def some_names(sampler: InputSampler, count: int, names: tuple[str, ...] = NAMES
 
 # --- split_without_leakage --------------------------------------------------------------------------------------------
 
-# Three ways to say the same thing in English, and three in French: any one can be the translation of any other.
+# Three ways to say the same thing in English, and three in French. Each can be the translation of any of the others.
 PHRASES = (
     (("Wait!", "Hold on!", "Just a moment."), ("Attends !", "Une minute !", "Un instant.")),
     (("Sorry.", "Excuse me.", "I apologize."), ("Pardon.", "Désolé.", "Excusez-moi.")),
@@ -59,7 +59,7 @@ def related_inputs(sampler: InputSampler, links: tuple[tuple[int, int], ...], si
 
 
 def near_duplicates_inputs(sampler: InputSampler) -> dict:
-    """Change the case of a source sentence, the punctuation of another, and the punctuation and spacing of a target."""
+    """Change a source sentence's case, another's punctuation, and the punctuation and spacing of a target."""
     (one, other), (english, french), (last_english, last_french) = phrases(sampler, 3)
     related = [
         *((one[0], other[0]), (one[0].upper(), other[1])),
@@ -70,14 +70,14 @@ def near_duplicates_inputs(sampler: InputSampler) -> dict:
 
 
 def sizes_inputs(sampler: InputSampler) -> dict:
-    """Mix groups of two pairs with enough single pairs to fill both held-out sets in any order."""
+    """Mix groups of two pairs with enough single pairs to fill both held-out sets, whatever the order."""
     related = [(english[0], one) for english, french in phrases(sampler, 3) for one in french[:2]]
     held_out = sampler.integer(2, 4)
     return table_of(sampler, related, 2 * held_out, held_out)
 
 
 def copies_inputs(sampler: InputSampler) -> dict:
-    """Return pairs of which one occurs twice."""
+    """Return pairs, one of which occurs twice."""
     (english, french), (other_english, other_french) = phrases(sampler, 2)
     related = [
         *((english[0], french[0]), (english[0], french[1])),
@@ -89,7 +89,7 @@ def copies_inputs(sampler: InputSampler) -> dict:
 def kept_together(subject, pairs, held_out):
     """Return the groups of pairs that are in the same set for each of 20 seeds and orders of the pairs.
 
-    Unrelated pairs are separated sooner or later, however the generator is used, so this depends only on the groups.
+    Unrelated pairs are separated at some point, however the generator is used, so this depends only on the groups.
     """
     import random
 
@@ -219,7 +219,7 @@ SPLIT_WITHOUT_LEAKAGE = Exercise(
 
 
 def latin_words_inputs(sampler: InputSampler) -> dict:
-    """Put a space between two words, but none between the words and the characters around them."""
+    """Put a space between two words, but not between the words and the characters around them."""
     one, other = some_names(sampler, 2)
     characters = some_characters(sampler, 6)
     place = sampler.integer(1, 3)
@@ -239,7 +239,7 @@ def figures_inputs(sampler: InputSampler) -> dict:
 
 
 def figure_next_to_stop_inputs(sampler: InputSampler) -> dict:
-    """Put an ASCII period after a digit and an ASCII comma before one, with Chinese characters on the other sides."""
+    """Put an ASCII period between a digit and a Chinese character, and an ASCII comma the other way round."""
     one, other, third = some_characters(sampler, 3)
     return {"text": f"{one}{sampler.integer(2, 9)}.{other},{sampler.integer(2, 9)}{third}"}
 
@@ -313,7 +313,7 @@ SPLIT_CHINESE = Exercise(
 
 
 def spoiled(sampler: InputSampler, characters: list[str], others: list[str], kept: int = 4) -> str:
-    """Replace one to four characters after the first `kept`. Four right ones in a row keep the score above 0."""
+    """Replace one to four characters after the first `kept`. Four correct ones in a row keep the score above 0."""
     result = list(characters)
     places = sampler.order(len(characters) - kept)[: sampler.integer(1, 4)]
     for place, other in zip(places, others, strict=False):
@@ -352,7 +352,7 @@ def segmented_inputs(sampler: InputSampler) -> dict:
 
 
 def lowercase_name_inputs(sampler: InputSampler) -> dict:
-    """Make a name in the middle right except for its capital letter."""
+    """Put a name in the middle that is correct except for its capital letter."""
     name = some_names(sampler, 1)[0]
     characters = some_characters(sampler, sampler.integer(14, 20))
     others, before, after = characters[:4], "".join(characters[4:9]), characters[9:]
@@ -369,7 +369,7 @@ def nothing_said_inputs(sampler: InputSampler) -> dict:
 
 
 def bracket_inputs(sampler: InputSampler) -> dict:
-    """Make the last word right except for its missing parentheses, which 13a treats as separate tokens."""
+    """Put a word at the end that is correct except for its missing parentheses, which 13a treats as separate tokens."""
     *words, last = some_names(sampler, sampler.integer(5, 6))
     characters = some_characters(sampler, sampler.integer(16, 22))
     others, before, after = characters[:4], characters[4 : sampler.integer(6, 10)], characters[10:]
@@ -378,9 +378,9 @@ def bracket_inputs(sampler: InputSampler) -> dict:
 
 
 def no_four_in_a_row_inputs(sampler: InputSampler) -> dict:
-    """Make three tokens in a row right, but never four, so that the score is 0 without smoothing.
+    """Make at most three tokens in a row correct, so that the score is 0 without smoothing.
 
-    The words at the end are the only tokens that 13a finds in both.
+    The words at the end are the only tokens that 13a would find in both.
     """
     characters = some_characters(sampler, 11)
     one, other, wrong, *rest = some_names(sampler, 5)

@@ -1,6 +1,6 @@
 """Call the student's object once, and record its result as plain data and its changes to global state.
 
-This module contains no answers, because it may run alongside untrusted code. A different process judges.
+This module contains no answers, because it may run alongside untrusted code. Judging happens in a different process.
 """
 
 import dis
@@ -35,14 +35,14 @@ class NotData:
 
 @dataclass(frozen=True)
 class Crash:
-    """The way a call ended without returning."""
+    """How a call ended if it didn't return."""
 
     kind: str  # "exception", "time", "memory"
     type: str = ""  # the exception's class
     message: str = ""
     line: int | None = None  # the line number in the student's cell or file, if known
     code: str = ""  # the text of that line
-    part: str = ""  # the student's earlier part in which it stopped, if it isn't the one being checked
+    part: str = ""  # the earlier part in which the call stopped, if it isn't the one being checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +55,14 @@ class Observation:
 
 
 def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
-    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state seeded with `seed`."""
+    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state with this seed."""
     with isolated_global_state(seed) as changed_state:
         copied = copy_data(inputs)  # here, because tensors created in inference mode have no gradients
         try:
             value, crash = stoppable(lambda: as_data(harness(subject, **copied))), None
         except OutOfTime:
             raise
-        except BaseException as error:  # also SystemExit and the like: the student's code must not stop ours
+        except BaseException as error:  # also SystemExit and the like, because the student's code must not stop ours
             value, crash = None, _crash(error, subject)
         changes = [f"input {name}" for name, original in inputs.items() if not same_data(original, copied[name])]
         changes += changed_state()
@@ -82,7 +82,7 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
     The three global generators are seeded, the default dtype is float64, gradients are on, and the device is the CPU.
 
     Yields:
-        A function that returns what has been changed since.
+        A function that returns the changes made since.
     """
 
     def changes() -> list[str]:
@@ -107,13 +107,13 @@ def isolated_global_state(seed: int) -> Iterator[Callable[[], list[str]]]:
 def _is_reseeded(seed: int) -> bool:
     """Return whether a global generator was seeded inside `isolated_global_state`. Sampling from one is fine.
 
-    torch's generator stores its seed. NumPy's and Python's don't, but their state, a table of 624 numbers, must be the
-    one that `seed` produces or one of its successors.
+    torch's generator stores its seed. NumPy's and Python's don't, but after sampling, their state (a table of 624
+    numbers) must be the one that `seed` produces or one of its successors.
     """
     if torch.default_generator.initial_seed() != seed:
         return True
     tables = np.random.get_state()[1].tobytes(), random.getstate()[1][:-1]
-    if tables == _first_tables(seed):  # nothing was sampled
+    if tables == _first_tables(seed):  # nothing has been sampled
         return False
     numpys, pythons = np.random.RandomState(seed % 2**32), random.Random(seed)
     return not (
@@ -309,7 +309,7 @@ def namespace(subject: Any) -> dict[str, Any]:
 
 
 def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
-    """Return whether nothing has been written: every body is empty or raises NotImplementedError right away."""
+    """Return whether nothing has been written, so that every body is empty or raises NotImplementedError right away."""
     subject = unwrapped(subject)
     if isinstance(subject, type):
         methods = [unwrapped(vars(subject).get(name)) for name in blank]
@@ -319,7 +319,7 @@ def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
 
 
 def _has_no_body(code: CodeType) -> bool:
-    """Return whether the code returns None or raises NotImplementedError right away."""
+    """Return whether the code returns None or raises NotImplementedError without doing anything else."""
     idle = True
     for instruction in dis.get_instructions(code):
         name = instruction.opname

@@ -1,4 +1,4 @@
-"""`progress`: which parts of the Transformer you have built yourself."""
+"""`progress`: show which parts of the Transformer you have built yourself."""
 
 import html
 import os
@@ -9,7 +9,7 @@ from pathlib import PurePath
 from transformer_lab.exercises import saved_parts
 from transformer_lab.exercises.registry import FIRST_ELECTIVE, notebooks
 
-STATES = {  # state: (sign, word)
+STATES = {  # maps a state to its sign and its word
     "yours": ("✓", "yours"),
     "edited": ("?", "edited since its check"),
     "package": ("·", "not yet"),
@@ -27,7 +27,7 @@ class Progress:
 
     @property
     def title(self) -> str:
-        """The progress in this notebook, the next step, and the progress in the whole course."""
+        """Progress in this notebook, the next step, and progress in the whole course."""
         overall = f"{_count([part for parts in self.notebooks.values() for part in parts])} parts are yours"
         if not self.notebooks.get(self.current):
             return overall
@@ -117,7 +117,7 @@ _FIGURE = [
 
 
 def _drawing(states: dict[str, str]) -> str:
-    """Draw the Transformer with its parts: yours have a solid green frame and a check mark, the others a dashed one."""
+    """Draw the Transformer's parts. Yours have a solid green frame and a check mark; the others have a dashed frame."""
     shapes = [
         '<rect x="5" y="410" width="590" height="75" rx="5" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
         '<text x="15" y="432" fill="currentColor">inside MultiHeadAttention</text>'
@@ -148,6 +148,6 @@ def progress() -> Progress:
         number: [(exercise.name, saved_parts.state(exercise.name)) for exercise in exercises]
         for number, exercises in notebooks().items()
     }
-    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # set by Jupyter Server to the kernel's notebook
+    path = PurePath(os.environ.get("JPY_SESSION_NAME", ""))  # set by Jupyter Server to the notebook of the kernel
     match = re.match(r"(\d\d)_", path.name)
     return Progress(parts, match[1] if match else "")

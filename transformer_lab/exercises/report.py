@@ -53,7 +53,7 @@ class SideBySide:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Two shapes drawn as boxes, with axes as `(name, size)`."""
+    """Two shapes, drawn as boxes, with each axis given as `(name, size)`."""
 
     title: str
     expected: list[tuple[str, str]]
@@ -99,7 +99,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """The number of checks with each outcome: "10 checks: 7 passed, 3 failed"."""
+        """How many checks had each outcome: "10 checks: 7 passed, 3 failed"."""
         states = Counter(check.state for check in self.checks)
         outcomes = ", ".join(f"{states[state]} {state}" for state in SIGNS if states[state])
         return f"{plural(len(self.checks), 'check')}: {outcomes}"
@@ -205,7 +205,7 @@ _TABLE = "border-collapse:collapse"
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top;border-bottom:1px solid rgba(127,127,127,.3)"
 _NUMBER = "padding:1px 8px;text-align:right;font-family:monospace"
 _BOX = "border:1px solid currentColor;padding:2px 10px;text-align:center"
-_COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}  # shown next to a sign and a word
+_COLORS = {"passed": "#2e8b57", "failed": "#d9534f", "not attempted": "#8a8a8a"}  # always shown with a sign and a word
 
 
 def _block_as_html(block: Block) -> str:

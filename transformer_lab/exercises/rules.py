@@ -13,7 +13,7 @@ REFUSED = ("ValueError", "InputError")
 
 
 def same_results(says: str, allclose: Callable[..., bool] = torch.allclose, atol: float = 1e-8) -> Rule:
-    """Return a rule that reports `says` unless the harness's two results are the same numbers, up to rounding."""
+    """Return a rule that reports `says` unless the harness's two results are equal, up to rounding."""
 
     def rule(inputs, received):
         return None if allclose(*received.values(), atol=atol) else says
@@ -41,12 +41,12 @@ def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
 
 
 def raises(error: str, verb: str = "raises") -> str:
-    """Return a clause about the exception that the harness names, or about "nothing"."""
+    """Return a clause that names the exception, such as "raises `ValueError`", or says "raises nothing"."""
     return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
 
 
 def refusal(received: str, attempt: str) -> Remark | None:
-    """Return a remark unless sizes that don't fit raise a `ValueError`; `received` names the exception they raise."""
+    """Return a remark unless sizes that don't fit raise a `ValueError`. `received` names the exception they raise."""
     if received in REFUSED:
         return None
     advice = "A `ValueError` that names both numbers tells the caller right away what's wrong."
@@ -56,7 +56,7 @@ def refusal(received: str, attempt: str) -> Remark | None:
 
 
 def remark_unless_refused(says: str) -> Rule:
-    """Return a rule that remarks `says` unless every call raises a `ValueError`; `{}` lists the calls that don't.
+    """Return a rule that remarks `says` unless all calls raise a `ValueError`. Its `{}` lists the calls that don't.
 
     The harness names the exception that each call raises: `{"k = 0": "ValueError"}`.
     """

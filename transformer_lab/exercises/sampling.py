@@ -1,4 +1,4 @@
-"""Random inputs for checks: the same on every machine, and short enough to print."""
+"""Random inputs for checks, which are the same on every machine and short enough to print."""
 
 from collections.abc import Sequence
 
@@ -26,14 +26,14 @@ class InputSampler:
         return torch.randint(low, high + 1, shape, generator=self.generator)
 
     def order(self, size: int) -> list[int]:
-        """Return the numbers from 0 to `size - 1` in random order, never sorted if there are two or more."""
+        """Return the numbers from 0 to `size - 1` in random order, but never sorted if there are two or more."""
         while True:
             order = torch.randperm(size, generator=self.generator).tolist()
             if size < 2 or order != sorted(order):
                 return order
 
     def shuffled(self, items: Sequence) -> list:
-        """Return the items in random order, never in the given order if there are two or more."""
+        """Return the items in random order, but never in the given order if there are two or more."""
         return [items[index] for index in self.order(len(items))]
 
     def weights(self, module: nn.Module, scale: float = 0.5) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Save parts that passed their check in `mine/NAME.py` next to the notebook, and load them in later notebooks."""
+"""Save parts that passed their check as `mine/NAME.py` next to the notebook, and load them in later notebooks."""
 
 import ast
 import builtins
@@ -21,7 +21,7 @@ from transformer_lab.exercises.scopes import global_symbols
 
 _in_memory: dict[str, str] = {}  # source of parts that could not be written to disk, by name
 _loaded: dict[str, tuple[str, Any]] = {}  # each part's source and object, by name
-_loading: list[str] = []  # names, outermost first
+_loading: list[str] = []  # names of the parts being loaded, outermost first
 
 
 def shell() -> Any:
@@ -89,10 +89,10 @@ def _verify(exercise: Exercise, text: str) -> None:
 
 
 def part_source(name: str, subject: Any) -> str:
-    """Return source that defines `subject` as `name` without its notebook: imports, what it uses, and its definition.
+    """Return source that defines `subject` as `name` on its own: imports, the definitions it uses, and its own.
 
     Raises:
-        SaveError: It uses something whose definition can't be found or written as source.
+        SaveError: The part uses something whose definition can't be found or written as source.
     """
     names = namespace(subject)
     source = _PartSource(name, names)
@@ -119,7 +119,7 @@ class _PartSource:
         self._added: set[str] = set()
 
     def add(self, name: str) -> None:
-        if name in self._added or name not in self.names:  # a builtin, or a name that the check didn't reach
+        if name in self._added or name not in self.names:  # a built-in, or a name that the check never used
             return
         self._added.add(name)
         value = self.names[name]
@@ -136,7 +136,7 @@ class _PartSource:
             self._add_statement(name, _executed_cells())
 
     def _is_part(self, name: str, value: Any) -> bool:
-        """Return whether it is an exercise defined here or in this package, not a library object of the same name."""
+        """Return whether a value is an exercise defined here or in this package, not a library object of that name."""
         if name not in exercises() or getattr(value, "__name__", None) != name:
             return False
         module = str(getattr(value, "__module__", ""))
@@ -229,7 +229,7 @@ def _literal(value: Any) -> str | None:
 
 
 def part(name: str) -> tuple[Any, str]:
-    """Return the student's verified version of an exercise, or the package's, and a phrase that says which it is.
+    """Return the student's verified version of an exercise, or the package's, and a phrase that says which one it is.
 
     The package's version uses the student's saved parts, if there are any.
 
@@ -285,7 +285,7 @@ def is_outermost() -> bool:
 
 
 def state(name: str) -> str:
-    """Return `yours`, `edited` (since its check), or `package`, without running anything."""
+    """Return `yours`, `edited` (changed since its check), or `package`, without running anything."""
     text, _ = _saved_text(name)
     if folder() is None or text is None:
         return "package"

@@ -22,7 +22,7 @@ def global_symbols(text: str) -> Iterator[symtable.Symbol]:
     with warnings.catch_warnings():  # Python warns about invalid escapes such as "\\d" when the code is run
         warnings.simplefilter("ignore")
         if not COMPREHENSIONS_ARE_SCOPES:
-            with suppress(RecursionError):  # it needs a deeper stack than `symtable`
+            with suppress(RecursionError):  # this needs a deeper stack than `symtable`
                 text = _with_generators(text)
         top = symtable.symtable(text, "<text>", "exec")
     tables = [top]

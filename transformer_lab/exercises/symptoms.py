@@ -1,4 +1,4 @@
-"""Describe wrong numbers without naming a cause, for example by a factor, an axis, or the first wrong position."""
+"""Describe how numbers are wrong without naming a cause, for example by a factor, an axis, or a first position."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,7 +12,7 @@ from transformer_lab.plural import plural
 
 
 def described(difference: Difference, tolerance: float, axes: Sequence[str] | None) -> str:
-    """Return a sentence about one difference, or "" if nothing simple describes it.
+    """Return a sentence about one difference, or "" if it has no simple description.
 
     Args:
         difference: The expected and received values.
@@ -87,7 +87,7 @@ def _ratio(where: str, expected: Tensor, received: Tensor, tolerance: float) -> 
 
 
 def _where_wrong(where: str, wrong: Tensor, axes: Sequence[str] | None) -> str:
-    """Say where it is wrong along the first axis that shows a pattern: at, from, or up to one position."""
+    """Say where the numbers are wrong along the first axis that shows a pattern: at, from, or up to one position."""
     for axis, size in enumerate(wrong.shape):
         others = [other for other in range(wrong.ndim) if other != axis]
         positions = wrong.any(dim=others) if others else wrong

@@ -1,8 +1,8 @@
 """Run code that may never stop, fill up memory, or print endlessly, in a process that must survive it.
 
-The code runs in its own thread, so a check works the same in a notebook's main thread and in any other, on every
-system, and it returns even if the code blocks forever in a C function. Settings that torch keeps per thread (gradient
-mode, autocast, default device) have their default values there.
+The code runs in its own thread. That way, a check works the same in any thread and on every system, and it returns even
+if the code blocks forever in a C function. In the new thread, settings that torch keeps per thread (gradient mode,
+autocast, default device) have their default values.
 """
 
 import contextvars
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 SECONDS = 5.0  # for each job
-GRACE_SECONDS = 1.0  # for a thread to stop after it was told to
-EXTRA_BYTES = 2**30  # for the code; a check needs less than a hundredth of this
+GRACE_SECONDS = 1.0  # how long a thread may take to stop after it was told to
+EXTRA_BYTES = 2**30  # memory for the code; a check needs less than a hundredth of this
 PRINTED_CHARACTERS = 1_000
 
 _one_at_a_time = threading.Lock()
@@ -33,13 +33,13 @@ class OutOfTime(BaseException):
 
     Python can raise an exception in another thread, but only once per call. A student's loop around a `try: … except:`
     would swallow it and go on forever. So the exception raises itself again: Python creates the instance by calling the
-    class's `__init__`, which requests the same exception once more in the same thread. Each time the loop swallows one,
-    the next is already pending, so the loop can't continue. `Stop.__init__` must be a function written in C (a
-    `partial` of a ctypes function). In a Python function, the next exception could be raised before the function has
+    class's `__init__`, which requests the same exception once more in the same thread. Each time the loop swallows one
+    exception, the next is already pending, so the loop can't continue. `Stop.__init__` must be a function written in C
+    (a `partial` of a ctypes function). In a Python function, the next exception could be raised before the function has
     requested its successor, and the chain would end.
 
     `stoppable` ends the chain outside the student's code. It first gives the class a plain `__init__`, and then waits
-    for the last exception, which is already pending. Its caller gets exactly one exception.
+    for the last exception, which is already pending. The caller of `stoppable` gets exactly one exception.
     """
 
 
@@ -58,7 +58,7 @@ class Ran:
     """The results of running some jobs."""
 
     results: list[Any]  # fewer than the jobs if one ran out of time
-    printed: str  # truncated after `PRINTED_CHARACTERS`
+    printed: str  # truncated to `PRINTED_CHARACTERS`
     stuck_at: list[tuple[str, int]]  # files and lines, innermost last, where a job ran out of time
 
 
@@ -70,13 +70,13 @@ def stoppable(call: Callable[[], Any]) -> Any:
         stop.__class__.__init__ = BaseException.__init__  # first, because the next one could come at any call or jump
         try:  # noqa: SIM105 (creating a `suppress` would be such a call)
             time.sleep(0)
-        except OutOfTime:  # the pending one
+        except OutOfTime:  # the pending exception
             pass
         raise
 
 
 def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
-    """Run the jobs one after the other, each for at most `SECONDS`, and stop after one that runs out of time.
+    """Run the jobs one after another, each for at most `SECONDS`, and stop after one that runs out of time.
 
     If a job raises an exception, the remaining jobs don't run, and the exception is raised here.
     """
@@ -126,7 +126,7 @@ def run_limited(jobs: list[Callable[[], Any]]) -> Ran:
                 worker.join()
             if errors:
                 raise errors[0]
-            return Ran(list(results), printed(), stuck_at)  # a copy, because an unstoppable thread may add to it
+            return Ran(list(results), printed(), stuck_at)  # a copy, because an unstoppable thread could add to it
 
 
 def _where(thread: threading.Thread) -> list[tuple[str, int]]:
@@ -180,7 +180,7 @@ def _bounded_memory() -> Iterator[None]:
         import resource
 
         with open("/proc/self/statm") as file:
-            used = int(file.read().split()[5]) * resource.getpagesize()  # private memory, touched or not
+            used = int(file.read().split()[5]) * resource.getpagesize()  # private memory, used or not
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         limit = used + EXTRA_BYTES
         if soft != resource.RLIM_INFINITY:

@@ -1,7 +1,8 @@
-"""Generic mistakes: small changes that a few operators make to the syntax tree of any answer.
+"""Generic mistakes: small changes made to any answer's syntax tree by a few operators.
 
-They recognize slips that aren't in the catalog. They also test the probes: if no check notices a change, either the
-function still does the same thing or the checks have a gap (mutation testing; DeMillo, Lipton, and Sayward, 1978).
+These variants recognize slips that aren't in the catalog. They also test the probes: if no check notices a change,
+either the function still does the same thing or the checks have a gap (mutation testing; DeMillo, Lipton, and Sayward,
+1978).
 """
 
 import ast
@@ -60,8 +61,8 @@ SAYS = {slug: f"Your results are exactly what `{{name}}` returns when {change}" 
 class Variant:
     """An answer with one small change."""
 
-    slug: str  # the operator: a key of SAYS
-    says: str  # the text for the student, which tells the kind of change but not the line
+    slug: str  # the operator, which is a key of SAYS
+    says: str  # the text for the student, which names the kind of change but not the line
     wrong: Wrong
 
 
@@ -99,8 +100,8 @@ class _Source:
         self.text = text
         self.lines = text.splitlines(keepends=True)
         self.starts = [0, *itertools.accumulate(map(len, self.lines))]
-        self.variables: list[list[str]] = []  # of the current function, in groups
-        self.layers: list[list[str]] = []  # attributes of `self`, in groups
+        self.variables: list[list[str]] = []  # of the current function, grouped by kind
+        self.layers: list[list[str]] = []  # attributes of `self`, grouped by kind
 
     def start(self, node: ast.AST) -> int:
         return self._position(node.lineno, node.col_offset)
@@ -330,7 +331,7 @@ def _of_condition(node: ast.If | ast.While | ast.IfExp, source: _Source) -> Iter
 
 
 def _of_assignment(node: ast.Assign, source: _Source) -> Iterator[_Change]:
-    """Leave out a statement that changes a variable it also reads."""
+    """Leave out an assignment to a variable that its right side also reads."""
     used = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
     if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id in used:
         yield source.replaced("missing_step", node, "pass")

@@ -1,4 +1,4 @@
-"""Judge one observation by one check, and compare two observations."""
+"""Judge an observation in a check, and compare two observations."""
 
 import functools
 import warnings
@@ -43,9 +43,9 @@ def observation(exercise: Exercise, subject: Any, check: Check, seed: int) -> Ob
 
 
 class Reference:
-    """Observations of the answer and its wrong versions with one seed's inputs. Each is made when first needed.
+    """Observations of the answer and its wrong versions with one seed's inputs, made when they are first needed.
 
-    This is the package's own code, so it needs no limits and no thread.
+    They run the package's own code, so no limits or threads are needed.
     """
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
@@ -60,7 +60,7 @@ class Reference:
         return self._answers[check.name]
 
     def of(self, wrong: Wrong, check: Check) -> Observation:
-        """Return the observation of a wrong version. If its definition raises an exception, that counts as a crash."""
+        """Return the observation of a wrong version. An exception in its definition counts as a crash."""
         key = wrong, check.name
         if key not in self._wrongs:
             iterations.counted = 0
@@ -89,7 +89,7 @@ reference_of = functools.lru_cache(maxsize=256)(Reference)
 
 
 def verdict_on(reference: Reference, check: Check, observed: Observation | None) -> Verdict:
-    """Return the verdict of `check` on an observation, or on one that is missing (None)."""
+    """Return the verdict of `check` on an observation, or on a missing one (None)."""
     if observed is None:
         return Verdict(check, "not checked", TIMED_OUT)
     if observed.crash is not None:
