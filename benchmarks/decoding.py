@@ -31,7 +31,7 @@ ROUNDS = 3
 
 
 def plain_loop(translator: Translator, sentences: list[str]) -> list[str]:
-    """Translate the same way as `Translator.translate`, but with the simplest code."""
+    """Produce the same translations as `Translator.translate`, but with the simplest possible code."""
     device = next(translator.model.parameters()).device
     translations = []
     for sentence in sentences:

@@ -4,7 +4,7 @@
 
 For each exercise, this script checks wrong answers that require the full search, on one core. It combines every known
 mistake with each generic variant that is compatible with it, and takes a random sample with a fixed seed. The first
-call in a process also loads the catalogue and compiles every mistake, so each exercise runs in its own process. Prints
+call in a process also loads the catalog and compiles every mistake, so each exercise runs in its own process. Prints
 the time of the first call, the time of the slowest call, and the median time, and writes them to
 `results/diagnosis.json`.
 """

@@ -1,4 +1,4 @@
-"""Measure how long an explorer takes to respond, from a control's new value to the new picture.
+"""Measure how long an explorer takes to respond, from a change to a control until the new picture appears.
 
     python benchmarks/explorers.py [--rounds 7]
 
@@ -52,7 +52,7 @@ def controls_of(widget: Any) -> list[Widget]:
 
 
 def other_value(control: Any) -> Any:
-    """Return a value next to the control's current one."""
+    """Return a value adjacent to the control's current one."""
     if isinstance(control.value, bool):
         return not control.value
     if hasattr(control, "options"):

@@ -84,7 +84,7 @@ def train_seed(
     data_dir: Path | None,
     device: str | None,
 ) -> None:
-    """Train one seed as a reader would, and save the command's output and run time in the run's folder.
+    """Train with one seed, as a reader would, and save the command's output and run time in the run's folder.
 
     Raises:
         InputError: The folder contains a different kind of run, or the command failed; the last line of its output says

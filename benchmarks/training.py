@@ -1,4 +1,4 @@
-"""Measure how much faster a preset trains than the same model trained in a plainer way.
+"""Measure how much faster a preset trains than the same model trained in a simpler way.
 
     python benchmarks/training.py [--data-dir FOLDER] [--rounds 8] [--updates 6]
     python benchmarks/training.py --preset gpu --against plain-loop --device cuda

@@ -60,7 +60,7 @@ def answers(name: str) -> dict[str, str]:
 
 
 class Camera:
-    """A notebook shown without the rest of JupyterLab, and the screenshots taken of it."""
+    """A notebook, shown without the rest of JupyterLab, and the screenshots of it."""
 
     def __init__(self, browser, lab, name: str, width: int, height: int, scale: float = 1) -> None:
         page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)

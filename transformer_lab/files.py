@@ -57,7 +57,7 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
     unfinished = path.with_name(path.name + ".part")
     try:
         with writing(path):
-            unfinished.unlink(missing_ok=True)  # left by a killed process, perhaps with other permissions
+            unfinished.unlink(missing_ok=True)  # left by a killed process, perhaps with different permissions
             unfinished.touch()
             rights = unfinished.stat().st_mode
             yield unfinished

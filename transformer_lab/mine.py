@@ -1,6 +1,6 @@
 """The parts you have built: `from transformer_lab.mine import MultiHeadAttention`.
 
-The import gives you your own version if it passed its check, and the package's otherwise. It prints which one you got.
+The import gives you your own version if it passed its check, or else the package's, and prints which one you got.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Numbers with nouns, for messages."""
+"""Format a number with its noun, for messages."""
 
 
 def plural(number: float, noun: str) -> str:

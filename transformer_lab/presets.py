@@ -1,4 +1,4 @@
-"""The hyperparameters of a training run, and the presets: complete settings worth training with.
+"""The hyperparameters of a training run, and the presets, which have good values for all of them.
 
 This file doesn't import PyTorch, so the command line can list and check a run's options without delay. Messages put the
 name of a hyperparameter in backticks, which the command line replaces with the option: `epochs` becomes --epochs.
@@ -13,7 +13,7 @@ from transformer_lab.errors import InputError
 
 DEFAULT_ALPHA = 1.5  # length penalty; the best value for the included model on Multi30k's validation pairs
 LARGEST_BEAM = 1000  # with 4,000 tokens, a beam of 5,000 takes minutes per sentence, and 100,000 would use up memory
-MOST_WORKERS = 64  # processes of a search: a typo with a few extra digits would fill the memory
+MOST_WORKERS = 64  # processes of a search; a typo with a few extra digits would use up memory
 
 
 def option(default: Any, help: str) -> Any:
@@ -176,7 +176,7 @@ PRESETS: dict[str, Preset] = {
             max_length=512,
             epochs=40,
             max_tokens=8192,
-            accumulation=3,  # about 25,000 tokens a step, as in section 5.1
+            accumulation=3,  # about 25,000 tokens per step, as in section 5.1
             schedule="paper",
             warmup_steps=4000,
             clip_norm=0.0,

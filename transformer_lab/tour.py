@@ -33,7 +33,7 @@ def tour(output: Path) -> Tour:
             has a finished one, nothing is retrained.
 
     Raises:
-        InputError: The folder cannot be written or holds another training run.
+        InputError: The folder cannot be written to, or contains a different training run.
     """
     preset = find_preset("tour")
     train(preset, output, resume=(output / "training.json").exists())

@@ -1,4 +1,4 @@
-"""The vocabulary of the captions corpus: German words, English words, and what the grammar needs to know about them.
+"""The vocabulary of the captions corpus: German and English words, with the information that the grammar needs.
 
 Four tables, with one entry per line: nouns, adjectives, verbs, places.
 """
@@ -27,7 +27,7 @@ class Verb:
     singular: str  # finite third person, without the prefix
     plural: str
     prefix: str  # of a separable verb, or ""
-    apart: bool  # written separately even in final position: "stehen bleibt", "Ski fährt"
+    apart: bool  # written separately even at the end of a clause: "stehen bleibt", "Ski fährt"
     reflexive: bool
     progressive: tuple[str, ...]  # after "is" or "are"
     base: tuple[str, ...]  # after "to"

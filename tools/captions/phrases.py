@@ -58,7 +58,7 @@ CONTRACTIONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Words that belong together in meaning, even if one of the languages separates them.
+    """Words that form a unit of meaning, even if one of the languages separates them.
 
     `links` are pairs of positions in `german` and `english`; None links every word of one with every word of the other.
     `content` lists its nouns and adjectives, so that a caption uses each of them only once.

@@ -37,7 +37,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """A single event: a verb, who does it, to what, where, and how."""
+    """A single event: the verb, who does it, to what, where, and how."""
 
     verb: Verb
     subjects: tuple[Noun, ...]
@@ -54,7 +54,7 @@ class Scene:
     frames: tuple[Frame, ...]
     clothes: tuple[Noun, ...]
     times: tuple[Fixed, ...]
-    watchers: tuple[Noun, ...]  # who sees, notices or enjoys what happens
+    watchers: tuple[Noun, ...]  # people who see, notice, or enjoy what happens
 
 
 def fixed(phrase: str) -> Fixed:

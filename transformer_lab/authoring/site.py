@@ -166,7 +166,7 @@ def cross_attention() -> list[dict[str, Any]]:
 
 
 def _addresses() -> dict[str, str]:
-    """Return the addresses of the site and its source. Both are empty unless the site is built on GitHub."""
+    """Return the URLs of the site and its source. Both are empty unless the site is built on GitHub."""
     repository = os.environ.get("GITHUB_REPOSITORY", "")
     owner, _, name = repository.partition("/")
     published = f"https://{owner.lower()}.github.io/{name}/" if repository else ""

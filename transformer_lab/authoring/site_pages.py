@@ -164,7 +164,7 @@ def without_headings(report: str) -> str:
 
 
 def _in_a_file(match: re.Match, sources: Sources) -> str:
-    """Move a picture to a file, and set its size in the `<img>`, so that the page doesn't jump when it loads."""
+    """Move a picture to a file, and set its size in the `<img>`, so that the layout doesn't shift when it loads."""
     from PIL import Image
 
     data, attributes = base64.b64decode(match["data"]), match["before"] + match["after"]

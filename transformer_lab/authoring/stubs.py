@@ -1,4 +1,4 @@
-"""Generate stubs for students to fill in, and marked answers, from the package's source."""
+"""Generate stubs for students to fill in, and answers with nbgrader's markers, from the package's source."""
 
 import ast
 import inspect

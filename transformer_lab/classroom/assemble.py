@@ -1,6 +1,6 @@
 """Assemble a submission: insert the student's cells into the course notebook.
 
-Only the source of cells is taken from a submission. It is read but never run.
+Only the source of the cells is taken from a submission. It is parsed but never run.
 """
 
 import re
@@ -21,7 +21,7 @@ from transformer_lab.exercises.registry import notebook_of
 from transformer_lab.plural import plural
 
 MAX_CELLS = 2_000
-MAX_CHARACTERS = 400_000  # in all code cells together, because parsing more takes too many seconds
+MAX_CHARACTERS = 400_000  # in all code cells together; parsing this much takes seconds
 MIN_MATCHES = 8  # how many matching IDs or cells identify a notebook without answers; notebooks share some headings
 SKIP = "nbval-skip"
 

@@ -61,7 +61,7 @@ def providers_of(wanted: Iterable[str], provides: Sequence[Iterable[str]], reads
     """Return the indices of the cells that provide the wanted names, directly or indirectly, in linear time.
 
     Args:
-        wanted: Names.
+        wanted: The names to look for.
         provides: The names that each cell provides.
         reads: The names that each cell reads and that other cells may provide.
     """
@@ -236,7 +236,7 @@ _names_of_long = lru_cache(maxsize=16)(_names)
 
 
 class _NodeReader:
-    """Collects names from the nodes of a syntax tree without recursion, which would fail on a deep tree."""
+    """Collects names from a syntax tree's nodes without recursion, which would fail on a deep tree."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.changes: set[str] = set()

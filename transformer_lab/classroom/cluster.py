@@ -24,7 +24,7 @@ _graders: dict[tuple[int, int], Any] = {}  # on a worker, keyed by the run's see
 
 @dataclass
 class ClusterGrader:
-    """A grader like `grader.Grader`, but on a cluster."""
+    """A grader like `grader.Grader` that runs on a cluster."""
 
     client: Any
     require_sandbox: bool

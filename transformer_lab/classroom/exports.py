@@ -155,8 +155,7 @@ def moodle_feedback(pages: Mapping[str, str], submitted: Mapping[str, Sequence[E
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for participant, student in students.items():
-            # Moodle reads the number after the first underscore, and a name may contain one, so the name can't come
-            # first.
+            # Moodle reads the number after the first underscore, so a name, which may contain one, can't come first.
             member = zipfile.ZipInfo(f"Student_{participant}_assignfeedback_file_/feedback.html")
             archive.writestr(member, pages[student], zipfile.ZIP_DEFLATED)
     return file.getvalue() if students else b""

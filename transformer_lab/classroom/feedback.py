@@ -69,7 +69,7 @@ def parts_of_report(result: ExerciseResult) -> dict[str, list[tuple[str, str]]]:
             continue
         if kind == "heading":
             part = parts["rest"]
-        if kind == "numbers" and part and part[-1][0] == "numbers":  # continues a listing
+        if kind == "numbers" and part and part[-1][0] == "numbers":  # continues a code listing
             part[-1] = kind, f"{part[-1][1]}\n\n{text}"
         elif kind == "numbers":
             part.append((kind, textwrap.dedent(text)))

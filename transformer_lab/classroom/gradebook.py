@@ -59,7 +59,7 @@ class GradingRun:
 
 @dataclass(frozen=True)
 class Entry:
-    """The result that counts for one notebook of one student."""
+    """The result that counts for one student's notebook."""
 
     result: SubmissionResult
     path: str
@@ -258,7 +258,7 @@ def is_graded_again(result: SubmissionResult) -> bool:
 
 
 def columns(entries: Sequence[Entry]) -> dict[str, float]:
-    """Return the points of all exercises in the submitted notebooks, in the order of the course."""
+    """Return the points of all exercises in the submitted notebooks, in course order."""
     points = {exercise.exercise: exercise.possible for entry in entries for exercise in entry.result.exercises}
     return {name: points[name] for name in dict.fromkeys([*exercises(), *points]) if name in points}
 

@@ -1,4 +1,4 @@
-"""Grade submissions in worker processes, so that a crash or a hang affects only one submission."""
+"""Grade submissions in worker processes, so that a crash or an endless loop affects only one submission."""
 
 import contextlib
 import multiprocessing

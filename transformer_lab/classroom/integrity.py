@@ -31,8 +31,8 @@ NEVER_NEEDED = ("transformer_lab.solution", "transformer_lab.exercises.")
 # The modules of the checks. Students may redefine names from other modules.
 CHECK_MODULES = ("transformer_lab", "transformer_lab.exercises")
 
-# These run code that can't be analyzed, or inspect things that an answer has no reason to inspect. `getattr(thing,
-# "name")` is read as `thing.name`, so only other calls of `getattr` are reported.
+# These run code that can't be analyzed, or inspect things that an answer has no reason to inspect. `getattr(x, "name")`
+# is read as `x.name`, so only other calls of `getattr` are reported.
 UNUSUAL_BUILTINS = ("__import__", "compile", "eval", "exec", "get_ipython", "getattr", "globals", "open", "vars")
 MAY_BIND_ANYTHING = ("exec", "globals", "vars", "%run")
 UNUSUAL_MODULES = {

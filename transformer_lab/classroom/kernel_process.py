@@ -3,9 +3,8 @@
 `kernel_client.py` runs this file in a forked process. `multiprocessing` forks it from one that has imported torch and
 other libraries, but nothing from this package, so a kernel spends no time on imports and has no answers in its memory.
 
-The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because a process
-that enters a process ID namespace stays outside, and only its children are inside. The student's code runs in that
-child.
+The forked process is the kernel's supervisor. It enters the sandbox's namespaces and forks once more, because entering
+a process ID namespace affects only a process's children. The student's code runs in that child.
 """
 
 import contextlib
@@ -180,8 +179,7 @@ def _give_up_privileges(uid: int | None) -> None:
 
 # System calls that no notebook needs, with their numbers for x86_64 and aarch64.
 FORBIDDEN_CALLS = {
-    # These allocate memory that doesn't belong to any process or folder, so the grader's checks of the group would miss
-    # it.
+    # These allocate memory outside all processes and folders, so the grader's checks of the group would miss it.
     "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
@@ -225,7 +223,7 @@ def seccomp_filter() -> bytes:
             program += [(equal, 0, 1, numbers[column]), (end, 0, 0, refuse)]
         program += [
             (equal, 0, 3, CLONE[column]),
-            (load, 0, 0, 16),  # load its flags
+            (load, 0, 0, 16),  # load the flags of `clone`
             (any_bit_set, 0, 1, NEW_NAMESPACES),
             (end, 0, 0, refuse),
         ]

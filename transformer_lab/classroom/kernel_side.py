@@ -1,4 +1,4 @@
-"""The half of scoring that runs next to the student's code: find their object, call it, and return plain data.
+"""The half of scoring that runs next to the student's code: find the student's object, call it, and return plain data.
 
 It doesn't know the answers. The other half, `scoring.py`, assumes that the student may have forged everything it
 receives.

@@ -163,7 +163,7 @@ class GradedNotebook(IPyNbFile):
             yield GradedExercise.from_parent(self, name=exercise.name, exercise=exercise)
 
     def living_kernel(self, cells: range) -> Kernel:
-        """Return the kernel, or a new one that has run these cells."""
+        """Return the current kernel, or if it has ended, a new one that has run these cells."""
         if not self.kernel.is_alive():
             self.kernel.stop()
             self.kernel = self.run.kernel_after(cells)
@@ -176,7 +176,7 @@ def _not_checked(ended: KernelEnded) -> CellFailure:
 
 
 class GradedCell(IPyNbCell):
-    """A code cell, run by nbval, that records its own failures."""
+    """A code cell that nbval runs and that records its failures."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -217,7 +217,7 @@ class GradedCell(IPyNbCell):
         for output in self.test_outputs or ():
             if output.output_type == "error":
                 text = " ".join(f"{output.ename}: {output.evalue}".split())[:400]
-                return re.sub(r"\(\d+\.py, line (\d+)\)", r"(line \1)", text)  # without the file's meaningless name
+                return re.sub(r"\(\d+\.py, line (\d+)\)", r"(line \1)", text)  # without the meaningless file name
         return ""
 
     def format_output_compare(self, key: str, left: Any, right: Any) -> None:
@@ -229,7 +229,7 @@ class GradedCell(IPyNbCell):
 
 
 class GradedExercise(pytest.Item):
-    """An exercise, scored from the student's object."""
+    """An exercise, scored by observing the student's object."""
 
     def __init__(self, *arguments: Any, exercise: Exercise, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)

@@ -33,8 +33,8 @@ def release(name: str, out: Path, course: Course, address: str | None = None) ->
         The files that were written.
 
     Raises:
-        InputError: The notebook does not exist, contains an answer, or differs from the package in its points; or a
-            file in `out` was not released there or has been changed since.
+        InputError: The notebook does not exist, contains an answer, or has different points from the package; or a file
+            in `out` was not released there or has been changed since.
     """
     name = course.full_name(name)
     out = Path(out).resolve()

@@ -28,7 +28,7 @@ STATES = (
 
 @dataclass(frozen=True)
 class ExerciseResult:
-    """One exercise of one student."""
+    """The result of one exercise for one student."""
 
     exercise: str
     state: str  # one of `STATES`
@@ -49,7 +49,7 @@ class ExerciseResult:
 
 @dataclass(frozen=True)
 class SubmissionResult:
-    """One notebook of one student."""
+    """The results of one notebook for one student."""
 
     student: str
     notebook: str  # "01_attention"; "" if unknown

@@ -43,7 +43,7 @@ class CellFailure(NamedTuple):
 
 
 class _NotObserved(Exception):  # noqa: N818 (it carries a state and a report)
-    """The kernel returned no observations, and this is the resulting state and report."""
+    """Raised if the kernel returned no observations. It carries the resulting state and report."""
 
 
 class _Missing(Exception):  # noqa: N818 (`_why_missing` has the reason)
@@ -172,7 +172,7 @@ def request(exercise: Exercise, seed: int, revealed: set[str]) -> dict[str, Any]
 def _earlier_parts(exercise: Exercise, revealed: set[str]) -> list[dict[str, str]]:
     """Return the parts that the exercise builds on.
 
-    Parts of the same notebook come as source, if they may be revealed. Those of earlier notebooks are in the stubbed
+    Parts of the same notebook come as source, if they may be revealed. Parts of earlier notebooks are in the stubbed
     package.
     """
     parts = []

@@ -55,7 +55,7 @@ class Submission:
 
 @dataclass(frozen=True, order=True)
 class _Owner:
-    """The student that a file or folder belongs to, judging by its name."""
+    """The student to whom a file or folder belongs, judging by its name."""
 
     name: str
     number: str = ""  # the student's number in a course system
@@ -448,7 +448,7 @@ def _notebook_pattern() -> re.Pattern[str]:
 
 
 def _with_unique_names(candidates: list[_Candidate]) -> list[Submission]:
-    """Give each student a unique printable name.
+    """Give each student a unique, printable name.
 
     Files for the same notebook and name belong to one student if they are in the same folder or zip, or have the same
     number from a course system; the best of these files will count. If only the names match, the files may be from two

@@ -14,7 +14,7 @@ LOCK = "transformer-lab.lock"  # locked while the folder's owner is running
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a new folder, after removing those whose owners were killed."""
+    """Yield a new folder, after removing folders whose owners were killed."""
     parent = short_temporary_folder()
     for stale in parent.glob(f"{PREFIX}*"):
         with suppress(OSError):

@@ -33,7 +33,7 @@ DTYPES: dict[str, dict[str, Any]] = {
 
 
 class WireError(Exception):
-    """`encode` would not have written this."""
+    """Raised for something that `encode` would not have written."""
 
 
 def encode(data: Any, depth: int = 0) -> list:
@@ -93,7 +93,7 @@ def decode(wire: Any) -> Any:
     """Return the data that `encode` was given. The limit on messages also limits its size.
 
     Raises:
-        WireError: `encode` has not written this, or it is too large.
+        WireError: It was not written by `encode`, or it is too large.
     """
     try:
         return _decode(wire, 0, itertools.count())

@@ -49,9 +49,9 @@ class Worker:
         self.package = functools.cache(self._package)
 
     def _package(self, name: str) -> Path:
-        """Write the stubbed package of a notebook, and return the folder that kernels put on their path."""
+        """Write the stubbed package for a notebook, and return the folder that kernels put on Python's path."""
         folder = self.folder / f"p{name}"
-        compileall.compile_dir(write_stubbed_package(folder, [name]), quiet=2)  # every kernel imports it
+        compileall.compile_dir(write_stubbed_package(folder, [name]), quiet=2)  # because every kernel imports it
         return folder
 
     def grade(self, assembled: Assembled, only: str | None) -> SubmissionResult:
@@ -84,7 +84,7 @@ def run_pytest(run: SubmissionRun) -> str:
     """Run the submission's cells, score its exercises, and return the JUnit XML."""
     os.chdir(run.folder)
     settings, junit = run.folder / "pytest.ini", run.folder / "junit.xml"
-    settings.write_text("[pytest]\n")  # so that pytest doesn't look for other settings
+    settings.write_text("[pytest]\n")  # so that pytest doesn't search for settings elsewhere
     files = ["-c", str(settings), "--rootdir", str(run.folder), f"--junitxml={junit}", str(run.written_notebook())]
     pytest.main([*PYTEST, *files], plugins=[run])
     text = junit.read_text(encoding="utf-8") if junit.exists() else ""

@@ -1,4 +1,4 @@
-"""Find the mistake that explains a student's results: the edit to the answer that gives the same results.
+"""Find the mistake that explains a student's results: the edit to the answer that produces the same results.
 
 Tools that repair students' code use the same kind of search (Wang, Singh, and Su, "Search, Align, and Repair", PLDI
 2018). A mistake is reported only if it agrees with the student's results in every check, so that students aren't told
@@ -210,7 +210,7 @@ class _Search:
         return [pair for pair in pairs if self._fit_together(pair, 1)]
 
     def _pairs_of(self, generic: list[_Candidate]) -> list[_Pair]:
-        """Return pairs of generic variants. Each must show by itself; otherwise, any two would explain some results."""
+        """Return pairs of generic variants that each explain a result alone. Other pairs fit too easily by chance."""
         self.budget = EFFORT
         likely = [candidate for candidate in generic if self._can_afford() and self._shows(candidate.wrong)]
         pairs = filter(_can_be_joined, itertools.combinations(likely, 2))

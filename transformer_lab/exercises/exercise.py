@@ -22,7 +22,7 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs for which the student's object must give the same results as the answer. Only probes earn points.
+    """Inputs for which the student's object must produce the same results as the answer. Only probes earn points.
 
     Each probe covers one thing. The correct results must depend on the inputs, so that no constant function passes.
     """

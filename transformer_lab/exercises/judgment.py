@@ -55,7 +55,7 @@ def observe_all(exercise: Exercise, subject: Any, seed: int) -> tuple[dict[str, 
     return {check.name: result for check, result in zip(exercise.checks, results, strict=False)}, ran.printed
 
 
-@isolated_global_state(PUBLIC_SEED)  # rules and comparisons create tensors too
+@isolated_global_state(PUBLIC_SEED)  # rules and comparisons also create tensors
 def judge(
     exercise: Exercise,
     observations: dict[str, Observation],
@@ -179,7 +179,7 @@ def _plainness(verdict: Verdict) -> int:
 
 
 def _size(data: Any) -> int:
-    """Count the numbers in a check's inputs, without a model's weights."""
+    """Count the numbers in a check's inputs, excluding a model's weights."""
     if isinstance(data, dict):
         counted = (value for name, value in data.items() if name != "weights" or not isinstance(value, dict))
         return sum(map(_size, counted))

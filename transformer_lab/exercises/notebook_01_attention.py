@@ -382,7 +382,7 @@ def layers_get_their_own_inputs(inputs, received):
 
 
 def no_nan_where_nothing_is_allowed(answer):
-    """Return a rule for a module with attention: no NaN, and a remark if only fully masked rows are wrong."""
+    """Return a rule for a module with attention that reports NaN, and remarks if only fully masked rows are wrong."""
 
     def rule(inputs, received):
         if problem := nan_of_nothing_allowed(received):

@@ -436,7 +436,7 @@ def evaluation_inputs(sampler: InputSampler, *batches: list[int], pad_id: int = 
     inputs = {name: inputs[name] for name in ("sources", "targets", "weights", "pad_id")} | others
     source_table, target_table = inputs["weights"].values()
     source_table *= 0.25
-    for number, target in enumerate(inputs["targets"]):  # the first batch is easy and the last one hard
+    for number, target in enumerate(inputs["targets"]):  # the first batch is easy, and the last one is hard
         for read, asked in pairwise(target[0]):
             target_table[read, asked] += 1 if number == 0 else -2
     return inputs

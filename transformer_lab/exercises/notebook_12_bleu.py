@@ -17,7 +17,7 @@ WORDS = [
 
 
 def some_words(sampler: InputSampler, *counts: int) -> list[list[str]]:
-    """Return lists of random words with the lengths in `counts`. No word occurs twice."""
+    """Return lists of random words, with the lengths in `counts`. No word occurs twice."""
     words = sampler.shuffled(WORDS)
     return [[words.pop() for _ in range(count)] for count in counts]
 
@@ -28,7 +28,7 @@ def pair_of(hypothesis: list | str, reference: list | str, **others: int) -> dic
 
 
 def one_pair_inputs(sampler: InputSampler, n: int) -> dict:
-    """Return a hypothesis with wrong words around the right ones, which come later in a longer reference."""
+    """Return a hypothesis with wrong words around the right ones, which occur later in a longer reference."""
     before, after = sampler.integer(1, 2), sampler.integer(1, 4)
     first = before + after + sampler.integer(1, 2)  # the last correct words come after the hypothesis's end
     right, *wrong, others, last = some_words(

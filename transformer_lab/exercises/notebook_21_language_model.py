@@ -24,7 +24,7 @@ from transformer_lab.exercises.sampling import InputSampler
 
 
 def different_tokens(sampler: InputSampler, count: int) -> Tensor:
-    """Return tokens that are all different, so that every position can be identified."""
+    """Return tokens that are all different, so that each one identifies its position."""
     return torch.tensor(sampler.order(count)) + 10
 
 
@@ -427,7 +427,7 @@ def writes_greedily(subject, table, prompt, count):
 
 
 def reader_inputs(sampler: InputSampler, max_length: int, prompt: int, count: int) -> dict:
-    """Return inputs for a model whose next token depends on every token it sees and on its position."""
+    """Return inputs for a model whose next token depends on all tokens it sees and their positions."""
     return {"vocab": 13, "max_length": max_length, "prompt": sampler.integers(prompt, low=0, high=12), "count": count}
 
 

@@ -1,4 +1,4 @@
-"""Notebook 22, hyperparameter search: random search, the expected best of n runs, and the interval of a correlation."""
+"""Notebook 22, hyperparameter search: random search, the expected best of n runs, and a correlation's interval."""
 
 from collections import Counter
 from functools import partial
@@ -29,7 +29,7 @@ def result_or_error(subject, **inputs):
 
 
 def refused_or_remarked(what: str):
-    """Return a rule for invalid arguments that remarks on anything but a `ValueError`."""
+    """Return a rule for invalid arguments that remarks on anything other than a `ValueError`."""
 
     def rule(inputs, received):
         if received.get("raised") == "ValueError":
@@ -332,7 +332,7 @@ CLOSE = 1e-6  # 1.96 in place of 1.959964 changes the bounds by about 1e-5
 
 
 def mixed_ranks(sampler: InputSampler, count: int, sign: int = 1) -> list[int]:
-    """Return an order whose correlation with 0, 1, 2, … has the given sign, but isn't perfect."""
+    """Return an order whose correlation with 0, 1, 2, … has the given sign but isn't perfect."""
     while True:
         noise = sampler.integers(count, low=0, high=sampler.integer(count // 2, 2 * count)).tolist()
         ranks = sorted(range(count), key=lambda rank: rank + noise[rank])

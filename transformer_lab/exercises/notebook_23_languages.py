@@ -360,7 +360,7 @@ def lowercase_name_inputs(sampler: InputSampler) -> dict:
 
 
 def nothing_said_inputs(sampler: InputSampler) -> dict:
-    """Put an empty translation before or after one with a few wrong characters."""
+    """Put an empty translation before or after a translation with a few wrong characters."""
     characters = some_characters(sampler, sampler.integer(20, 25))
     others, untranslated, reference = characters[:4], "".join(characters[4:7]), characters[7:]
     pairs = [(spoiled(sampler, reference, others), "".join(reference)), ("", untranslated)]

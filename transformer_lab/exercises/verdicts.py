@@ -122,7 +122,7 @@ def same_crash(crash: Crash, other: Crash) -> bool:
 
 
 def same_result(reference: Reference, check: Check, observed: Observation, other: Observation) -> bool:
-    """Return whether two objects behaved the same in one check, right or wrong."""
+    """Return whether two objects behaved the same way in one check, whether right or wrong."""
     return observed.changes == other.changes and same_value(reference, check, observed, other)
 
 
