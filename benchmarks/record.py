@@ -1,8 +1,8 @@
 """Measure a preset's scores over several seeds, and test whether they beat the previous record.
 
     python benchmarks/record.py replay [--data-dir FOLDER]                    rerun the newest record, with 5 seeds
-    python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure another preset, with or without
-    changes python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
+    python benchmarks/record.py replay --preset gpu --set dropout=0.2         measure a preset, with or without changes
+    python benchmarks/record.py collect RUN RUN RUN --name laptop             make a record from finished runs
     python benchmarks/record.py compare results/NEW results/OLD
 
 `replay` trains a model for each seed in `runs/`, with the command a reader would type. It skips finished runs and

@@ -1,4 +1,4 @@
-"""Compare a GRU with attention, a GRU without it, and a Transformer of the same size, with equal training.
+"""Compare a GRU with attention, a GRU without it, and a Transformer of the same size, trained equally long.
 
     python benchmarks/recurrent.py [--data-dir FOLDER] [--minutes 20] [--epochs N] [--output results/recurrent.json]
     python benchmarks/recurrent.py --only-times    time an epoch again, after a run on a busy machine

@@ -1,4 +1,4 @@
-"""Measure how long `transformer-lab tour` takes when run as a reader would, and how good its model is.
+"""Measure how long `transformer-lab tour` takes when a reader runs it, and how good its model is.
 
     python benchmarks/tour.py [--keep FOLDER]
 

@@ -1,4 +1,4 @@
-"""Read a class roster, and find out who on it submitted nothing, and who submitted but is not on it."""
+"""Read a class roster, and find out who on it submitted nothing and who submitted but is not on it."""
 
 import io
 import re

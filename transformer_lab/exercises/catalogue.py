@@ -20,8 +20,7 @@ the student.
 - A line that begins with `or` starts another way to make the same mistake.
 - A ```` ```diff ```` block changes several lines: `-` lines are replaced by `+` lines.
 - A ```` ```python ```` block is a whole function or class, for mistakes that can't be written as edits. It can refer to
-  the
-  correct version as `answer`.
+  the correct version as `answer`.
 - `only if the code has` `` `pattern` `` and `not if the code has` `` `pattern` `` search the student's source for a
   regular expression. If the source is unknown, an entry with such a rule is never reported.
 """

@@ -100,8 +100,8 @@ class Exercise:
     def input_seed(self, check: Check, seed: int) -> int:
         """Return the seed for one check's inputs, which doesn't change when other checks are added.
 
-        A grader's seed is secret and is used as the key of a hash, so neither one check's inputs nor the number
-        returned here reveals another check's inputs. In a notebook, the inputs are public.
+        A grader's seed is secret and is used as a hash key, so neither one check's inputs nor the number returned here
+        reveals another check's inputs. In a notebook, the inputs are public.
         """
         check_name = f"{seed}/{self.name}/{check.name}".encode()
         if seed == PUBLIC_SEED:

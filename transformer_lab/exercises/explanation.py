@@ -99,7 +99,7 @@ def crash_blocks(exercise: Exercise, crash: Crash) -> list[Block]:
 
 def input_blocks(exercise: Exercise, inputs: dict[str, Any]) -> list[Block]:
     """Return a check's inputs, with small ones in full, and the call, if the inputs' names show what it is."""
-    # Leave out a dictionary of weights, which is too long to read. But `weights` can also be an argument, a tensor.
+    # Leave out a dictionary of weights, which is too long to read. If `weights` is a tensor, it is an argument.
     shown = {name: value for name, value in inputs.items() if name != "weights" or not isinstance(value, dict)}
     is_class = isinstance(exercise.answer, type)
     arguments = shown.pop("arguments") if is_class and isinstance(shown.get("arguments"), dict) else None

@@ -239,7 +239,7 @@ def figures_inputs(sampler: InputSampler) -> dict:
 
 
 def figure_next_to_stop_inputs(sampler: InputSampler) -> dict:
-    """Put an ASCII period between a digit and a Chinese character, and an ASCII comma the other way round."""
+    """Put an ASCII period between a digit and a Chinese character, and an ASCII comma the other way around."""
     one, other, third = some_characters(sampler, 3)
     return {"text": f"{one}{sampler.integer(2, 9)}.{other},{sampler.integer(2, 9)}{third}"}
 

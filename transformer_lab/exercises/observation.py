@@ -55,7 +55,7 @@ class Observation:
 
 
 def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) -> Observation:
-    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state with this seed."""
+    """Let `harness` call `subject` with a copy of `inputs`, in an isolated global state seeded with `seed`."""
     with isolated_global_state(seed) as changed_state:
         copied = copy_data(inputs)  # here, because tensors created in inference mode have no gradients
         try:

@@ -41,7 +41,7 @@ def unless(holds: Callable[[dict, Any], bool], says: str) -> Rule:
 
 
 def raises(error: str, verb: str = "raises") -> str:
-    """Return a clause that names the exception, such as "raises `ValueError`", or says "raises nothing"."""
+    """Return a clause such as "raises `ValueError`", or "raises nothing" if `error` is "nothing"."""
     return f"{verb} nothing" if error == "nothing" else f"{verb} `{error}`"
 
 

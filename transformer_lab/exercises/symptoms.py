@@ -1,4 +1,4 @@
-"""Describe how numbers are wrong without naming a cause, for example by a factor, an axis, or a first position."""
+"""Describe how numbers are wrong without naming a cause, such as by a factor, an axis, or the first wrong position."""
 
 from collections.abc import Sequence
 from itertools import combinations
