@@ -1,4 +1,4 @@
-"""Measure how much faster test2016 is translated in batches with a cache than one sentence at a time without one.
+"""Measure how much faster test2016 is translated in batches with a cache than in a plain loop.
 
     python benchmarks/decoding.py [MODEL_FOLDER] [--data-dir FOLDER] [--sample 60 | --all] [--threads 2] [--device cuda]
 

@@ -35,7 +35,7 @@ def compiled(wrong: Any) -> Any:
 
 
 def measure(name: str) -> dict[str, float]:
-    """Return how many seconds one exercise takes: its failing checks, and the check of its correct answer."""
+    """Return how many seconds an exercise's failing checks take, and how many the check of its answer takes."""
     from transformer_lab.exercises import exercises, run_check
     from transformer_lab.exercises.catalogue import mistakes_of
     from transformer_lab.exercises.edits import joined

@@ -78,7 +78,7 @@ def train(name: str, folder: Path) -> float:
 
 
 def evaluate(name: str, folder: Path) -> dict[str, Any]:
-    """Return the scores on each test set, and the BLEU of the same translations with sacreBLEU's other tokenizers."""
+    """Return the scores on each test set, and BLEU for the same translations with sacreBLEU's other tokenizers."""
     from sacrebleu.metrics import BLEU
 
     run = RUNS[name]

@@ -323,7 +323,7 @@ def flops_of_optimizer(preset: Preset, vocabulary: int) -> int:
 
 
 class NeverEnds(nn.Module):
-    """An output layer that never ends a sentence, so that the caller decides how long the translation gets."""
+    """An output layer that never ends a sentence, so that the caller controls the length of the translation."""
 
     def __init__(self, output: nn.Module, eos_id: int) -> None:
         super().__init__()

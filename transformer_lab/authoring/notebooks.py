@@ -254,7 +254,7 @@ def _same_file(path: Path, notebook: NotebookNode) -> bool:
 
 
 def _same_cells(path: Path, solution: NotebookNode) -> bool:
-    """Return whether the notebook on disk has the same cells as `solution`, all of them executed."""
+    """Return whether the notebook on disk has the same cells as `solution`, and all of them have been executed."""
     if not path.exists():
         return False
     built = nbformat.read(path, as_version=nbformat.NO_CONVERT)

@@ -267,7 +267,7 @@ def _keys(submissions: Sequence[Submission], package_version: str) -> list[tuple
 
 @contextmanager
 def _opened(out: Path, paths: Sequence[Path]) -> Iterator[tuple[Path, Gradebook]]:
-    """Yield the folder, with links resolved, and its gradebook, which are locked against other runs meanwhile."""
+    """Yield the folder, with links resolved, and its gradebook, and lock out other runs in the meantime."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: choose a folder for the grades")
     out = out.resolve()

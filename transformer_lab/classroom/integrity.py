@@ -203,7 +203,7 @@ def _is_allowed(name: str, allowed: set[str], exercise: Exercise) -> bool:
 
 
 def interference(source: str, course_cells: Sequence[str]) -> list[str]:
-    """Return attempts to change the checks or the package: "replaces `check`". They are only reported."""
+    """Return attempts to change the checks or the package, such as "replaces `check`". They are only reported."""
     names, theirs = names_of(source), _imports(course_cells)
     known = _known_names(source, [], theirs)
     replaced = [

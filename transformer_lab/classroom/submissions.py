@@ -1,4 +1,4 @@
-"""Collect submissions from files, folders, and Moodle's and Canvas's zips.
+"""Collect submissions from files, folders, and zips, including those from Moodle and Canvas.
 
 Zips are read in memory and never unpacked to disk, links are not followed, and no name is used as a path.
 """

@@ -158,7 +158,7 @@ class Wrong:
         return names[self.exercise.name]
 
 
-@functools.cache  # students make the same mistakes, so versions recur, and the results of each are cached
+@functools.cache  # students make the same mistakes, so versions recur, and their results are cached
 def joined(first: Wrong, second: Wrong) -> Wrong | None:
     """Return a version with the edits of both, or None if they can't be applied together.
 

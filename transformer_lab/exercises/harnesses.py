@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 
 class ParameterError(Exception):
-    """Raised if a module doesn't have the parameters that the exercise names. The message is for the student."""
+    """Raised if a module doesn't have the parameters that the exercise requires. The message is for the student."""
 
 
 def call_function(subject: Callable, **inputs: Any) -> Any:

@@ -8,7 +8,7 @@ from transformer_lab.exercises.catalogue import hints_of
 from transformer_lab.exercises.exercise import Exercise
 from transformer_lab.exercises.registry import find_exercise
 
-_given: dict[str, int] = {}  # the number of hints given for each exercise since the kernel started
+_given: dict[str, int] = {}  # how many hints have been given for each exercise since the kernel started
 
 
 @dataclass(frozen=True, repr=False)

@@ -68,7 +68,7 @@ def module_inputs(
     n_layers: int | None = None,
     **lengths: tuple[int, int],
 ) -> dict:
-    """Return inputs for a stack of `n_layers`, or for a single layer if it's None. `lengths` are `(batch, length)`."""
+    """Return inputs for a stack of `n_layers` (None: a single layer). Each of `lengths` is a pair `(batch, length)`."""
     sizes = {"n_layers": n_layers} if n_layers else {}
     d_ff = d_ff or (sampler.integer(3, 5) if n_layers else sampler.integer(5, 7))
     arguments = sizes | {"d_model": 4, "n_heads": 2, "d_ff": d_ff, "dropout": 0.0, "norm_first": norm_first}

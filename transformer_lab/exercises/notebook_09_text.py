@@ -1,4 +1,4 @@
-"""Notebook 09, text: turning words and pieces of words into ids, and sentences into batches (section 5.1)."""
+"""Notebook 09, text: turning words and subwords into ids, and sentences into batches (section 5.1)."""
 
 from collections import Counter
 from functools import partial

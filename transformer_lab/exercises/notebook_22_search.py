@@ -359,7 +359,7 @@ def rates_and_scores(sampler: InputSampler) -> dict:
 
 
 def heads_and_scores(sampler: InputSampler) -> dict:
-    """Return `x` and `y` with ties, so that each wrong way to rank them gives a different correlation.
+    """Return `x` and `y` with ties, so that each wrong way to rank them leads to a different correlation.
 
     The ties in `x` and `y` are different, so the variances of their ranks are, too.
     """

@@ -43,7 +43,7 @@ UNRELATED = (
 
 
 def phrases(sampler: InputSampler, count: int) -> list[tuple[list[str], list[str]]]:
-    """Return `count` of the `PHRASES`, with each language in random order."""
+    """Return `count` of the `PHRASES`, with the sentences of each language in random order."""
     return [tuple(map(sampler.shuffled, both)) for both in sampler.shuffled(PHRASES)[:count]]
 
 

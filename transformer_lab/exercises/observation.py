@@ -62,7 +62,7 @@ def observe(subject: Any, harness: Callable, inputs: dict[str, Any], seed: int) 
             value, crash = stoppable(lambda: as_data(harness(subject, **copied))), None
         except OutOfTime:
             raise
-        except BaseException as error:  # also SystemExit and the like, because the student's code must not stop ours
+        except BaseException as error:  # including SystemExit, because the student's code must not stop ours
             value, crash = None, _crash(error, subject)
         changes = [f"input {name}" for name, original in inputs.items() if not same_data(original, copied[name])]
         changes += changed_state()
@@ -300,7 +300,7 @@ def _functions(subject: Any) -> Iterator[FunctionType]:
 
 
 def namespace(subject: Any) -> dict[str, Any]:
-    """Return the global names that the student's code sees."""
+    """Return the global names that the student's code can use."""
     subject = unwrapped(subject)
     if function := next(_functions(subject), None):
         return function.__globals__
@@ -309,7 +309,7 @@ def namespace(subject: Any) -> dict[str, Any]:
 
 
 def is_unwritten(subject: Any, blank: tuple[str, ...] = ()) -> bool:
-    """Return whether nothing has been written, so that every body is empty or raises NotImplementedError right away."""
+    """Return whether nothing is written yet: every body is empty or raises NotImplementedError right away."""
     subject = unwrapped(subject)
     if isinstance(subject, type):
         methods = [unwrapped(vars(subject).get(name)) for name in blank]
