@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture
-def notebook_environment(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def notebook_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return variables for a kernel without saved parts, with one thread, and with short training runs."""
-    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    folder = tmp_path_factory.mktemp("ipython")
+    startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True)
     shutil.copy(Path(__file__).with_name("short_training.py"), startup)
     return os.environ | {
-        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "IPYTHONDIR": str(folder),
         "TRANSFORMER_LAB_MINE": "off",
         "OMP_NUM_THREADS": "1",
     }
