@@ -118,5 +118,5 @@ def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
     notebook.page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
     assert picture.get_attribute("src") == before
     screenshot(notebook.page, "no_kernel")
-    # a console message from ipywidgets isn't an error of the page
+    # a console message from ipywidgets isn't a page error
     assert [error for error in notebook.page.errors if not error.startswith("Could not send widget sync")] == []

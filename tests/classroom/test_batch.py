@@ -172,7 +172,7 @@ def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, 
 
 
 def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out):
-    """A hundred notebooks of sleeping cells would keep a run busy for hours while all other students wait."""
+    """A hundred notebooks full of sleeping cells would block a run for hours while everyone else waits."""
     names = ["01_attention", "02_multi_head_attention", "03_masks", "04_embeddings", "05_sublayers"]
     for student, some in (("Ada", names[:3]), ("Bob", names[:2]), ("Cyd", names)):
         for name in some:
@@ -393,7 +393,7 @@ def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade,
 
 
 def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
-    """If only the last run's files were regraded, earlier submissions could keep points out of a different maximum."""
+    """If only the last run's files were regraded, earlier ones could keep points based on a different maximum."""
     first = hand_in("Ada", **ALL).rename(tmp_path / "first")
     grade(first, mark_reader())
     shutil.copytree(first, tmp_path / "in time")

@@ -209,7 +209,7 @@ def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypa
     (tmp_path / "cluster").mkdir()
     lost = Cluster(tmp_path / "cluster")
     try:
-        hand_in("Abe", **ALL)  # graded before Ada, who never leaves the worker
+        hand_in("Abe", **ALL)  # graded before Ada's, which the worker never finishes
         folder, open_grader = hand_in("Ada", **ALL), grader_for(None, False, lost.address)
         with pytest.raises(InputError, match="has no workers: start `dask worker"):
             grade_batch([folder], tmp_path / "grades", open_grader, course)

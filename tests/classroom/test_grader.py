@@ -153,7 +153,7 @@ def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
 
 
 def test_a_worker_that_is_late_is_killed_and_has_used_time(course, assembled, monkeypatch):
-    """Otherwise the slowest files would not use up a student's time budget. The next submission gets a new worker."""
+    """Otherwise the slowest files would not count against the student's time. The next submission gets a new worker."""
     with Grader(jobs=1, require_sandbox=False, course=course) as grader:
         monkeypatch.setattr(grading, "EXTRA_SECONDS", -Limits.submission_seconds)
         (late,) = grader.grade([assembled("late")])

@@ -139,7 +139,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
             ["import torch.nn.functional as tnf"],
             [f"line 2 uses `{SDPA}`"],
         ),
-        # a cell that changes a library is part of every answer, although it binds no name
+        # a cell that changes a library is part of every answer, even though it binds no name
         (
             SOFTMAX,
             softmax("torch.from_numpy(scores).normal(-1).numpy()"),
@@ -251,7 +251,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
     ],
 )
 def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
-    """Such a cell can run between the answer and its check, and the answer doesn't mention the names that it binds."""
+    """Such a cell can run between the answer and its check, and the answer doesn't mention the names the cell binds."""
     own = textwrap.dedent(inspect.getsource(PADDING.answer))
     assert review(PADDING, own, [source], COURSE) == (f"line 1 of another cell {flag}",)
 
@@ -385,7 +385,7 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
-    """The copies are unchanged, renamed without comments, with one more statement, or with one different statement."""
+    """The copies are unchanged, have new names and no comments, or have one statement added or changed."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
     assert similar(answers) == [(NAME, ("ada", "cy"))]
 

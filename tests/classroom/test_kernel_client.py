@@ -161,7 +161,7 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
 
 @needs_sandbox
 def test_the_settings_of_the_system_can_be_read(kernel_with):
-    """If root runs the grader, the kernel runs as another user, and libraries that read /etc would fail."""
+    """If root runs the grader, the kernel runs as another user, whose libraries must still be able to read /etc."""
     given = [f"/etc/{name}" for name in ETC if os.path.isfile(f"/etc/{name}")]
     code = f"import os\nprint(*os.listdir('/etc'), *os.listdir('/etc/ssl'))\nfor name in {given}: open(name).close()"
     assert {os.path.basename(name) for name in given} <= set(printed(kernel_with(), code).split())
@@ -349,7 +349,7 @@ def test_clean_text_has_nothing_that_a_terminal_obeys():
 
 @pytest.mark.skipif(os.name != "posix", reason="it forks")
 def test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children(kernel_with):
-    """On macOS, for example, the student's code has more access but still leaves no process behind."""
+    """Without a sandbox, as on macOS, the student's code has more access but still leaves no process behind."""
     import psutil
 
     kernel = kernel_with(sandboxed=False)

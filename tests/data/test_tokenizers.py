@@ -209,7 +209,7 @@ def test_any_text_comes_back(small_bpe, sentence: str):
 def test_tokens_show_word_starts_and_umlauts(bpe):
     tokens = bpe.source_tokens(bpe.encode_source("Ein Mädchen lacht über 😀."))
     assert tokens[:2] == ["▁Ein", "▁Mädchen"]
-    assert "<0xF0>" in tokens, "what the alphabet lacks shows as its bytes"
+    assert "<0xF0>" in tokens, "characters outside the alphabet are shown as their bytes"
     assert tokens[-2:] == [".", "<eos>"]
 
 

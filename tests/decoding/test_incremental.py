@@ -200,7 +200,7 @@ def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, rando
 
 
 def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
-    """If you replace the model's attention, its translations must come from your function."""
+    """If you replace the model's attention, translations must use your function."""
     model = sharpened_model(3)
     source = random_sources(3)
     usual = cached_beam_search(model, source, 4, 0.6, 12)

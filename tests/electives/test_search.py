@@ -129,7 +129,7 @@ def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_pa
     until(lambda: (tmp_path / "trials" / "000" / "metrics.jsonl").exists(), worker)
     worker.terminate()
     assert worker.wait(timeout=900) == 130
-    assert take_and_die(tmp_path, long, searching.LIVES) == [0] * searching.LIVES  # the signal didn't cost it a life
+    assert take_and_die(tmp_path, long, searching.LIVES) == [0] * searching.LIVES  # the signal is not a failure
 
 
 def take_and_die(folder, plan, times):

@@ -477,7 +477,7 @@ def test_nouns_agree_with_their_articles_adjectives_and_prepositions(sample):
 
 
 def test_two_way_prepositions_show_place_and_direction(sample):
-    """ "in the park" is dative, and "into the park" is accusative. With verbs of putting, so is "on the table"."""
+    """ "in the park" is dative, and "into the park" is accusative, as is "on the table" with verbs of putting."""
     putting = "legt legen stellt stellen hängt hängen setzt setzen schreibt schreiben wartet warten einsteigt ein"
     found = Counter()
     for caption in sample:

@@ -127,7 +127,7 @@ def test_the_included_model_carries_its_record():
     results = Path(__file__).resolve().parents[2] / "results"
     for name in ("metrics.jsonl", "training.json"):
         shipped = (PRETRAINED / name).read_bytes()
-        assert shipped in [path.read_bytes() for path in results.glob(f"**/{name}")], f"{name} is of no recorded run"
+        assert shipped in [path.read_bytes() for path in results.glob(f"**/{name}")], f"no recorded run has this {name}"
     record, config = (json.loads((PRETRAINED / name).read_text()) for name in ("training.json", "config.json"))
     preset = record["configuration"]["preset"]
     assert {name: preset[name] for name in config.keys() & preset.keys()} == {
