@@ -397,7 +397,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
 def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
-    """No such file stays in memory or blocks other submissions. `test_assemble` has other files that can't be graded."""
+    """No such file stays in memory or blocks other submissions. `test_assemble` has more files that can't be graded."""
     (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
     assert reason in submission.problem
     assert bool(submission.problem) == bool(reason)

@@ -2,7 +2,7 @@
 
 It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, their folder
 is read-only, so here the grader binds them, which also lets it limit the size and number of messages ("garbage on the
-sockets", "a message without an end"). Also, `jupyter_client` stops waiting for a reply only at a time limit. Here, the
+sockets", "an endless message"). Also, `jupyter_client` stops waiting for a reply only at a time limit. Here, the
 wait also ends when the kernel does, and any of several limits can end the kernel.
 """
 
@@ -205,7 +205,7 @@ class Kernel:
         while not self._stopped.wait(WATCH_SECONDS):
             if time.monotonic() > self._deadline:
                 self.kill("time")
-            elif grader.memory_info().rss > most_bytes:  # "a message without an end"
+            elif grader.memory_info().rss > most_bytes:  # "an endless message"
                 self.kill("memory")
             elif limit := self.group.exceeded_limit(self.limits):
                 self.kill(limit)
