@@ -80,7 +80,7 @@ def test_moving_a_control_changes_the_picture(notebook, screenshot, name):
     before = picture.get_attribute("src")
     if name == "explore_heads":
         output.get_by_role("button", name="3").last.click()
-    elif name != "explore_training":  # which is animated
+    elif name != "explore_training":  # it is animated
         focus_on_first_control(output)
         keys = {"explore_masks": "Space", "explore_byte_pairs": "ArrowRight"}
         notebook.page.keyboard.press(keys.get(name, "ArrowLeft"))
@@ -108,7 +108,7 @@ def test_the_button_pauses_training(notebook, screenshot):
 
 
 def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
-    """This must be the last test, because it shuts down the kernel that all of them share."""
+    """Run this test last, because it shuts down the kernel that all of them share."""
     output = notebook.run("explore_masks")
     picture = output.locator("img").first
     before = picture.get_attribute("src")

@@ -200,7 +200,7 @@ def test_where_an_answer_is_found(change):
     "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
 )
 def test_a_cell_that_binds_the_name_is_the_answer(source):
-    """This works without ID or metadata, with IPython syntax, and with a syntax error. `test_cells` has more cases."""
+    """A cell is found by the name it defines, despite IPython syntax or a syntax error. `test_cells` has more cases."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -498,7 +498,7 @@ def test_a_chain_of_a_thousand_helpers_is_followed():
     ids=["blanks", "empty lines", "quotes"],
 )
 def test_no_text_makes_reading_it_slow(line):
-    """A regular expression that backtracks at every character would take minutes on these texts."""
+    """A regular expression that backtracks at every character would take minutes on these strings."""
     notebook = solved()
     notebook["cells"] += [code(f"x{number} = (\n{line}") for number in range(7)]
     assert handed_in(notebook).sources == ANSWERS
@@ -637,7 +637,7 @@ def test_an_attempt_on_the_checks_is_flagged_once():
 
 
 def test_ids_and_names_of_cells_are_not_taken_over():
-    """Such IDs and names would appear in reports and in JUnit XML."""
+    """Cell IDs and names from a submission must not appear in reports or JUnit XML."""
     notebook = solved()
     for number, cell in enumerate(notebook["cells"]):
         if not cell["id"].startswith(("exercise-", "check-")):
@@ -690,6 +690,6 @@ def spoiled(generator: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_spoiled_notebooks(seed):
-    """Each is graded or reported, and the assembled notebook is valid."""
+    """A spoiled notebook is graded or reported, and the assembled notebook is valid."""
     with suppress(NotGradable):
         handed_in(spoiled(random.Random(seed)))

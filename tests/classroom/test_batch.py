@@ -159,7 +159,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Both files may be in the grader at once, and their results must not be mixed up."""
+    """Two files for one notebook may be graded at the same time, and their results must not be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
@@ -259,7 +259,7 @@ def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
 
 
 def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
-    """Otherwise, after a check is corrected, half a class could keep the old points without anyone noticing."""
+    """After a check is corrected, half a class must not keep the old points without anyone noticing."""
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     monkeypatch.setattr(batch, "source_digest", lambda: "another")

@@ -157,7 +157,7 @@ def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
 
 
 def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
-    """Otherwise, each student's folder would be read as a class, and its files as students."""
+    """Without the warning, each student's folder would be read as a class, and its files as students."""
     for name in ("Ada", "Bob", "Eve"):
         folder = hand_in(name, **ALL)
     assert lab("grade", folder).warnings == ""

@@ -93,7 +93,7 @@ def test_a_new_kernel_knows_nothing_of_the_one_before(kernel_with):
     ],
 )
 def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
-    """Otherwise the grader would wait for the cell's time limit."""
+    """The grader doesn't wait for the cell's time limit after a kernel has ended."""
     kernel = kernel_with()
     with pytest.raises(KernelEnded, match=says):
         run(kernel, code)
@@ -117,7 +117,7 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
 
 
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
-    """This happens even while the grader is waiting for something else."""
+    """A kernel is ended on time even while the grader is waiting for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
@@ -125,7 +125,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
-    """Neither the files nor the mapped pages alone would exceed the limit."""
+    """Files and mapped pages count together; neither would exceed the limit on its own."""
     kernel = kernel_with(memory=430 * 2**20)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"

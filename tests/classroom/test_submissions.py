@@ -230,7 +230,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Otherwise their points would be added up in one row, and on some systems their pages would share one file."""
+    """Their points must not be added up in one row, and their pages must not share a file on any system."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))

@@ -122,10 +122,10 @@ def test_filters_work_in_half_precision_and_keep_their_input():
 
 def test_a_p_of_one_keeps_all_tokens_although_the_sum_is_rounded():
     logits = torch.tensor([20.0] + [0.0] * 9)
-    assert logits.softmax(dim=-1).cumsum(dim=-1)[0] == 1, "float32 has no room for the others"
+    assert logits.softmax(dim=-1).cumsum(dim=-1)[0] == 1, "in float32, the sum rounds to 1"
     filtered = top_p_filter(logits, 1.0)
     assert torch.equal(filtered, logits)
-    assert filtered.data_ptr() != logits.data_ptr(), "a new tensor"
+    assert filtered.data_ptr() != logits.data_ptr(), "the result must be a new tensor"
 
 
 def test_exactly_k_of_equal_logits_are_kept():

@@ -38,7 +38,7 @@ def test_a_head_is_off_as_if_its_columns_of_w_o_were_zero(model):
 
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 def test_a_head_stays_off_while_attention_is_recorded(model, attend):
-    """Otherwise, heat maps of a model without a head would show the complete model."""
+    """Heat maps of a model without a head must not show the complete model."""
     set_attention(model, attend)
     with without_heads(model, [(CROSS.format(0), 1)]):
         without = model(SOURCE, TARGET)
