@@ -147,7 +147,7 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
 
 
 def test_workers_of_another_version_are_refused(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
-    """A gradebook must not mix the results of two versions of the package."""
+    """A gradebook must not mix the results of two package versions."""
     here = version("transformer-lab")
     monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
     with pytest.raises(InputError, match=rf"has transformer-lab {here} .*, but this is transformer-lab 9.9 "):
