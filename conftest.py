@@ -1,4 +1,4 @@
-"""Make every pytest run here, of tests or notebooks, train notebook 13's tiny model: the real one takes minutes."""
+"""Use notebook 13's tiny model in every pytest run here, because training the real one takes minutes."""
 
 import os
 

@@ -27,7 +27,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path, monkeypatch):
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path):
-    """Otherwise, writing a report over a link would overwrite the file it points to."""
+    """Writing a report over a link must not overwrite the file the link points to."""
     target, path = tmp_path.resolve() / "target", tmp_path.resolve() / "summary.html"
     target.write_text("precious")
     path.symlink_to(target)

@@ -106,7 +106,7 @@ def test_every_pin_is_one_exact_version():
 
 
 def test_the_pins_satisfy_the_packages_requirements():
-    """Otherwise, `pip install --no-deps -e .` would install a package whose requirements are not met."""
+    """`pip install --no-deps -e .` must not leave any of the package's requirements unmet."""
     extras = project()["project"]["optional-dependencies"]
     assert sorted(name for names in EXTRAS.values() for name in names) == sorted(extras)
     for file in EXTRAS:

@@ -261,9 +261,9 @@ from transformer_lab import check
 """
 
 
-@pytest.mark.filterwarnings("ignore:Object of type")  # from how nbgrader uses its database
+@pytest.mark.filterwarnings("ignore:Object of type")  # an SQLAlchemy warning caused by nbgrader
 def test_nbgrader_releases_the_same_exercise_and_grades_submissions(tmp_path, monkeypatch):
-    """From the solutions, nbgrader must create the student's notebook and score correct, wrong, and empty answers."""
+    """nbgrader must create the student's notebook from the solutions and score correct, wrong, and empty answers."""
     from nbgrader.apps import NbGraderAPI
     from traitlets.config import Config
 

@@ -1,4 +1,4 @@
-"""Without these, a dead link, a leaked answer, or illegible text would be found only by visitors."""
+"""Without these, visitors would be the first to find a dead link, a leaked answer, or illegible text."""
 
 import http.server
 import json
@@ -232,7 +232,7 @@ def test_text_has_enough_contrast(browser, address, scheme):
             page.goto(f"{address}/{name}.html")
             page.wait_for_load_state("networkidle")
             found = page.evaluate(CONTRAST, [LEAST_CONTRAST, LEAST_CONTRAST_LARGE])
-            assert found["texts"] > 100, f"{name}: the texts of the page were not found"
+            assert found["texts"] > 100, f"{name}: found no text on the page"
             weak += [f"{name}: {one}" for one in found["weak"]]
     assert weak == []
 

@@ -91,8 +91,8 @@ def test_a_class_loses_only_the_named_methods():
     ],
 )
 def test_the_stub_omits_the_parts_marked_in_the_answer(answer, blank):
-    """Removing the marked parts, as nbgrader does, must produce the student's version, so that both start from the same
-    cell."""
+    """Removing the marked parts, as nbgrader does, must produce the student's version, so that every student starts
+    from the same cell."""
     kept, inside = [], False
     for line in marked_answer(answer, blank).splitlines():
         if "### BEGIN SOLUTION" in line:

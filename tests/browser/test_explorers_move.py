@@ -80,7 +80,7 @@ def test_moving_a_control_changes_the_picture(notebook, screenshot, name):
     before = picture.get_attribute("src")
     if name == "explore_heads":
         output.get_by_role("button", name="3").last.click()
-    elif name != "explore_training":  # which is animated
+    elif name != "explore_training":  # it is animated
         focus_on_first_control(output)
         keys = {"explore_masks": "Space", "explore_byte_pairs": "ArrowRight"}
         notebook.page.keyboard.press(keys.get(name, "ArrowLeft"))
@@ -108,7 +108,7 @@ def test_the_button_pauses_training(notebook, screenshot):
 
 
 def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
-    """This must be the last test, because it shuts down the kernel that all of them share."""
+    """Run this test last, because it shuts down the kernel that all of them share."""
     output = notebook.run("explore_masks")
     picture = output.locator("img").first
     before = picture.get_attribute("src")
@@ -118,5 +118,5 @@ def test_the_last_picture_remains_without_a_kernel(notebook, screenshot):
     notebook.page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
     assert picture.get_attribute("src") == before
     screenshot(notebook.page, "no_kernel")
-    # a console message from ipywidgets isn't an error of the page
+    # a console message from ipywidgets isn't a page error
     assert [error for error in notebook.page.errors if not error.startswith("Could not send widget sync")] == []

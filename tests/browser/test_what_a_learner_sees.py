@@ -118,7 +118,7 @@ def test_a_diagnosis_is_visible_after_its_check_has_run(lab, opened, screenshot)
     page.keyboard.press("Shift+Enter")
     hidden = {}
     for name in exercises():
-        page.keyboard.press("Shift+Enter")  # moves past the text cell
+        page.keyboard.press("Shift+Enter")  # moves past the Markdown cell
         page.keyboard.press("Shift+Enter")
         notebook.wait_for(name)
         seen = page.evaluate(DIAGNOSIS, name)

@@ -196,7 +196,7 @@ class PageReader(HTMLParser):
 
 @pytest.fixture
 def read_page():
-    """Return a function that reads a page in which every tag is closed where it should be and nothing is dangerous."""
+    """Return a function that reads a page and asserts that its tags are closed properly and nothing is dangerous."""
 
     def read(text: str) -> PageReader:
         reader = PageReader(text)

@@ -200,7 +200,7 @@ def test_where_an_answer_is_found(change):
     "source", ["softmax = max", "!ls\ndef softmax(x):\n    return x", "def softmax(x)\n    return x"]
 )
 def test_a_cell_that_binds_the_name_is_the_answer(source):
-    """This works without ID or metadata, with IPython syntax, and with a syntax error. `test_cells` has more cases."""
+    """A cell is found by the name it defines, despite IPython syntax or a syntax error. `test_cells` has more cases."""
     notebook = untouched()
     insert(notebook, "check-softmax", code(source, id="mine"))
     assembled = handed_in(notebook)
@@ -246,7 +246,7 @@ def test_a_copied_cell():
 
 
 def test_a_stub_that_was_left_behind_counts_for_nothing():
-    """The answer may be above the exercise, or in one cell with another answer. The stub after it doesn't count."""
+    """The answer may be above the exercise, or in the same cell as another answer. The stub after it doesn't count."""
     notebook = untouched()
     both = code(ANSWERS["softmax"] + "\n\n" + ANSWERS["numpy_attention"], id="both")
     insert(notebook, "exercise-softmax", both)
@@ -300,7 +300,7 @@ def test_a_cell_turned_to_text_in_a_notebook_without_ids():
 
 
 def test_text_that_is_not_an_answer():
-    """A line of a formula looks like an assignment; an old version kept as text doesn't count."""
+    """A line from a formula can look like an assignment. An old version kept as text doesn't count."""
     notebook = without(solved(), "exercise-softmax")
     notebook["cells"].append({"cell_type": "markdown", "source": "We know that\nsoftmax = exp over sum\n"})
     assert "softmax" not in handed_in(notebook).sources
@@ -356,7 +356,7 @@ def test_cells_of_their_own_stay_where_they_were():
 
 
 def test_what_follows_the_last_exercise_comes_along_only_if_it_is_needed():
-    """An hour of training at the end must not cost points, but a helper that is defined too late must be found."""
+    """An hour of training at the end must not cost points, and a helper defined too late must still be found."""
     use = "\n\ndef used():\n    return written_late()"
     notebook = with_answer("SingleHeadAttention", ANSWERS["SingleHeadAttention"] + use)
     late = "def written_late():\n    return even_later"
@@ -498,7 +498,7 @@ def test_a_chain_of_a_thousand_helpers_is_followed():
     ids=["blanks", "empty lines", "quotes"],
 )
 def test_no_text_makes_reading_it_slow(line):
-    """A regular expression that backtracks at every character would take minutes on these texts."""
+    """A regular expression that backtracks at every character would take minutes on these strings."""
     notebook = solved()
     notebook["cells"] += [code(f"x{number} = (\n{line}") for number in range(7)]
     assert handed_in(notebook).sources == ANSWERS
@@ -590,7 +590,7 @@ def test_hostile_texts(kind):
 
 
 def test_nothing_of_a_submission_runs(tmp_path):
-    """Reading, parsing, and IPython's transformation run no code."""
+    """Reading, parsing, and transforming a submission doesn't run any of its code."""
     mark = tmp_path / "mark"
     touch = f"__import__('pathlib').Path({str(mark)!r}).touch()"
     sources = [
@@ -613,7 +613,7 @@ def test_nothing_of_a_submission_runs(tmp_path):
 
 
 def test_an_answer_that_a_cell_of_their_own_imports_is_flagged():
-    """The import is flagged for the exercises whose names it binds, because nothing else shows it."""
+    """The import is flagged for the exercises whose names it binds, because nothing else reveals it."""
     notebook = untouched()
     insert(notebook, "exercise-softmax", code("from transformer_lab.model import softmax, numpy_attention"))
     flags = handed_in(notebook).flags
@@ -637,7 +637,7 @@ def test_an_attempt_on_the_checks_is_flagged_once():
 
 
 def test_ids_and_names_of_cells_are_not_taken_over():
-    """Such IDs and names would appear in reports and in JUnit XML."""
+    """Cell IDs and names from a submission must not appear in reports or JUnit XML."""
     notebook = solved()
     for number, cell in enumerate(notebook["cells"]):
         if not cell["id"].startswith(("exercise-", "check-")):
@@ -690,6 +690,6 @@ def spoiled(generator: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_spoiled_notebooks(seed):
-    """Each is graded or reported, and the assembled notebook is valid."""
+    """A spoiled notebook is graded or reported, and the assembled notebook is valid."""
     with suppress(NotGradable):
         handed_in(spoiled(random.Random(seed)))

@@ -159,7 +159,7 @@ def test_two_students_with_the_same_file_are_two_rows(hand_in, grade, mark_reade
 
 
 def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, tmp_path, notebook_with, monkeypatch):
-    """Both files may be in the grader at once, and their results must not be mixed up."""
+    """Two files for one notebook may be graded at the same time, and their results must not be mixed up."""
     from transformer_lab.classroom.submissions import Submission
 
     contents = [notebook_with("03_masks", padding_mask=mark).encode() for mark in ("# passed", "# failed")]
@@ -172,7 +172,7 @@ def test_a_second_file_for_the_same_notebook(hand_in, course, mark_reader, out, 
 
 
 def test_students_take_turns_and_have_a_budget(hand_in, grade, mark_reader, out):
-    """A hundred notebooks of sleeping cells would keep a run busy for hours while all other students wait."""
+    """A hundred notebooks full of sleeping cells would block a run for hours while everyone else waits."""
     names = ["01_attention", "02_multi_head_attention", "03_masks", "04_embeddings", "05_sublayers"]
     for student, some in (("Ada", names[:3]), ("Bob", names[:2]), ("Cyd", names)):
         for name in some:
@@ -259,7 +259,7 @@ def test_it_warns_without_a_sandbox(hand_in, grade, mark_reader, out):
 
 
 def test_it_says_when_the_package_has_changed_under_its_version(hand_in, grade, mark_reader, monkeypatch):
-    """Otherwise, after a check is corrected, half a class could keep the old points without anyone noticing."""
+    """After a check is corrected, half a class must not keep the old points without anyone noticing."""
     folder = hand_in("Ada", **ALL)
     grade(folder, mark_reader())
     monkeypatch.setattr(batch, "source_digest", lambda: "another")
@@ -393,7 +393,7 @@ def test_it_warns_of_submissions_that_were_never_graded(hand_in, grade, regrade,
 
 
 def test_one_exercise_is_regraded_in_all_runs(hand_in, grade, regrade, mark_reader, tmp_path):
-    """If only the last run's files were regraded, earlier submissions could keep points out of a different maximum."""
+    """If only the last run's files were regraded, earlier ones could keep points based on a different maximum."""
     first = hand_in("Ada", **ALL).rename(tmp_path / "first")
     grade(first, mark_reader())
     shutil.copytree(first, tmp_path / "in time")

@@ -40,7 +40,7 @@ NOT_PYTHON = ["def x(scores)\n    return scores", "x = lambda scores: scores)"]
 
 @pytest.mark.parametrize("source", [*PYTHON, *NOT_PYTHON])
 def test_all_ways_to_bind_a_name(source):
-    """If a cell could not be analyzed, its imports and names would be lost. With a syntax error, names are guessed."""
+    """If a cell could not be analyzed, its imports and names would be lost. After a syntax error, names are guessed."""
     names = names_of(source)
     assert names.is_python == (source in PYTHON)
     assert "x" in names.binds
@@ -60,7 +60,7 @@ def test_all_ways_to_bind_a_name(source):
     ],
 )
 def test_what_binds_no_name(source):
-    """These cells are in other languages, or are Python code that only mentions a name."""
+    """These cells contain other languages, or Python code that only mentions a name."""
     assert names_of(source).binds == frozenset()
 
 
@@ -138,7 +138,7 @@ def test_which_classes_are_unwritten():
 def test_uses_are_whole_names():
     """Each use is reported with its line and full dotted name, even if it goes through `getattr`.
 
-    An unnamed object has only attributes.
+    For an object without a name, only attributes are reported.
     """
     source = "a.b.c(d)\nx = getattr(e.f, 'g').h\ni[0].j\nk.l = 1\ngetattr(m, n)\n"
     assert names_of(source).uses == (

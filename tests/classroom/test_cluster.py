@@ -147,7 +147,7 @@ def test_a_worker_keeps_its_graders_until_the_run_ends(course, notebook_with, ma
 
 
 def test_workers_of_another_version_are_refused(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
-    """Otherwise one gradebook would mix the results of two versions."""
+    """A gradebook must not mix the results of two package versions."""
     here = version("transformer-lab")
     monkeypatch.setattr(cluster_module, "version", lambda name: "9.9")
     with pytest.raises(InputError, match=rf"has transformer-lab {here} .*, but this is transformer-lab 9.9 "):
@@ -209,7 +209,7 @@ def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypa
     (tmp_path / "cluster").mkdir()
     lost = Cluster(tmp_path / "cluster")
     try:
-        hand_in("Abe", **ALL)  # graded before Ada, who never leaves the worker
+        hand_in("Abe", **ALL)  # graded before Ada's, which the worker never finishes
         folder, open_grader = hand_in("Ada", **ALL), grader_for(None, False, lost.address)
         with pytest.raises(InputError, match="has no workers: start `dask worker"):
             grade_batch([folder], tmp_path / "grades", open_grader, course)

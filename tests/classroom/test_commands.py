@@ -38,7 +38,7 @@ def reader(mark_reader, monkeypatch):
 
 @pytest.fixture
 def answer(monkeypatch):
-    """Return a function that types a text at a terminal."""
+    """Return a function that types text at a terminal."""
 
     def typing(text):
         controller, terminal = pty.openpty()
@@ -157,7 +157,7 @@ def test_ctrl_c_says_how_to_go_on(lab, hand_in, reader, options):
 
 
 def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
-    """Each student's folder would be read as a class, with the files in it as its students."""
+    """Without the warning, each student's folder would be read as a class, and its files as students."""
     for name in ("Ada", "Bob", "Eve"):
         folder = hand_in(name, **ALL)
     assert lab("grade", folder).warnings == ""
@@ -168,7 +168,7 @@ def test_a_pattern_in_the_place_of_a_folder_is_warned_of(lab, hand_in, reader):
 
 
 def test_without_a_sandbox_the_warning_comes_before_anything_is_run(lab, hand_in, reader, monkeypatch, capfd):
-    """A warning afterwards would come too late to protect the instructor's files. The result repeats it."""
+    """A warning afterwards would come too late to protect the instructor's files. The result repeats the warning."""
     read, printed_before = reader.read, []
 
     def look_and_read(*given):

@@ -153,7 +153,7 @@ def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
 
 
 def test_a_worker_that_is_late_is_killed_and_has_used_time(course, assembled, monkeypatch):
-    """Otherwise the slowest files would not use up a student's time budget. The next submission gets a new worker."""
+    """Time spent in a killed worker counts against the student. The next submission gets a new worker."""
     with Grader(jobs=1, require_sandbox=False, course=course) as grader:
         monkeypatch.setattr(grading, "EXTRA_SECONDS", -Limits.submission_seconds)
         (late,) = grader.grade([assembled("late")])
@@ -194,7 +194,7 @@ def test_who_stops_to_listen_leaves_nothing_for_the_next(grader, assembled):
 
 
 def test_a_worker_that_dies_costs_one_submission_and_nothing_is_left(course, assembled, tmp_path, monkeypatch):
-    """When memory is short, the system kills processes. No process or file of the submission remains, and the home
+    """When memory is short, the system kills processes. No process or file from the submission remains, and the home
     folder is unchanged.
     """
     (tmp_path / ".config").mkdir()

@@ -139,7 +139,7 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
             ["import torch.nn.functional as tnf"],
             [f"line 2 uses `{SDPA}`"],
         ),
-        # a cell that changes a library is part of every answer, although it binds no name
+        # a cell that changes a library is part of every answer, even though it binds no name
         (
             SOFTMAX,
             softmax("torch.from_numpy(scores).normal(-1).numpy()"),
@@ -190,12 +190,12 @@ OTHER_ANSWER = "import torch.nn.functional as tnf\nquick = tnf.scaled_dot_produc
     ],
 )
 def test_what_is_flagged(exercise, source, cells, flags):
-    """Exactly these flags appear, and no others."""
+    """Exactly the listed flags appear, and no others."""
     assert list(review(exercise, source, cells, COURSE)) == flags
 
 
 def test_a_helper_in_the_cell_of_another_exercise_is_found():
-    """The other exercise's answer isn't part of this one, and neither are the functions that it uses."""
+    """A helper defined there counts, but that exercise's own answer and the functions it uses don't."""
     through = answer("quick(query, key, value)")
     flags = review(ATTENTION, through, [], COURSE, {"softmax": OTHER_ANSWER, ATTENTION.name: through})
     assert f"line 2 of another cell uses `{SDPA}`" in flags
@@ -204,7 +204,7 @@ def test_a_helper_in_the_cell_of_another_exercise_is_found():
 
 
 def test_parts_that_the_exercise_builds_on_are_free():
-    """For example, notebook 02 itself imports `scaled_dot_product_attention`."""
+    """Parts that an exercise builds on aren't flagged: notebook 02 itself imports `scaled_dot_product_attention`."""
     course = ["from transformer_lab.mine import scaled_dot_product_attention\nfrom transformer_lab.model import Mask"]
     source = "class MultiHeadAttention(nn.Module):\n    attend = scaled_dot_product_attention\n    other = Mask\n"
     assert review(HEADS, source, [], course) == ()
@@ -224,7 +224,7 @@ def test_parts_that_the_exercise_builds_on_are_free():
     ],
 )
 def test_an_answer_that_is_imported_is_flagged(before, module, names):
-    """The cell doesn't call the import, but it would earn all points."""
+    """An imported answer would earn all points even though the cell never calls it."""
     source = f"{before}from {module} import {names}"
     line = 1 + before.count("\n")
     flag = f"line {line} imports the answer: `{module}.{names.split()[0]}`"
@@ -234,7 +234,7 @@ def test_an_answer_that_is_imported_is_flagged(before, module, names):
 
 @pytest.mark.parametrize("name", ["padding_mask", "*"])
 def test_an_answer_that_another_cell_imports_is_flagged(name):
-    """The other cell imports it by name or with a star, and the answer then redefines that name."""
+    """Another cell imports the answer by name or with a star, and the student's answer then redefines that name."""
     source = "theirs = padding_mask\ndef padding_mask(tokens, pad):\n    return theirs(tokens, pad)"
     (flag,) = review(PADDING, source, [f"from transformer_lab.model import {name}"], COURSE)
     assert flag.startswith("line 1 of another cell ")
@@ -251,7 +251,7 @@ def test_an_answer_that_another_cell_imports_is_flagged(name):
     ],
 )
 def test_a_cell_that_may_define_anything_is_looked_at(source, flag):
-    """Such a cell can run between the answer and its check, and the answer doesn't mention the names that it binds."""
+    """A cell may redefine names between the answer and its check, even names that the answer doesn't mention."""
     own = textwrap.dedent(inspect.getsource(PADDING.answer))
     assert review(PADDING, own, [source], COURSE) == (f"line 1 of another cell {flag}",)
 
@@ -385,7 +385,7 @@ OTHER_FUNCTIONS = BASE.replace("split_heads", "cut").replace("combine_heads", "j
 
 @pytest.mark.parametrize("copy", [BASE, RENAMED, ONE_MORE, ONE_OTHER])
 def test_a_copy_is_found(copy):
-    """The copies are unchanged, renamed without comments, with one more statement, or with one different statement."""
+    """The copies are unchanged, have new names and no comments, or have one statement added or changed."""
     answers = [("ada", NAME, BASE), ("ben", NAME, OTHER), ("cy", NAME, copy)]
     assert similar(answers) == [(NAME, ("ada", "cy"))]
 

@@ -93,7 +93,7 @@ def test_a_new_kernel_knows_nothing_of_the_one_before(kernel_with):
     ],
 )
 def test_the_end_of_a_kernel_is_noticed_at_once(kernel_with, code, says):
-    """Otherwise the grader would wait for the cell's time limit."""
+    """The grader doesn't wait for the cell's time limit after a kernel has ended."""
     kernel = kernel_with()
     with pytest.raises(KernelEnded, match=says):
         run(kernel, code)
@@ -117,7 +117,7 @@ def test_a_cell_without_end_is_interrupted_and_the_kernel_lives_on(kernel_with):
 
 
 def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
-    """This happens even while the grader is waiting for something else."""
+    """A kernel is ended on time even while the grader is waiting for something else."""
     with pytest.raises(KernelEnded) as ended:
         run(kernel_with(seconds=1.0), "import time; time.sleep(100)")
     assert ended.value.reason == "time"
@@ -125,7 +125,7 @@ def test_a_kernel_whose_time_is_up_is_ended(kernel_with):
 
 @needs_sandbox
 def test_files_in_memory_count_as_memory(kernel_with):
-    """Neither the files nor the mapped pages alone would exceed the limit."""
+    """Files and mapped pages count together; neither would exceed the limit on its own."""
     kernel = kernel_with(memory=430 * 2**20)
     code = (
         "import mmap, time\npages = mmap.mmap(-1, 100_000_000)\nfor _ in range(100): pages.write(b'1' * 1_000_000)\n"
@@ -161,7 +161,7 @@ def test_memory_that_no_process_owns_counts_as_well(kernel_with, code):
 
 @needs_sandbox
 def test_the_settings_of_the_system_can_be_read(kernel_with):
-    """If root runs the grader, the kernel runs as another user, and libraries that read /etc would fail."""
+    """If root runs the grader, the kernel runs as another user, whose libraries must still be able to read /etc."""
     given = [f"/etc/{name}" for name in ETC if os.path.isfile(f"/etc/{name}")]
     code = f"import os\nprint(*os.listdir('/etc'), *os.listdir('/etc/ssl'))\nfor name in {given}: open(name).close()"
     assert {os.path.basename(name) for name in given} <= set(printed(kernel_with(), code).split())
@@ -349,7 +349,7 @@ def test_clean_text_has_nothing_that_a_terminal_obeys():
 
 @pytest.mark.skipif(os.name != "posix", reason="it forks")
 def test_without_a_sandbox_a_kernel_runs_and_ends_with_its_children(kernel_with):
-    """On macOS, for example, the student's code has more access but still leaves no process behind."""
+    """Without a sandbox, as on macOS, the student's code has more access but still leaves no process behind."""
     import psutil
 
     kernel = kernel_with(sandboxed=False)

@@ -324,7 +324,7 @@ def test_answers_of_the_same_notebook_are_sent_only_when_they_have_been_scored()
 
 
 def test_a_wrong_or_lost_earlier_part_costs_once(monkeypatch):
-    """The student's correct `numpy_attention` calls their own `softmax`."""
+    """A correct `numpy_attention` keeps its points even if the `softmax` it calls is wrong or missing."""
     names = {"np": np, "__name__": "student"}
     exec("def softmax(scores): return scores\n", names)
     exec(

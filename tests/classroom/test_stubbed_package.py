@@ -45,7 +45,7 @@ def tokens(text: str) -> tuple[str, ...]:
 
 
 def bodies(name: str) -> list[tuple[str, ...]]:
-    """Return the tokens of the lines removed from an answer, which are those that the stub doesn't have."""
+    """Return the tokens of those lines of an answer that its stub doesn't have."""
     exercise = exercises()[name]
     whole = textwrap.dedent(inspect.getsource(exercise.answer)).strip("\n").splitlines()
     matcher = difflib.SequenceMatcher(None, stub(exercise.answer, exercise.blank).splitlines(), whole, autojunk=False)
@@ -90,7 +90,7 @@ def test_no_answer_is_left_in_the_package(stubbed, number):
             for path, stream in streams.items():
                 if len(body) < LEAST_TOKENS and not path.match(places_of(exercise)[0][0]):
                     continue
-                assert not parts & windows(stream, len(next(iter(parts)))), f"{exercise.name} stands in {path}"
+                assert not parts & windows(stream, len(next(iter(parts)))), f"{exercise.name} found in {path}"
 
 
 @pytest.mark.parametrize("number", notebooks())

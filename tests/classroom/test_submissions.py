@@ -212,7 +212,7 @@ def test_a_zip_made_by_hand(tmp_path, around, between):
 @pytest.mark.parametrize("inner", ["zoe/03_masks.ipynb", "all/zoe/03_masks.ipynb", "zoe_03_masks.ipynb", "zoe.zip"])
 @pytest.mark.parametrize("own", ["mallory.zip", "mallory_03_masks.zip", "mallory/mine.zip"])
 def test_nobody_submits_under_the_name_of_another(tmp_path, inner, own):
-    """If a zip in a folder were read as a class, its folders would become students, and the real Zoe `zoe (2)`."""
+    """If a zip in a folder were read as a class, its folders would be students, and the real Zoe would be `zoe (2)`."""
     hers, his = NOTEBOOK, NOTEBOOK.replace(b"1", b"2")
     content = {inner: {"03_masks.ipynb": his} if inner.endswith(".zip") else his, "own.ipynb": OTHER}
     write(tmp_path, {"zoe/03_masks.ipynb": hers, own: content})
@@ -230,7 +230,7 @@ def test_a_number_of_a_course_system_is_one_student_in_two_zips(tmp_path):
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
-    """Otherwise their points would be added up in one row, and on some systems their pages would share one file."""
+    """Their points must not be added up in one row, and their pages must not share a file on any system."""
     names = ("ada", "Ada", "ADA", "a\u200bda", "ada ", "ada\n", "ada (2)")
     write(tmp_path, {"all.zip": {f"{name}/03_masks.ipynb": NOTEBOOK for name in names}})
     students = list(found(tmp_path / "all.zip"))
@@ -397,7 +397,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("content", "reason"), LARGE, ids=["long", "text", "odd cells", "worksheets"])
 def test_large_files_lose_what_is_not_graded_or_are_refused(tmp_path, content, reason):
-    """No such file stays in memory or stops other submissions. `test_assemble` has more files that aren't notebooks."""
+    """No such file stays in memory or blocks other submissions. `test_assemble` has more files that can't be graded."""
     (submission,) = collect([write(tmp_path, {"ada.ipynb": content.encode()})])
     assert reason in submission.problem
     assert bool(submission.problem) == bool(reason)
@@ -451,7 +451,7 @@ def test_the_list_of_a_zip_is_found_where_zipfile_finds_it(comment, locator, tmp
 
 @pytest.fixture
 def read(monkeypatch) -> list[int]:
-    """Return the number of bytes read from each file, not counting the directories of zips."""
+    """Return the number of bytes read from each file, not counting zip directories."""
     sizes: list[int] = []
     original = submissions._read
 

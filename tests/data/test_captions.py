@@ -21,7 +21,7 @@ def test_published_scores_are_for_these_sentences(corpus):
 
 
 def test_no_sentence_occurs_twice(corpus):
-    """Otherwise a model would be tested on sentences that it was trained on."""
+    """A repeated sentence could be in both the training set and a test set."""
     assert len(corpus) == 50_000
     assert len({caption.german for caption in corpus}) == len(corpus)
     assert len({caption.english for caption in corpus}) == len(corpus)
@@ -52,7 +52,7 @@ def test_tokens_are_those_of_spacys_blank_tokenizers(corpus):
 
 
 def test_the_test_set_does_not_depend_on_the_other_sizes():
-    """Otherwise scores of models trained on different amounts of data could not be compared."""
+    """Models trained on different amounts of data are tested on the same sentences, so their scores are comparable."""
     small, large = caption_splits(train=300, validation=40, test=50), caption_splits(train=900, validation=40, test=50)
     assert [len(part) for part in (small.train, small.validation, small.test)] == [300, 40, 50]
     assert (small.test, small.validation, small.train) == (large.test, large.validation, large.train[:300])

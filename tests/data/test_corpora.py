@@ -231,7 +231,7 @@ def test_attributions_say_that_english_comes_first(tmp_path: Path):
 
 @pytest.mark.parametrize("header", ["id,de,en", "de,fr", "Russian,German,English"])
 def test_a_header_with_other_columns_is_not_a_pair_of_sentences(tmp_path: Path, header: str):
-    """Otherwise a German-English model would be trained to translate numbers to German, or German to French."""
+    """A German-English model must not be trained to translate numbers to German, or German to French."""
     path = write(tmp_path / "pairs.csv", [header] + [f"{n},Satz {n},sentence {n}" for n in range(100)])
     columns = header.replace(",", ", ")
     assert f"line 1: the columns are {columns}, but de to en was asked for: put these" in refusal(path)

@@ -103,7 +103,7 @@ def test_a_damaged_download_is_deleted_and_named(server: Server, cache: Path):
     message = refusal()
     assert message.startswith(f"{server.url}val.de.gz is damaged (its SHA-256 differs) and was deleted: try again")
     assert "captions" in message
-    assert names(cache) <= FILES.keys() - {"val.de.gz"}, "neither the damaged file nor a temporary one may stay"
+    assert names(cache) <= FILES.keys() - {"val.de.gz"}, "neither the damaged file nor a temporary one may remain"
     server.files = FILES
     assert len(load_corpus("multi30k").validation) == 40
 

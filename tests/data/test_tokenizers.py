@@ -67,7 +67,7 @@ def test_decoding_returns_the_sentence(tokenizer):
 
 
 def test_each_id_has_a_readable_token(tokenizer):
-    """These tokens label the axes of the heat maps."""
+    """Heat maps use these tokens as axis labels."""
     ids = tokenizer.encode_source("Ein kleines Mädchen")
     tokens = tokenizer.source_tokens(ids)
     assert len(tokens) == len(ids)
@@ -78,7 +78,7 @@ def test_each_id_has_a_readable_token(tokenizer):
 
 @pytest.mark.parametrize("typed", ["<eos>", "<pad> <bos>", "a <unk> b", "<0x41>"])
 def test_special_tokens_typed_in_a_sentence_are_only_text(tokenizer, typed: str):
-    """Otherwise a sentence could end itself or be masked as padding."""
+    """A typed `eos` or `pad` must not end a sentence or mask it as padding."""
     assert not SPECIALS & set(tokenizer.encode_source(typed)[:-1])
     assert not SPECIALS & set(tokenizer.encode_target(typed)[1:-1])
 
@@ -209,7 +209,7 @@ def test_any_text_comes_back(small_bpe, sentence: str):
 def test_tokens_show_word_starts_and_umlauts(bpe):
     tokens = bpe.source_tokens(bpe.encode_source("Ein Mädchen lacht über 😀."))
     assert tokens[:2] == ["▁Ein", "▁Mädchen"]
-    assert "<0xF0>" in tokens, "what the alphabet lacks shows as its bytes"
+    assert "<0xF0>" in tokens, "characters outside the alphabet are shown as their bytes"
     assert tokens[-2:] == [".", "<eos>"]
 
 

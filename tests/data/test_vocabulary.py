@@ -17,4 +17,4 @@ def test_special_tokens_come_first_and_frequent_words_before_rare_ones():
 def test_rare_and_unseen_words_are_unknown():
     vocabulary = build_vocabulary(SENTENCES, min_frequency=2)
     assert [vocabulary[token] for token in ("ein", "Hund", "Ball", "Katze")] == [4, 5, UNK_ID, UNK_ID]
-    assert len(vocabulary) == 6, "asking for an unknown word must not add it"
+    assert len(vocabulary) == 6, "looking up an unknown word must not add it"

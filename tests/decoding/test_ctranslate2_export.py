@@ -138,7 +138,7 @@ def test_a_beam_gives_translations_as_good(pretrained, service, test2016):
 
 
 def test_a_service_cuts_sentences_as_the_course_does(pretrained):
-    """Otherwise the model would read tokens it was not trained on and silently get worse."""
+    """If sentences were split differently, the model would read unfamiliar tokens and silently get worse."""
     tokenizer = pretrained.tokenizer
     service = service_tokenizer(tokenizer)
     sentences = [
@@ -198,7 +198,7 @@ def test_a_source_that_is_too_long_is_refused_there_as_well(folder):
     ],
 )
 def test_a_model_that_it_does_not_support_is_refused(name, attribute, value, says, folder):
-    """Otherwise it would be exported, load without an error, and translate incorrectly."""
+    """Without the error, the exported model would load and translate incorrectly."""
     translator = make_translator(norm_first=True)
     setattr(translator.model.get_submodule(name), attribute, value)
     with pytest.raises(InputError, match=says) as refused:
@@ -211,7 +211,7 @@ def test_a_model_that_it_does_not_support_is_refused(name, attribute, value, say
 
 
 def test_only_an_empty_folder_is_filled(folder):
-    """Otherwise vocabularies of an older export would be mixed with the new weights."""
+    """An older export's vocabulary must not be mixed with new weights."""
     folder.mkdir()
     (folder / "shared_vocabulary.json").write_text("[]")
     with pytest.raises(InputError, match="service already exists"):

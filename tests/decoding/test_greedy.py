@@ -16,7 +16,7 @@ def greedy_by_hand(model, word: int, max_length: int) -> list[int]:
 
 
 def test_takes_the_likeliest_token_of_each_prefix(table_model, random_sources):
-    """This includes bos and pad if the model predicts them: they are fed back but left out of the result."""
+    """Even bos and pad are fed back if the model predicts them, but they are left out of the result."""
     lengths, predicted = set(), set()
     for seed in range(15):
         model = table_model(seed, eos_bonus=seed % 3 - 1)

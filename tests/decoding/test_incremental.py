@@ -86,7 +86,7 @@ class TestCachedAttention:
             torch.testing.assert_close(cached.step(mixed[:, length - 1 : length]), whole[:, -1:], rtol=0, atol=1e-12)
 
     def test_a_mask_hides_what_it_hides(self, attention, x):
-        """Under this mask, two tokens fed in one step must not see each other: each is the first of its own row."""
+        """Under this mask, two tokens fed in one step must not see each other, as if each were fed alone."""
         cached = CachedAttention(attention, 3)
         together = cached.step(x[:, :2], torch.eye(2, dtype=torch.bool)[None, None])
         for position in range(2):
@@ -147,7 +147,7 @@ def test_the_rest_of_the_batch_changes_nothing(sharpened_model, random_sources):
 
 
 def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
-    """Otherwise a sentence that never ends would get the limit of the longest sentence in its batch."""
+    """A sentence that never ends stops at its own limit, not at that of the longest sentence in the batch."""
     for seed in range(2):
         model = sharpened_model(seed, eos_bonus=-1.0)
         source = random_sources(seed, batch=8)
@@ -159,7 +159,7 @@ def test_each_sentence_may_have_its_own_limit(sharpened_model, random_sources):
 
 
 def test_finished_sentences_leave_the_batch_and_memory_is_projected_once(sharpened_model, random_sources):
-    """Otherwise every sentence would cost as much as the longest one, or every step would cost twice as much."""
+    """Finished sentences cost nothing more, and steps don't repeat the projection of the memory."""
     model = sharpened_model(4, eos_bonus=2.0)
     source = random_sources(4, batch=40)
     rows, projections = [], []
@@ -200,7 +200,7 @@ def test_beyond_max_length_fails_as_the_plain_decoders_do(sharpened_model, rando
 
 
 def test_the_function_at_the_hook_is_used(sharpened_model, random_sources):
-    """If you replace the model's attention, its translations must come from your function."""
+    """If you replace the model's attention, translations must use your function."""
     model = sharpened_model(3)
     source = random_sources(3)
     usual = cached_beam_search(model, source, 4, 0.6, 12)

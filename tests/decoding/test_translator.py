@@ -87,7 +87,7 @@ class TestTranslate:
             assert found == untied.tokenizer.decode(expected[0])
 
     def test_ends_50_tokens_after_the_source_or_where_it_is_told_to(self, tokenizer):
-        """Otherwise a model that never predicts eos would continue up to max_length (section 6.1)."""
+        """A model that never predicts eos stops 50 tokens after the source's length (section 6.1)."""
         endless = make_translator(tokenizer, max_length=60)
         with torch.no_grad():
             endless.model.output.bias[:3] -= 100.0  # pad and bos too, because translations leave them out

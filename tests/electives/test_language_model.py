@@ -48,7 +48,7 @@ def test_with_the_mask_no_logit_depends_on_a_later_token(model):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_evaluation_mode_has_the_same_logits(norm_first):
-    """For generating text, in evaluation mode without gradients, PyTorch runs different code than in training."""
+    """When a model generates text, without gradients, PyTorch runs different code than in training."""
     torch.manual_seed(0)
     model = LanguageModel(30, **SMALL, norm_first=norm_first)
     tokens, hidden = torch.randint(30, (3, 8)), ~causal_mask(8)[0, 0]
@@ -98,7 +98,7 @@ def test_a_score_counts_every_character_of_the_text(length):
 
 
 def test_bits_per_character_do_not_depend_on_the_tokens():
-    """One model's tokens are characters; the other has a token for "ab". Both give the text the same probability."""
+    """One model's tokens are characters; the other has a token for "ab". Both assign the text the same probability."""
     characters = TextTokenizer(["a", "b", "\n"])
     pairs = TextTokenizer(["a", "b", "\n", "ab"], [("a", "b")])
     after = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]).log()  # rows: after a, b, newline
@@ -122,10 +122,10 @@ def test_filters_work_in_half_precision_and_keep_their_input():
 
 def test_a_p_of_one_keeps_all_tokens_although_the_sum_is_rounded():
     logits = torch.tensor([20.0] + [0.0] * 9)
-    assert logits.softmax(dim=-1).cumsum(dim=-1)[0] == 1, "float32 has no room for the others"
+    assert logits.softmax(dim=-1).cumsum(dim=-1)[0] == 1, "in float32, the sum rounds to 1"
     filtered = top_p_filter(logits, 1.0)
     assert torch.equal(filtered, logits)
-    assert filtered.data_ptr() != logits.data_ptr(), "a new tensor"
+    assert filtered.data_ptr() != logits.data_ptr(), "the result must be a new tensor"
 
 
 def test_exactly_k_of_equal_logits_are_kept():

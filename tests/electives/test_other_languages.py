@@ -49,7 +49,7 @@ def test_nothing_leaks_through_a_real_table(real_data):
 
 
 def test_near_duplicates_leak_through_a_random_split():
-    """As the notebook says, if pairs are split one by one, most near-duplicates have their copy in the training set."""
+    """As the notebook says, if pairs are split individually, most near-duplicates have a copy in the training set."""
     pairs = small_chinese_pairs()
     pairs += [(english[:-1] + "!", chinese[:-1] + "！") for english, chinese in pairs[::2]]
     mixed = random.Random(0).sample(pairs, len(pairs))

@@ -1,4 +1,4 @@
-"""The comparison must be fair, its scores by length must cover all sentences, and its figures must have alt texts."""
+"""The comparison must be fair, its scores by length must cover all sentences, and its figures must have alt text."""
 
 import torch
 

@@ -129,7 +129,7 @@ def test_a_worker_that_is_told_to_stop_leaves_its_trial_to_the_next(plan, tmp_pa
     until(lambda: (tmp_path / "trials" / "000" / "metrics.jsonl").exists(), worker)
     worker.terminate()
     assert worker.wait(timeout=900) == 130
-    assert take_and_die(tmp_path, long, searching.LIVES) == [0] * searching.LIVES  # the signal didn't cost it a life
+    assert take_and_die(tmp_path, long, searching.LIVES) == [0] * searching.LIVES  # the signal is not a failure
 
 
 def take_and_die(folder, plan, times):
@@ -145,8 +145,8 @@ def take_and_die(folder, plan, times):
 def until(happened, process=None, seconds=900):
     start = time.monotonic()
     while not happened():
-        assert time.monotonic() - start < seconds, "it never happened"
-        assert process is None or process.poll() is None, "the process has ended"
+        assert time.monotonic() - start < seconds, "the condition never became true"
+        assert process is None or process.poll() is None, "the process has already ended"
         time.sleep(0.02)
 
 
@@ -182,7 +182,7 @@ def children():
 
 
 def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
-    """Such a worker must not be restarted again and again. Its message is on stderr."""
+    """A worker that ends with an error message must not be restarted. Its message is on stderr."""
     searching.open_folder(tmp_path, plan)
     (tmp_path / "search.db").write_text("this is no database " * 300)
     with pytest.raises(InputError, match="a worker of the search"):
@@ -191,7 +191,7 @@ def test_a_worker_with_something_to_say_ends_the_search(plan, tmp_path, capfd):
 
 
 def test_a_trial_that_kills_every_process_is_given_up(plan, tmp_path):
-    """Otherwise the search would keep trying a model that is too large for the machine."""
+    """The search must not keep trying a model that is too large for the machine."""
     searching.open_folder(tmp_path, plan)
     assert take_and_die(tmp_path, plan, searching.LIVES + 1) == [0] * searching.LIVES + [1]
     table = read_search(tmp_path).trials

@@ -35,7 +35,7 @@ def test_the_same_weights_give_the_same_results_and_gradients(norm_first):
     (expected * weights).sum().backward()
     (received * weights).sum().backward()
     assert torch.allclose(one.grad, other.grad, atol=1e-4)
-    assert not torch.allclose(ours(x, ~mask), expected, atol=1e-2), "the inverted mask must give another result"
+    assert not torch.allclose(ours(x, ~mask), expected, atol=1e-2), "the inverted mask must give a different result"
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

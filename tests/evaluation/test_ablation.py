@@ -38,7 +38,7 @@ def test_a_head_is_off_as_if_its_columns_of_w_o_were_zero(model):
 
 @pytest.mark.parametrize("attend", [scaled_dot_product_attention, fused_attention])
 def test_a_head_stays_off_while_attention_is_recorded(model, attend):
-    """Otherwise, heat maps of a model without a head would show the complete model."""
+    """Heat maps of a model without a head must not show the complete model."""
     set_attention(model, attend)
     with without_heads(model, [(CROSS.format(0), 1)]):
         without = model(SOURCE, TARGET)
@@ -49,7 +49,7 @@ def test_a_head_stays_off_while_attention_is_recorded(model, attend):
 
 
 def test_without_cross_attention_the_source_does_not_matter(model):
-    """All the given heads must be off, whether several belong to one module or to different modules."""
+    """All the given heads must be off, whether they belong to one module or to several."""
     with without_heads(model, [(CROSS.format(layer), head) for head in range(3) for layer in range(2)]):
         one, other = model(SOURCE, TARGET)
     torch.testing.assert_close(one, other, rtol=0, atol=1e-6)  # the rows of the batch are equal up to rounding

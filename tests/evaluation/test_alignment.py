@@ -26,6 +26,6 @@ def test_by_hand(weights, gold, rate):
     ("weights", "gold"), [((2, 3), (3, 2)), ((0, 3), (0, 3)), ((2, 0), (2, 0)), ((1, 2, 3), (1, 2, 3))]
 )
 def test_other_shapes_are_named(weights, gold):
-    """Otherwise, a transposed gold alignment with the same number of cells would return a meaningless rate."""
+    """A transposed gold alignment must raise an error instead of returning a meaningless rate."""
     with pytest.raises(ValueError, match=str(weights).replace("(", r"\(").replace(")", r"\)")):
         alignment_error_rate(torch.rand(weights), torch.zeros(gold, dtype=torch.bool))

@@ -74,7 +74,7 @@ def test_perfect_is_100_and_one_missing_order_is_0():
 
 
 def test_equals_sacrebleu_on_real_sentences(real_data):
-    """Real text has thousands of n-grams, and these translations are shorter and longer than their references."""
+    """Real text has thousands of n-grams, and some translations are shorter than their references, some longer."""
     with gzip.open(real_data / "multi30k" / "test_2017_flickr.en.gz", "rt", encoding="utf-8") as file:
         references = [line.split() for line in file]
     words = sorted({word for sentence in references for word in sentence})

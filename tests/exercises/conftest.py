@@ -1,4 +1,4 @@
-"""Fixtures for all tests of the exercises."""
+"""Fixtures shared by the exercise tests."""
 
 import os
 

@@ -17,7 +17,7 @@ every_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exerc
 
 @every_exercise
 def test_every_mistake_is_named_as_itself(exercise):
-    """If a mistake passes or is taken for a different one, the student is told something untrue."""
+    """If a mistake passes or is mistaken for another, the student is told something untrue."""
     problems = []
     for mistake in mistakes_of(exercise):
         for number, way in enumerate(mistake.ways):

@@ -99,7 +99,7 @@ def test_any_callable_can_be_checked_by_name(subject):
 
 
 def test_strict_raises_after_the_report(monkeypatch, capsys):
-    """This lets a tool that runs notebooks stop at the first failed check."""
+    """Strict mode lets a tool that runs notebooks stop at the first failed check."""
     monkeypatch.setenv("TRANSFORMER_LAB_STRICT", "1")
     assert check(softmax).passed
     with pytest.raises(CheckFailed, match=r"softmax: not right yet, \d+ of \d+ checks passed"):

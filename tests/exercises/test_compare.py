@@ -37,7 +37,7 @@ def one(expected, received, **options):
 
 
 def test_two_numbers_that_differ_look_different():
-    """Otherwise a report could say "expected -0.4571, got -0.4571"."""
+    """A report must never say "expected -0.4571, got -0.4571"."""
     assert short_and_apart(-0.457121, -0.457148) == ("-0.45712", "-0.45715")
     assert short_and_apart(0.5, 0.7) == ("0.5", "0.7")
     assert short_and_apart("one", 1.0) == ("'one'", "1")

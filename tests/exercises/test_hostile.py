@@ -190,7 +190,7 @@ ONE_OF_EACH_KIND = ("softmax", "scaled_dot_product_attention", "warmup_rate", "b
 @pytest.mark.parametrize("result", ODD_RESULTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH_KIND)
 def test_no_result_is_too_odd_to_be_judged(name, result):
-    """This holds both here and in a grader, which receives the result from another process."""
+    """Odd results are judged both here and in a grader, which receives them from another process."""
     exercise = exercises()[name]
 
     def odd(*arguments, **named):
@@ -310,7 +310,7 @@ def wait_for_ever(scores):
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("endless", [loop_plainly, loop_swallowing, loop_with_finally, loop_in_torch, wait_for_ever])
 def test_endless_loop_is_stopped(endless):
-    """This includes loops that catch every exception and code that blocks in a C call."""
+    """Even a loop that catches every exception is stopped, and so is code that blocks in a C call."""
     report = check("softmax", endless)
     text = failed(report)
     assert "it did not finish within 5 seconds" in text
@@ -403,7 +403,7 @@ def test_interrupting_a_check_that_has_just_begun_works(monkeypatch):
     ],
 )
 def test_two_gibibytes_are_refused(allocate):
-    """Otherwise, if memory is scarce, the system would kill the notebook."""
+    """A huge allocation must fail in the check; if memory is scarce, the system would kill the notebook."""
 
     def greedy(scores):
         return allocate()

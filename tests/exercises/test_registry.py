@@ -65,7 +65,7 @@ def test_exercise_is_complete(exercise):
     assert len(exercise.properties) >= 2
     assert len(hints_of(exercise)) == 3
     assert all("  " not in hint for hint in hints_of(exercise))
-    assert len(names) == len(set(names)), "two checks have one name"
+    assert len(names) == len(set(names)), "two checks have the same name"
     for name in names:
         assert name[0].islower() or not name[0].isalpha(), "names of checks appear in the middle of sentences"
         assert not name.endswith(".")
@@ -96,7 +96,7 @@ def test_expected_value_depends_on_the_seed(exercise, part):
         inputs = exercise.inputs(part, seed)
         expected.append(observe(exercise.answer, exercise.harness(part), inputs, exercise.global_seed(part)).value)
     different = [one for i, one in enumerate(expected) if not any(same_data(one, other) for other in expected[:i])]
-    assert len(different) >= 3, "small numbers may meet by chance, but not that often"
+    assert len(different) >= 3, "small numbers may match by chance, but not that often"
 
 
 @each(VARIANTS)

@@ -53,9 +53,9 @@ def test_every_variant_fails_or_is_known_to_be_equivalent(exercise):
     listed = equivalent().get(exercise.name, {})
     surviving = {change_of(variant) for variant in variants_of(exercise) if survives(exercise, variant)}
     unexpected = surviving - listed.keys()
-    assert not unexpected, "no check notices:\n" + "\n".join(f"- {change}: …" for change in sorted(unexpected))
+    assert not unexpected, "no check catches:\n" + "\n".join(f"- {change}: …" for change in sorted(unexpected))
     stale = listed.keys() - surviving
-    assert not stale, "these fail a check now, or don't exist any more:\n" + "\n".join(sorted(stale))
+    assert not stale, "these fail a check now, or no longer exist:\n" + "\n".join(sorted(stale))
 
 
 def test_the_list_is_short():

@@ -17,7 +17,7 @@ def test_layer_norm_agrees_with_torch(spread, eps, dtype, tolerance, with_gradie
         norm.bias.normal_()
     x = (3 + spread * torch.randn(2, 3, 4)).requires_grad_()
     ours, theirs = norm(x), F.layer_norm(x, (4,), norm.gain, norm.bias, eps)
-    # Dividing by the spread magnifies the rounding error of x, and once more in the gradient.
+    # Dividing by the spread magnifies the rounding error in x, and does so again in the gradient.
     torch.testing.assert_close(ours, theirs, atol=tolerance / spread, rtol=0)
     inputs = (x, norm.gain, norm.bias)
     torch.testing.assert_close(
@@ -46,7 +46,7 @@ def test_feed_forward_drops_the_hidden_layer():
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_residual_connection_drops_the_output_of_its_sublayer(norm_first, randomize):
-    """If the whole output is dropped, x is left; dropout on the sum would lose the residual connection."""
+    """If the whole output is dropped, only x is left; dropout on the sum would lose the residual connection."""
     x = torch.randn(2, 3, 4)
     residual = randomize(ResidualConnection(4, 1.0, norm_first))
     torch.testing.assert_close(residual(x, torch.sin), x if norm_first else residual.norm(x))

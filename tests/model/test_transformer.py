@@ -129,7 +129,7 @@ def test_stacks_agree_with_torchs_transformer(
 @norms
 @kernels
 def test_a_padded_batch_gives_what_each_sentence_gives_alone(attend, norm_first, dtype, tolerance, randomize):
-    """Otherwise a translation would depend on the other sentences of its batch."""
+    """A padded batch gives the same result as its sentences alone."""
     model = randomize(Transformer(small_config(norm_first=norm_first)))
     set_attention(model, attend)
     memory, source_mask = model.encode(padded(SOURCES))
@@ -164,7 +164,7 @@ def test_no_logit_depends_on_a_later_token(tie, attend, norm_first, randomize):
 
 @kernels
 def test_a_sentence_of_nothing_but_padding_spoils_nobody(attend, randomize):
-    """Fixed-size batches are filled up with such rows, and a NaN in one of them would reach every weight."""
+    """Fixed-size batches are filled up with rows of padding, and a NaN in one of them would reach every weight."""
     model = randomize(Transformer(small_config()))
     set_attention(model, attend)
     source, target = padded([SOURCES[0], [PAD]]), padded([TARGETS[0], [PAD]])

@@ -1,4 +1,4 @@
-"""The alternative text of a schematic must agree with its numbers."""
+"""A schematic's alt text must agree with its numbers."""
 
 from transformer_lab.plots import draw_word_weights
 

@@ -236,7 +236,7 @@ def test_two_explorers_of_one_model_do_not_move_each_other(translator):
 
 
 def test_an_exception_raised_later_is_shown_in_place_of_the_picture():
-    """In a notebook, a timer redraws. Its traceback is not shown, and the old figure could be taken for the new one."""
+    """When a timer redraws in a notebook, its traceback is not shown, and the old figure could pass for the new one."""
 
     def draw(width=3):
         if width > 3:

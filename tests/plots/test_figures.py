@@ -1,4 +1,4 @@
-"""Without these tests, a figure could be cut off, change from run to run, or lack an alternative text."""
+"""Without these tests, a figure could be cut off, change from run to run, or lack alt text."""
 
 import base64
 import io

@@ -26,7 +26,7 @@ def measuring(measure, known=()):
 
 
 def seen(explorer):
-    """Return a list that collects all alternative texts from now on."""
+    """Return a list that collects all alt text from now on."""
     pictures = []
     explorer.picture.observe(lambda change: pictures.append(change["new"].split('alt="')[1].split('"')[0]), "value")
     return pictures

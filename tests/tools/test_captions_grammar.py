@@ -420,13 +420,13 @@ def aligned(caption: Caption, german_index: int) -> list[str]:
 
 
 def test_the_grammar_produces_the_shipped_corpus():
-    """Otherwise, its sentences could not be traced to the grammar or corrected there. This compares the text and not
+    """Sentences must be traceable to the grammar, so that they can be corrected there. This compares the text and not
     the file, because another version of the xz library may compress the same text to different bytes."""
     assert corpus_text() == lzma.decompress(FILE.read_bytes()).decode()
 
 
 def test_every_noun_of_the_corpus_is_in_the_tables(corpus):
-    """The other tests skip a noun form that is not in the tables."""
+    """The other tests skip any noun form that is not in the tables, so none may be missing."""
     nouns = {word for caption in corpus for word in caption.german_tokens[1:] if capital(word)}
     assert nouns <= set(FORMS) | SET_PHRASES
 
@@ -477,7 +477,7 @@ def test_nouns_agree_with_their_articles_adjectives_and_prepositions(sample):
 
 
 def test_two_way_prepositions_show_place_and_direction(sample):
-    """ "in the park" is dative, and "into the park" is accusative. With verbs of putting, so is "on the table"."""
+    """ "in the park" is dative, and "into the park" is accusative, as is "on the table" with verbs of putting."""
     putting = "legt legen stellt stellen hängt hängen setzt setzen schreibt schreiben wartet warten einsteigt ein"
     found = Counter()
     for caption in sample:
@@ -681,6 +681,6 @@ def test_contracted_prepositions_and_separable_verbs_have_all_their_links(sample
     ],
 )
 def test_a_few_known_links(sample, german, links):
-    """These few links are easy to check at a glance."""
+    """Check a few links that are easy to verify at a glance."""
     with_word = [caption for caption in sample if german in caption.german_tokens]
     assert links in [set(aligned(caption, caption.german_tokens.index(german))) for caption in with_word]

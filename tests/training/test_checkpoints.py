@@ -79,7 +79,7 @@ def test_a_training_state_comes_back_bit_for_bit(tmp_path, optimizer):
 
 
 def test_a_state_of_another_model_is_refused(tmp_path):
-    """If it were loaded by position or in part, training would continue from meaningless weights."""
+    """If the state were loaded by position or in part, training would continue from meaningless weights."""
     model = tiny_model(n_layers=2)
     save_training_state(tmp_path / "latest.safetensors", model, torch.optim.AdamW(model.parameters()), {})
     other = tiny_model()

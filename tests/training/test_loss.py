@@ -10,7 +10,7 @@ PAD = 0
 
 
 def test_decoder_reads_all_but_the_last_token_and_answers_all_but_the_first():
-    """Without the shift, the decoder would be asked for the token it has just read."""
+    """Without the shift, the decoder would be trained to predict the token it has just read."""
     target = torch.tensor([[1, 7, 8, 2], [1, 9, 2, PAD]])
     decoder_input, labels = shift_target(target)
     assert decoder_input.tolist() == [[1, 7, 8], [1, 9, 2]]

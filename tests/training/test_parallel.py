@@ -27,8 +27,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, device):
 
 @pytest.mark.parametrize("name", ["cuda:99", "gpu"])
 def test_a_device_that_is_not_there_is_one_line(name, tmp_path):
-    """The check comes before a folder is created. Students can't read a traceback, and half a run would be in the way.
-    """
+    """The check comes before a folder is created, so that no half-finished run gets in the way of the next one."""
     message = f"^this torch cannot compute on {name} here: name another device, such as cpu$"
     with pytest.raises(InputError, match=message):
         train("tour", tmp_path / "run", device=name)

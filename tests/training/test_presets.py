@@ -91,7 +91,7 @@ def test_a_value_that_cannot_be_is_named_with_what_could(field, text, message):
     ],
 )
 def test_a_value_of_another_type_is_refused_from_python_too(field, value, message):
-    """Otherwise the trainer would raise a TypeError somewhere after reading the corpus."""
+    """The error comes at once, not as a TypeError somewhere in the trainer after the corpus has been read."""
     with pytest.raises(InputError, match=message):
         replace(PRESETS["laptop"], **{field: value})
 
@@ -113,7 +113,7 @@ def test_bpe_dropout_is_refused_where_there_are_no_byte_pairs():
     ],
 )
 def test_a_field_that_changes_nothing_is_refused(name, values, message):
-    """Otherwise a reader could mistake random variation for the effect of an option that has none."""
+    """A reader could mistake random variation for the effect of an option that has none."""
     with pytest.raises(InputError, match=message):
         reject_unused_option(PRESETS[name], override(PRESETS[name], values))
     other = {"schedule": "linear" if name == "paper" else "paper"}
@@ -127,7 +127,7 @@ def test_the_included_model_carries_its_record():
     results = Path(__file__).resolve().parents[2] / "results"
     for name in ("metrics.jsonl", "training.json"):
         shipped = (PRETRAINED / name).read_bytes()
-        assert shipped in [path.read_bytes() for path in results.glob(f"**/{name}")], f"{name} is of no recorded run"
+        assert shipped in [path.read_bytes() for path in results.glob(f"**/{name}")], f"no recorded run has this {name}"
     record, config = (json.loads((PRETRAINED / name).read_text()) for name in ("training.json", "config.json"))
     preset = record["configuration"]["preset"]
     assert {name: preset[name] for name in config.keys() & preset.keys()} == {

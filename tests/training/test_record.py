@@ -94,7 +94,7 @@ def test_the_newest_record_is_replayed_to_the_same_figures(record_script, result
 
 
 def test_a_finished_run_of_another_kind_is_not_taken_for_this_one(record_script, two_runs, tmp_path):
-    """Otherwise one preset's record would appear under another preset's name."""
+    """One preset's record must not appear under another preset's name."""
     shutil.copytree(two_runs[0], tmp_path / "runs" / "tour_seed_1")
     replay = ["replay", "--results", str(tmp_path), "--runs", str(tmp_path / "runs"), "--seeds"]
     recorded = json.loads((two_runs[0] / "training.json").read_text(encoding="utf-8"))["configuration"]["preset"]

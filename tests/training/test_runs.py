@@ -197,7 +197,7 @@ def test_a_damaged_record_is_one_line(tiny_preset, finished_run, tmp_path, text,
 
 @pytest.mark.parametrize("facts", [{}, [], {"epoch": "1"}, None])
 def test_a_checkpoint_that_does_not_say_how_far_the_run_came(tiny_preset, finished_run, tmp_path, facts):
-    """Otherwise epochs would be counted from zero again, starting from trained weights."""
+    """Such a checkpoint is rejected; epochs would otherwise be counted from zero, starting from trained weights."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     tensors, known = load_tensors(folder / "checkpoints" / "latest.safetensors")
     save_tensors(folder / "checkpoints" / "latest.safetensors", tensors, known | facts if facts else facts)
@@ -267,7 +267,7 @@ def test_a_run_that_ends_in_its_warm_up_says_so(tiny_preset, tmp_path, capsys):
 
 
 def test_resuming_with_another_configuration_names_what_differs(tiny_preset, finished_run):
-    """Otherwise a run that used two configurations would be recorded as having used one."""
+    """A run that used two configurations must not be recorded as having used one."""
     other = replace(tiny_preset, epochs=7, dropout=0.3)
     with pytest.raises(InputError, match=r"dropout was 0\.1, now 0\.3; epochs was 3, now 7"):
         train(other, finished_run, resume=True)
@@ -469,7 +469,7 @@ def test_pairs_whose_new_tokens_would_be_too_long_keep_the_old_ones(respelling_p
 
 
 def test_a_run_from_before_a_field_existed_can_be_resumed(tiny_preset, finished_run, tmp_path):
-    """Such a run was trained with the field's default; only a different value changes the configuration."""
+    """The run was trained with the new field's default; only a different value changes the configuration."""
     folder = shutil.copytree(finished_run, tmp_path / "run")
     record = json.loads((folder / "training.json").read_text(encoding="utf-8"))
     del record["configuration"]["preset"]["consistency"]

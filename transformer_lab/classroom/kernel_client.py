@@ -2,7 +2,7 @@
 
 It replaces `jupyter_client`, whose client connects to sockets that the kernel has bound. In the sandbox, the sockets'
 folder is read-only, so here the grader binds them. That also lets it limit the size and number of messages (see
-"garbage on the sockets" and "a message without an end" in tests/classroom/hostile/). Another difference is that
+"garbage on the sockets" and "an endless message" in tests/classroom/hostile/). Another difference is that
 `jupyter_client` waits for a reply until a time limit. Here, the wait also ends when the kernel ends, which any of
 several limits can cause.
 """
@@ -206,7 +206,7 @@ class Kernel:
         while not self._stopped.wait(WATCH_SECONDS):
             if time.monotonic() > self._deadline:
                 self.kill("time")
-            elif grader.memory_info().rss > most_bytes:  # "a message without an end"
+            elif grader.memory_info().rss > most_bytes:  # "an endless message"
                 self.kill("memory")
             elif limit := self.group.exceeded_limit(self.limits):
                 self.kill(limit)

@@ -1,4 +1,4 @@
-"""Submissions of honest students in their own style, right and wrong: `name: (notebook, cells, marks)`.
+"""Honest students' submissions, each in its own style, right and wrong: `name: (notebook, cells, marks)`.
 
 Exercises that are not listed were not attempted.
 """

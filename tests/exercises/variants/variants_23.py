@@ -58,7 +58,7 @@ def split_by_merging_sets(pairs, held_out, seed):
 
 
 def split_by_sorting(pairs, held_out, seed):
-    """Sort by source and give equal neighbors the smallest label, then by target, until no label changes."""
+    """Sort by source and give equal neighbors the smallest label, then do so by target, until no label changes."""
     keys = [tuple(map(letters_and_digits, pair)) for pair in pairs]
     labels, before = list(range(len(pairs))), None
     while labels != before:
@@ -102,7 +102,7 @@ def split_breadth_first(pairs, held_out, seed):
 
 
 def split_by_groups(text):
-    """Group runs of Chinese and other characters, put spaces around each Chinese one, and apply 13a to everything."""
+    """Group runs of Chinese and other characters, put spaces around each Chinese character, and apply 13a."""
     pieces = []
     for chinese, group in itertools.groupby(text, is_chinese_character):
         signs = list(group)
