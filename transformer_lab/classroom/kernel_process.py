@@ -158,7 +158,7 @@ def _untouched_bytes() -> int:
 
 
 def _give_up_privileges(uid: int | None) -> None:
-    """Give up root and all capabilities. "signals to every process" and `test_the_kernel_has_no_rights` fail without it."""
+    """Drop root and all capabilities. "signals to every process" and `test_the_kernel_has_no_rights` fail otherwise."""
     for capability in range(64):
         _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     if uid is not None:
