@@ -4,7 +4,7 @@ import pytest
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from transformer_lab.errors import InputError
-from transformer_lab.evaluation import bleu_difference, score_translations
+from transformer_lab.evaluation import bleu_difference, cased_bleu, score_translations
 
 HYPOTHESES = ["A man, who rides a Horse.", "Two dogs are running in the snow.", "The boy doesn't play football !"]
 REFERENCES = ["A man who rides a horse.", "Two dogs run through the snow.", "The boy isn't playing football!"]
@@ -28,6 +28,7 @@ def test_chinese_is_scored_character_by_character(code):
     """With 13a, a Chinese sentence is one word, and a good translation would score next to nothing."""
     hypotheses, references = ["我们今天买苹果。", "他喜欢Python。"], ["我们今天吃苹果。", "他喜欢Python。"]
     scores = score_translations(hypotheses, references, code)
+    assert cased_bleu(hypotheses, references, code) == scores.bleu
     assert scores.bleu == corpus_bleu(hypotheses, [references], tokenize="zh").score > 60
     assert scores.bleu > 2 * score_translations(hypotheses, references, "en").bleu
     for name in ("bleu", "bleu_lowercased"):
@@ -54,6 +55,7 @@ def test_short_brevity_penalty_is_reported():
     assert score_translations([line[:12] for line in REFERENCES], REFERENCES).brevity_penalty < 0.9
 
 
+@pytest.mark.parametrize("score", [score_translations, cased_bleu])
 @pytest.mark.parametrize(
     ("hypotheses", "references", "named"),
     [
@@ -63,10 +65,10 @@ def test_short_brevity_penalty_is_reported():
         (["a sentence"], "a sentence", ("list",)),
     ],
 )
-def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named):
+def test_what_cannot_be_scored_is_one_clear_line(hypotheses, references, named, score):
     """sacreBLEU itself would score only the first sentences of the longer side, or each character of a string."""
     with pytest.raises(InputError) as caught:
-        score_translations(hypotheses, references)
+        score(hypotheses, references)
     message = str(caught.value)
     assert "\n" not in message
     assert all(name in message for name in named)

@@ -18,7 +18,7 @@ from transformer_lab.data import Corpus, load_corpus
 from transformer_lab.decoding import Translator
 from transformer_lab.electives.recurrent import FixedContext, NoContext, additive_weights, with_attention, with_context
 from transformer_lab.errors import InputError
-from transformer_lab.evaluation import score_translations
+from transformer_lab.evaluation import cased_bleu, score_translations
 from transformer_lab.model import Transformer, TransformerConfig
 from transformer_lab.shipped import shipped
 from transformer_lab.training import Preset, find_preset, read_metrics, train
@@ -149,7 +149,7 @@ def train_and_measure(
     translations = translator.translate(sources, beam_size=1)
     scores = score_translations(translations, references)
     seen_sources, seen_references = map(list, zip(*corpus.train[:training_sentences], strict=True))
-    seen = score_translations(translator.translate(seen_sources, beam_size=1), seen_references)
+    seen = cased_bleu(translator.translate(seen_sources, beam_size=1), seen_references)
     return translator, {
         "parameters": record["result"]["parameters"],
         "updates": record["result"]["steps"],
@@ -158,7 +158,7 @@ def train_and_measure(
         "bleu": round(scores.bleu, 2),
         "signature": scores.signatures["bleu"],
         "bleu_by_length": bleu_by_length(sources, translations, references),
-        "bleu_on_training_sentences": round(seen.bleu, 2),
+        "bleu_on_training_sentences": round(seen, 2),
         "examples": list(zip(sources[:5], translations[:5], references[:5], strict=True)),
     }
 
@@ -201,8 +201,8 @@ def bleu_by_length(
             if lower <= len(source.split()) and (limit is None or len(source.split()) <= limit)
         ]
         if chosen:
-            scores = score_translations([translations[i] for i in chosen], [references[i] for i in chosen])
-            groups.append({"words": words, "sentences": len(chosen), "bleu": round(scores.bleu, 2)})
+            bleu = cased_bleu([translations[i] for i in chosen], [references[i] for i in chosen])
+            groups.append({"words": words, "sentences": len(chosen), "bleu": round(bleu, 2)})
         lower = (limit or 0) + 1
     return groups
 

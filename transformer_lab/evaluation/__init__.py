@@ -4,7 +4,7 @@ from transformer_lab.evaluation.ablation import without_heads
 from transformer_lab.evaluation.alignment import alignment_error_rate
 from transformer_lab.evaluation.bleu import bleu, brevity_penalty, ngram_precision
 from transformer_lab.evaluation.rollout import attention_rollout
-from transformer_lab.evaluation.scores import Scores, bleu_difference, score_translations
+from transformer_lab.evaluation.scores import Scores, bleu_difference, cased_bleu, score_translations
 
 __all__ = [
     "Scores",
@@ -13,6 +13,7 @@ __all__ = [
     "bleu",
     "bleu_difference",
     "brevity_penalty",
+    "cased_bleu",
     "ngram_precision",
     "score_translations",
     "without_heads",

@@ -47,14 +47,7 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str], tar
     """
     from sacrebleu.metrics import BLEU, CHRF
 
-    if isinstance(hypotheses, str) or isinstance(references, str):
-        raise InputError("expected a list of sentences; got a single string: put it into a list")
-    if len(hypotheses) != len(references):
-        raise InputError(
-            f"{len(hypotheses)} translations, but {len(references)} references: each translation needs its reference"
-        )
-    if not hypotheses:
-        raise InputError("no translations to score: give at least one, with its reference")
+    _refuse_unmatched(hypotheses, references)
     tokenize = bleu_tokenizer(target)
     metrics = {
         "bleu": BLEU(tokenize=tokenize),
@@ -67,6 +60,29 @@ def score_translations(hypotheses: Sequence[str], references: Sequence[str], tar
         brevity_penalty=results["bleu"].bp,
         signatures={name: str(metric.get_signature()) for name, metric in metrics.items()},
     )
+
+
+def cased_bleu(hypotheses: Sequence[str], references: Sequence[str], target: str = "en") -> float:
+    """Return only `score_translations(...).bleu`, in a third of the time.
+
+    Raises:
+        InputError: As in `score_translations`.
+    """
+    from sacrebleu.metrics import BLEU
+
+    _refuse_unmatched(hypotheses, references)
+    return BLEU(tokenize=bleu_tokenizer(target)).corpus_score(list(hypotheses), [list(references)]).score
+
+
+def _refuse_unmatched(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise InputError("expected a list of sentences; got a single string: put it into a list")
+    if len(hypotheses) != len(references):
+        raise InputError(
+            f"{len(hypotheses)} translations, but {len(references)} references: each translation needs its reference"
+        )
+    if not hypotheses:
+        raise InputError("no translations to score: give at least one, with its reference")
 
 
 def bleu_difference(

@@ -11,7 +11,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 from transformer_lab.errors import InputError
-from transformer_lab.evaluation import score_translations, without_heads
+from transformer_lab.evaluation import cased_bleu, without_heads
 from transformer_lab.plots.figures import DARK, MIDDLE, ORANGE, as_html, new_picture, page_axes
 from transformer_lab.plots.heatmaps import STACKS, check_stack, first_words
 from transformer_lab.plots.interactive_figure import Explorer
@@ -123,7 +123,7 @@ class _Measured:
             if heads not in self.scores:
                 translations = self._translate(self.sources, heads)
                 language = self.translator.tokenizer.target
-                self.scores[heads] = score_translations(translations, self.references, language).bleu
+                self.scores[heads] = cased_bleu(translations, self.references, language)
 
     def _translate(self, sentences: list[str], off: frozenset[Head]) -> list[str]:
         heads = [(STACKS[stack][1].format(layer), head) for stack, layer, head in sorted(off)]

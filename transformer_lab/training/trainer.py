@@ -20,7 +20,7 @@ from transformer_lab.data.tokenizers import Tokenizer, load_tokenizer, train_tok
 from transformer_lab.decoding.translator import Translator
 from transformer_lab.decoding.weights import load_weights, model_weights
 from transformer_lab.errors import InputError
-from transformer_lab.evaluation.scores import score_translations
+from transformer_lab.evaluation.scores import cased_bleu
 from transformer_lab.files import writing
 from transformer_lab.model import Transformer, TransformerConfig, fused_attention, set_attention
 from transformer_lab.presets import Preset, find_preset
@@ -492,7 +492,7 @@ class TrainingRun:
         translator = Translator(self.model, self.tokenizer)
         sources, references = zip(*self.validation_pairs.pairs, strict=True)
         translations = translator.translate(list(sources), beam_size=beam_size, alpha=self.preset.alpha)
-        return score_translations(translations, list(references), self.tokenizer.target).bleu
+        return cased_bleu(translations, list(references), self.tokenizer.target)
 
     def save(self) -> None:
         """Save the epoch's weights, then the training state, then delete the weights that are no longer needed."""
