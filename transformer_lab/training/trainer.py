@@ -5,9 +5,11 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -112,6 +114,7 @@ def train(
     try:
         if workers.first:
             check_output_folder(output, resume)  # before the corpus, which may be downloaded
+        check_sizes(preset, build_model)
         corpus = load_corpus(preset.corpus, source, target, data_dir)
         if resume and is_finished(output):
             record = read_json(output / "training.json")
@@ -123,6 +126,27 @@ def train(
         return run.finish() if workers.first else {}
     finally:
         workers.leave()
+
+
+def check_sizes(preset: Preset, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
+    """Build one layer for a tiny vocabulary, so that impossible sizes are found before a tokenizer is trained."""
+    tiny = SimpleNamespace(source_size=4, target_size=4, pad_id=0, bos_id=1, eos_id=2)
+    with errors_of_building():
+        new_model(replace(preset, n_layers=1), tiny, build_model)
+
+
+@contextmanager
+def errors_of_building() -> Iterator[None]:
+    """Turn what building a model raises into one clear line."""
+    try:
+        yield
+    except ValueError as error:  # d_model is odd, or not divisible by n_heads
+        raise InputError(str(error), parameter="d_model") from None
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        reason = str(error).splitlines()[0]
+        raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
@@ -307,16 +331,9 @@ class TrainingRun:
     def make_model(self, build_model: Callable[[TransformerConfig], nn.Module]) -> None:
         """Create the model with its initial weights, the copy that computes its gradients, and the optimizer."""
         torch.manual_seed(self.preset.seed)  # every process starts from the same weights
-        try:
+        with errors_of_building():
             self.model = new_model(self.preset, self.tokenizer, build_model).to(self.device)
             self.fast = prepare_gradients(self.model, self.preset, self.precision)
-        except ValueError as error:  # d_model is odd, or not divisible by n_heads
-            raise InputError(str(error), parameter="d_model") from None
-        except RuntimeError as error:
-            if "allocate" not in str(error):
-                raise
-            reason = str(error).splitlines()[0]
-            raise DoesNotFitError(f"the model does not fit into memory ({reason}): make it smaller") from None
         self.optimizer = build_optimizer(self.model, self.preset)
 
     def load_checkpoint(self) -> None:
