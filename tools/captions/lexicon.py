@@ -529,13 +529,13 @@ vor Restaurant in_front_of a the
 
 
 def _read_nouns() -> dict[str, Noun]:
-    colours = "rot blau grün gelb schwarz weiß braun grau rosa"
+    colors = "rot blau grün gelb schwarz weiß braun grau rosa"
     nouns = {}
     for kind, table in (("person", PEOPLE), ("animal", ANIMALS), ("thing", THINGS)):
         for line in table.strip().splitlines():
             forms, adjectives = line.split("|")
             singular, gender, plural, english, english_plural, pronoun = forms.split()
-            outer, inner = adjectives.replace("COLOR", colours).split("/")
+            outer, inner = adjectives.replace("COLOR", colors).split("/")
             nouns[singular] = Noun(
                 singular=singular,
                 gender=gender[0],

@@ -114,7 +114,8 @@ def train(
     try:
         if workers.first:
             check_output_folder(output, resume)  # before the corpus, which may be downloaded
-        check_sizes(preset, build_model)
+        if not resume:
+            check_sizes(preset, build_model)
         corpus = load_corpus(preset.corpus, source, target, data_dir)
         if resume and is_finished(output):
             record = read_json(output / "training.json")
