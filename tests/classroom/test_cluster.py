@@ -201,33 +201,32 @@ def test_a_worker_dies_in_the_middle(cluster, course, hand_in, open_grader, tmp_
     assert (again.graded, again.kept) == (0, 12)
 
 
-@pytest.mark.parametrize("gone", ["worker only", "scheduler"])
-def test_a_cluster_that_is_gone_ends_the_run(course, hand_in, tmp_path, monkeypatch, gone):
-    """Waiting forever for a cluster that was switched off would keep the output folder locked."""
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 5)
+def test_a_cluster_that_is_gone_ends_the_run(cluster, course, hand_in, open_grader, tmp_path, monkeypatch):
+    """Waiting forever for a cluster that was switched off would keep the output folder locked. This test switches the
+    shared cluster off, so no test after it may use one."""
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 3)
     monkeypatch.setattr(cluster_module, "LOST_SECONDS", 2)
-    (tmp_path / "cluster").mkdir()
-    lost = Cluster(tmp_path / "cluster")
-    try:
-        hand_in("Abe", **ALL)  # graded before Ada's, which the worker never finishes
-        folder, open_grader = hand_in("Ada", **ALL), grader_for(None, False, lost.address)
-        with pytest.raises(InputError, match="has no workers: start `dask worker"):
-            grade_batch([folder], tmp_path / "grades", open_grader, course)
-        lost.add_worker("only", sticky=True)
-        lost.wait_for_workers(1)
+    (cluster.log / "stuck").unlink(missing_ok=True)
+    hand_in("Abe", **ALL)  # graded before Ada's, which the worker never finishes
+    folder = hand_in("Ada", **ALL)
 
-        def switch_off(done, total):
-            if done:
-                lost.processes[gone].kill()
+    def switch_off(done, total):
+        if done:
+            for name in going:
+                cluster.processes[name].kill()
 
+    for going in ([name for name in cluster.processes if name != "scheduler"], ["scheduler"]):
         with pytest.raises(InputError, match="has lost all its workers: continue with --resume"):
-            grade_batch([folder], tmp_path / "grades", open_grader, course, advance=switch_off)
-    finally:
-        lost.end()
+            grade_batch([folder], tmp_path / going[0], open_grader, course, advance=switch_off)
+        if going != ["scheduler"]:
+            with pytest.raises(InputError, match="has no workers: start `dask worker"):
+                grade_batch([folder], tmp_path / "grades", open_grader, course)
+            cluster.add_worker("third", sticky=True)
+            cluster.wait_for_workers(1)
 
 
 def test_no_scheduler_at_the_address(course, hand_in, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 1)
+    monkeypatch.setattr(cluster_module, "CONNECT_SECONDS", 0.3)
     for address in ("tcp://127.0.0.1:9", "nonsense", "tcp://nowhere.invalid:8786"):
         with pytest.raises(InputError, match="no Dask scheduler answers at") as raised:
             grade_batch([hand_in("Ada", **ALL)], tmp_path / "grades", grader_for(None, False, address), course)

@@ -17,12 +17,14 @@ from transformer_lab.exercises import exercises
 
 ANSWERS = {name: inspect.getsource(exercises()[name].answer) for name in ("padding_mask", "causal_mask", "target_mask")}
 FULL = dict.fromkeys(ANSWERS, ("passed", 1.0))
+LIMITS = Limits(cell_seconds=5.0, submission_seconds=90.0)
+
+pytestmark = pytest.mark.costly_setup
 
 
 @pytest.fixture(scope="module")
 def grader(course):
-    limits = Limits(cell_seconds=5.0, submission_seconds=90.0)
-    with Grader(limits, jobs=2, require_sandbox=False, course=course) as grader:
+    with Grader(LIMITS, jobs=2, require_sandbox=False, course=course) as grader:
         yield grader
 
 
@@ -152,13 +154,12 @@ def test_the_limit_of_a_submission_holds_over_many_cells(course, assembled):
     assert marks(result) == dict.fromkeys(ANSWERS, ("timed out", 0.0))
 
 
-def test_a_worker_that_is_late_is_killed_and_has_used_time(course, assembled, monkeypatch):
+def test_a_worker_that_is_late_is_killed_and_has_used_time(grader, assembled, monkeypatch):
     """Time spent in a killed worker counts against the student. The next submission gets a new worker."""
-    with Grader(jobs=1, require_sandbox=False, course=course) as grader:
-        monkeypatch.setattr(grading, "EXTRA_SECONDS", -Limits.submission_seconds)
+    with monkeypatch.context() as patch:
+        patch.setattr(grading, "EXTRA_SECONDS", -LIMITS.submission_seconds)
         (late,) = grader.grade([assembled("late")])
-        monkeypatch.undo()
-        (on_time,) = grader.grade([assembled("on time")])
+    (on_time,) = grader.grade([assembled("on time")])
     assert marks(late) == dict.fromkeys(ANSWERS, ("timed out", 0.0))
     assert late.seconds > 0
     assert marks(on_time) == FULL

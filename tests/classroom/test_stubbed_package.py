@@ -158,7 +158,7 @@ assert transformer_lab.__file__.startswith(runs[0]["folder"]), transformer_lab._
 assert "torch" not in sys.modules and "numpy" not in sys.modules, "importing it is not light"
 for name in [name for name in sys.modules if name.split(".")[0] == "transformer_lab"]:
     del sys.modules[name]
-import torch, numpy
+import torch, numpy, matplotlib.pyplot
 
 def run(folder, cells, answers):
     sys.path[0] = folder
