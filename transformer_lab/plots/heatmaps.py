@@ -149,7 +149,7 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
 def name_axes(
     axes: Axes, query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
 ) -> None:
-    """Name the axes `query` and `key`, with room for the tokens from `label_with_tokens`; `cell` is inches per token."""
+    """Name the axes `query` and `key`, with room for the tokens of `label_with_tokens`; `cell` is inches per token."""
     axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
     axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
 

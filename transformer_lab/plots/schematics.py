@@ -224,7 +224,7 @@ def _block(
 
 
 def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
-    """Draw one layer (section 3.1) as a stack of sublayers over a sentence, with lines that show which word attends to which.
+    """Draw one layer (section 3.1) as a stack of sublayers over a sentence. Lines show which words attend to which.
 
     Args:
         words: The words of the sentence, one per column.
