@@ -231,7 +231,7 @@ def train_language_model(
     pairs: Callable[[Tensor, int], tuple[Tensor, Tensor]] = next_token_pairs,
     seed: int = 1,
 ) -> Iterator[dict[str, float]]:
-    """Train on batches of whole windows, whose starts differ from one pass through the text to the next.
+    """Train on batches of whole windows. Each pass through the text starts at a random offset.
 
     The learning rate rises during the first tenth of the steps and then falls to zero. Gradient norms are clipped at 1.
     Every step sets the model to training mode, so the caller may use it in evaluation mode between steps.
@@ -244,7 +244,7 @@ def train_language_model(
         peak_rate: Peak learning rate of Adam.
         loss: A function like `causal_language_model_loss`, such as your own.
         pairs: A function like `next_token_pairs`, such as your own.
-        seed: Seed for the starts and the order of the windows.
+        seed: Seed for the offsets and the order of the windows.
 
     Yields:
         After each step, a dictionary with `step` (from 1), `loss` (nats per token), and `rate`, the step's learning
@@ -302,10 +302,10 @@ class LanguageModelScore:
 def score_language_model(
     model: LanguageModel, tokenizer: TextTokenizer, text: str, loss: Loss = causal_language_model_loss
 ) -> LanguageModelScore:
-    """Score a model on a text: predict every token once, from a line break and the tokens before it in its window.
+    """Score a model on a text by predicting every token once, from the tokens before it in its window.
 
-    Every character counts, even at the end of the text, so models with different tokenizers are scored on the same
-    text.
+    The first token follows a line break. Every character counts, even at the end of the text, so models with different
+    tokenizers are scored on the same text.
 
     Args:
         model: The model to score. It runs in evaluation mode and is left in the mode it was in.

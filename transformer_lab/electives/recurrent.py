@@ -67,6 +67,7 @@ class FixedContext(nn.Module):
     """
 
     def project(self, memory: Tensor) -> Tensor:
+        """Return the memory unchanged, because no keys are needed."""
         return memory
 
     def forward(
@@ -89,6 +90,7 @@ class NoContext(nn.Module):
     """A context of zeros, as if the decoder never used its context."""
 
     def project(self, memory: Tensor) -> Tensor:
+        """Return the memory unchanged, because no keys are needed."""
         return memory
 
     def forward(
@@ -289,7 +291,7 @@ class IncrementalRecurrentDecoder:
         return output.unflatten(0, tokens.shape)
 
     def reorder(self, parents: Tensor) -> None:
-        """Continue hypothesis i of each sentence from hypothesis `parents[:, i]`; shape `(sentences, hypotheses)`."""
+        """Continue hypothesis i of each sentence from `parents[:, i]`; `parents` is `(sentences, hypotheses)`."""
         self.states = self.states.gather(1, parents[:, :, None].expand(-1, -1, self.states.size(-1)))
 
     def select(self, sentences: Tensor) -> None:

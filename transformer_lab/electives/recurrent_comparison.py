@@ -253,4 +253,5 @@ def heat_maps(recurrent: Translator, transformer: Translator, source: str, targe
 
 
 def rounded(weights: torch.Tensor) -> list[list[float]]:
+    """Return the weights, `(query, key)`, as nested lists rounded to three decimals."""
     return [[round(weight, 3) for weight in row] for row in weights.tolist()]

@@ -69,6 +69,7 @@ class ScriptedModel(nn.Module):
         return self.output(self.decoder(target, memory, source_mask[:, 0]))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return logits, `(batch, target, vocab)`, for a source, `(batch, source)`, and a target, `(batch, target)`."""
         return self.decode(target, *self.encode(source))
 
     def answer(self, read: list[int], words: list[int]) -> int:
@@ -97,6 +98,7 @@ class ScriptedDecoder(nn.Module):
         self.attention = SimpleNamespace(project=lambda memory: -memory)
 
     def first_state(self, memory: Tensor) -> Tensor:
+        """Return the initial state, `(batch, 2 + room)`, with no tokens read yet."""
         state = memory.new_zeros(len(memory), 2 + self.room)
         state[:, 0] = 1
         return state

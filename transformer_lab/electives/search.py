@@ -1,6 +1,6 @@
 """A hyperparameter search that survives being killed and that several processes can share.
 
-A search is a folder. `search.json` contains its plan, and `search.db` all trials (Optuna's, in SQLite). `trials/` and
+A search is a folder. `search.json` contains its plan, and `search.db` all trials (Optuna, SQLite). `trials/` and
 `finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of the
 results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If one is
 killed or its machine fails, another one resumes its trial after the last finished epoch.
@@ -124,6 +124,11 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
 
 
 def read_plan(folder: Path) -> Plan:
+    """Read the plan of the search in a folder.
+
+    Raises:
+        InputError: The folder does not contain a search, or its plan is not valid.
+    """
     if not (folder / "search.json").exists():
         raise InputError(f"{folder} holds no search: there is no search.json in it")
     try:
@@ -210,11 +215,12 @@ def recorded_search() -> Results | None:
 
 
 def folder_of(trial: "Trial", folder: Path) -> Path:
+    """Return the folder of a trial's training run, such as `trials/007` in the folder of the search."""
     return folder / trial.study.study_name / f"{trial.number:03}"
 
 
 def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
-    """Return a trial that no process is training, with a lock on it, or None if there is none left to start.
+    """Return `(trial, lock)` for a trial that no process is training, or None if there is none left to start.
 
     Call it inside `only_one`. A trial counts as running from the moment it is in the database until it ends. If its
     folder is not locked, the trial is new, or its process died or was interrupted. Optuna's heartbeat cannot replace
@@ -288,7 +294,7 @@ def work(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train the trials of a search until none are left, then its finalists. Every worker calls this; see `search`."""
+    """Train the trials of a search until none are left, then its finalists. The arguments are as in `search`."""
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)
     with only_one(folder):  # the first process creates the database and the corpus
@@ -344,7 +350,7 @@ def own_corpus(folder: Path, plan: Plan) -> None:
 def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> str:
     """Train a trial, record how it ended, and return a line about it. Call it while holding the trial's lock.
 
-    If training is interrupted or fails with an unexpected error, this does not count as one of the trial's LIVES.
+    An interruption or an unexpected error does not cost the trial one of its LIVES.
     """
     optuna = load_optuna()
     states = optuna.trial.TrialState

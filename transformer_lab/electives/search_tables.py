@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 BEST_SHARE = 0.25  # importance compares this share of the trials, the best, with all trials
-LIVES = 3  # a trial is given up once three processes have died while training it, because it may be what kills them
+LIVES = 3  # a trial is given up once three processes have died while training it, because it may be the cause
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it because memory ran out"
 
 
@@ -27,7 +27,7 @@ class Results:
     Both tables have one row per trial, with these columns:
 
     - `number`, `seed`, and the six hyperparameters;
-    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (its processes died LIVES times), or `running`,
+    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (LIVES processes died in it), or `running`,
       which includes trials that were interrupted and have not been resumed yet;
     - `bleu`: validation BLEU (0 to 100) with greedy decoding. A complete trial has the score after its last epoch. A
       pruned trial has the last score it reached, which is a lower bound. A diverged trial has 0, and all others NaN;
@@ -82,6 +82,7 @@ def table_of(study: "Study") -> "DataFrame":
 
 
 def write_table(table: "DataFrame", path: Path) -> None:
+    """Write a table of `Results` as CSV. The numbers in `curve` are separated by spaces."""
     written = table.assign(curve=[" ".join(f"{bleu:.2f}" for bleu in curve) for curve in table["curve"]])
     with replacing(path) as unfinished:
         written.to_csv(unfinished, index=False, float_format="%.6g")
@@ -134,7 +135,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
 
 def pedanova(trials: "DataFrame", scores: Iterable[float]) -> dict[str, float]:
-    """Return each hyperparameter's importance for these scores, one per trial. The space is the range of the trials."""
+    """Return each hyperparameter's importance, given one score per trial. The search space is the trials' range."""
     optuna = load_optuna()
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

@@ -128,7 +128,7 @@ def _position(axes: Axes, x: float, y: float, highlight: Collection[int]) -> Non
 
 
 def _residual(axes: Axes, x: float, sublayer: float, norm: float) -> None:
-    """Draw the residual connection from below a sublayer around it to its "add & norm" box."""
+    """Draw the residual connection around a sublayer, from its input to its "add & norm" box."""
     left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
     axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
     _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))

@@ -64,7 +64,7 @@ def draw_heads(
         recorded: The recorded attention of one sentence.
         stack: A key of `STACKS`.
         layer: Index of the layer, from 0. Negative indices count from the last layer.
-        heads: Indices of heads, also possibly negative, or "mean" for the mean of all heads.
+        heads: Indices of heads, which may also be negative, or "mean" for the mean of all heads.
         word: Index of a query, from 0, whose weights are also drawn as bars. By default, there are no bars.
         written: Number of decoder tokens to draw. By default, draw all of them.
 

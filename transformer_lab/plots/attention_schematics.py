@@ -28,7 +28,7 @@ def _shade(weight: float) -> tuple[float, float, float]:
 
 
 def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> Figure:
-    """Draw one head's weights at the moment when a word is predicted: one row of shaded tokens per sentence.
+    """Draw one head's weights as the model predicts a word: one row of shaded tokens per sentence.
 
     Args:
         rows: For each sentence, its tokens, their weights (0 to 1), and the word that is predicted.

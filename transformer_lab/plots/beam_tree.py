@@ -70,7 +70,7 @@ def draw_tree(
     step: int | None = None,
     greedy: tuple[SearchTree, Sequence[str]] | None = None,
 ) -> Figure:
-    """Draw a beam search. Each column is a step; each box shows a token and the log-probability (in nats) up to it.
+    """Draw a beam search. Each column is a step; each box shows a token and its hypothesis's log-probability so far.
 
     Args:
         tree: The search.
@@ -246,7 +246,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated. For later ones, the widget shows the message.
+        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
     """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="22em")}
     controls = {

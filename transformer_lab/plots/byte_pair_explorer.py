@@ -101,8 +101,8 @@ def draw_byte_pairs(
         merges: The merges, in the order in which they were learned.
         sentences: Maps the name of each language to a sentence of at most 300 characters.
         word_counts: Maps the name of each language to its words and how often each occurs.
-        steps: Numbers of merges, from 0 to all, after which to draw the sentences. The symbols that the last of these
-            merges created are framed.
+        steps: Numbers of merges, from 0 to all, after which to draw the sentences. Symbols created by the last of
+            these merges are framed.
 
     Raises:
         InputError: A step is out of range, a sentence is empty or too long, or a language has no words.

@@ -34,7 +34,7 @@ def plot_training(metrics_path: str | Path) -> Figure:
 
 
 def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the figure of `plot_training` from records, which `transformer_lab.training.records` describes."""
+    """Draw the figure of `plot_training` from records (described in `transformer_lab.training.records`)."""
     steps = [record for record in records if record["kind"] == "step"]
     epochs = [record for record in records if record["kind"] == "epoch"]
     scored = [record for record in epochs if record.get("validation_bleu") is not None]

@@ -27,7 +27,7 @@ LINE = 112  # maximum number of characters in a line
 def draw_without_heads(
     translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
 ) -> Figure:
-    """Draw which heads are on, a sentence's translation, and the BLEU score (0 to 100), with and without some heads.
+    """Draw which heads are off, and how that changes a sentence's translation and a test set's BLEU score (0 to 100).
 
     Translations use greedy decoding. A head that is off outputs zeros (Michel et al. 2019).
 

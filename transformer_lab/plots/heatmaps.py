@@ -208,7 +208,7 @@ def attention_of(translator: Any, sentence: str) -> RecordedAttention:
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """Return the English name of the language on each side, "source" and "target", or its code if unknown."""
+    """Map "source" and "target" to the English name of the language, or to its code if the name is unknown."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
@@ -228,7 +228,7 @@ def check_stack(stack: str) -> None:
 
 
 def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
-    """Draw the figure of `draw_attention` from recorded weights, with the same arguments and errors."""
+    """Draw the figure of `draw_attention` from recorded weights, with the same other arguments and errors."""
     weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
         return _draw_all_heads(weights, queries, keys, names, title)
@@ -275,7 +275,7 @@ def follows_itself(stack: str) -> bool:
 
 
 def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> None:
-    """Write the token that the decoder predicts at each row to the right of it: at `A`, for example, it predicts `dog`.
+    """Write the token that the decoder predicts to the right of each row, such as `dog` to the right of `A`.
 
     Args:
         axes: The axes of a heat map whose queries are all of `tokens` except the last.

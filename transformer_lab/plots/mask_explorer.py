@@ -51,7 +51,7 @@ def draw_masks(
     """Draw the masks of two sentences in one batch, and show the shapes of the masks that are combined (section 3.2.3).
 
     Args:
-        sentences: Two sentences of at most 14 words, separated by spaces. The shorter one is padded.
+        sentences: Two sentences of at most 14 words each, with spaces between words. The shorter one is padded.
         padding: Whether to hide padding.
         causal: Whether to hide later positions.
         padding_mask: A function like `model.padding_mask`, such as your own.

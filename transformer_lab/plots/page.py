@@ -1,4 +1,4 @@
-"""An HTML page that shows every attention head of every layer for one sentence, without scripts or a connection."""
+"""An HTML page that shows every attention head of every layer for one sentence. It works offline without scripts."""
 
 import base64
 import io

@@ -105,7 +105,7 @@ def _signed_table(axes: Axes, left: float, table: Tensor) -> None:
 
 
 def draw_cache(words: Sequence[str]) -> Figure:
-    """Draw which keys and values each decoding step computes, without a cache and with a cache.
+    """Draw which keys and values each decoding step computes, with and without a cache.
 
     Args:
         words: The tokens that the decoder reads. Each step reads one more than the step before.
@@ -334,7 +334,7 @@ def draw_training_loop() -> Figure:
 
 
 def draw_next_token_questions(read: str, predicted: str, highlight: int) -> Figure:
-    """Draw each character of a text below the character to predict, with lines from all characters it depends on.
+    """Draw a text below the characters to predict, with lines from each prediction to the characters it is based on.
 
     Args:
         read: The characters that the model reads.

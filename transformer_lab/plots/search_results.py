@@ -127,7 +127,8 @@ def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
 
     Args:
         trials: The table of trials in a search, at least 8 of which have a BLEU score.
-        shuffles: How often to shuffle the BLEU scores among the trials to measure the importance by chance (gray bars).
+        shuffles: How often to shuffle the BLEU scores among the trials. The gray bars show the 95th percentile of the
+            importance after shuffling.
 
     Raises:
         InputError: Fewer than 8 trials have a BLEU score.

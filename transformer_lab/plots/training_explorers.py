@@ -75,7 +75,11 @@ def draw_warmup(
 
 
 def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
-    """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor; `rate` as there."""
+    """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor.
+
+    Args:
+        rate: As in `draw_warmup`.
+    """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
     return _explorer(
         lambda **chosen: draw_warmup(**chosen, rate=rate),
@@ -157,7 +161,11 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
 
 
 def explore_label_smoothing(loss: Loss = label_smoothing_loss) -> Any:
-    """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary; `loss` as there."""
+    """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary size.
+
+    Args:
+        loss: As in `draw_label_smoothing`.
+    """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
     curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # smoothing 0 is always drawn
     return _explorer(
