@@ -54,7 +54,7 @@ class LanguageModel(nn.Module):
         last_norm = nn.LayerNorm(d_model) if norm_first else None
         self.encoder = nn.TransformerEncoder(layer, n_layers, last_norm, enable_nested_tensor=False)
         self.output = nn.Linear(d_model, vocab_size)
-        for weight in self.encoder.parameters():  # PyTorch copies one layer, so all would start with the same weights
+        for weight in self.encoder.parameters():  # copies of one layer would all start with the same values
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
         for table in (self.embedding, self.positions):
