@@ -1,1 +1,1 @@
-"""Topics around the Transformer: the answers and other parts of electives 20 to 23."""
+"""Topics related to the Transformer: the answers to the exercises in electives 20 to 23, and code for them."""

@@ -1,6 +1,6 @@
 """Elective 21: a language model built from PyTorch's own Transformer classes, with training, scoring, and sampling.
 
-The masks of PyTorch's classes mean the opposite of this course's masks: True means *hidden*.
+In the masks of PyTorch's classes, True means *hidden*, the opposite of this course's masks.
 """
 
 import math
@@ -21,17 +21,17 @@ class LanguageModel(nn.Module):
     """A decoder-only model that predicts the next token at each position (Radford et al. 2018).
 
     Without a source, a decoder is an encoder with a causal mask. All parts are PyTorch's own. The positional encoding
-    is learned, and layer norms come first (Radford et al. 2019).
+    is learned, and by default, layers are pre-norm (Radford et al. 2019).
 
     Args:
         vocab_size: Number of tokens in the vocabulary.
         d_model: Width of the model.
         n_heads: Number of heads in each attention.
         n_layers: Number of layers.
-        d_ff: Width inside the feed-forward networks.
+        d_ff: Hidden width of the feed-forward networks.
         max_length: Maximum number of tokens that the model can read at once.
         dropout: As in section 5.4, but also on attention weights and inside the feed-forward networks.
-        norm_first: True for pre-norm; the paper has post-norm.
+        norm_first: Whether layers are pre-norm; the paper's are post-norm.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LanguageModel(nn.Module):
 
         Args:
             tokens: `(batch, length)`, integers.
-            mask: `(length, length)`, boolean, rows are queries. **True means hidden**, as always in `nn.Transformer`.
+            mask: `(length, length)`, boolean; rows are queries. **True means hidden**, as always in `nn.Transformer`.
 
         Returns:
             `(batch, length, vocab)`.
@@ -231,26 +231,27 @@ def train_language_model(
     pairs: Callable[[Tensor, int], tuple[Tensor, Tensor]] = next_token_pairs,
     seed: int = 1,
 ) -> Iterator[dict[str, float]]:
-    """Train on `steps` batches of whole windows. In each pass through the text, the windows start somewhere else.
+    """Train on batches of whole windows. Each pass through the text starts at a random offset.
 
-    The learning rate rises for a tenth of the steps and then falls to zero; gradients are clipped at 1. The model is
-    put into training mode before every step, so the caller may use it between steps.
+    The learning rate rises during the first tenth of the steps and then falls to zero. Gradient norms are clipped at 1.
+    Every step sets the model to training mode, so the caller may use it in evaluation mode between steps.
 
     Args:
-        model: Trained in place.
-        tokens: `(n,)`, the text, on the model's device.
-        steps: Number of updates.
+        model: The model to train in place.
+        tokens: The text, `(n,)`, integers, on the model's device.
+        steps: Number of updates, one batch each.
         batch_size: Number of windows of `model.max_length` tokens in a batch.
         peak_rate: Peak learning rate of Adam.
-        loss: Called with `(model, inputs, labels)`.
-        pairs: Called with `(tokens, length)`.
-        seed: For the order of the windows.
+        loss: A function like `causal_language_model_loss`, such as your own.
+        pairs: A function like `next_token_pairs`, such as your own.
+        seed: Seed for the offsets and the order of the windows.
 
     Yields:
-        After each step, `{"step": from 1, "loss": in nats per token, "rate": the learning rate of that step}`.
+        After each step, a dictionary with `step` (from 1), `loss` (nats per token), and `rate`, the step's learning
+            rate.
 
     Raises:
-        ValueError: The text is shorter than a window and its labels.
+        ValueError: The text is too short for a window and its labels.
     """
     shuffle = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9)
@@ -276,9 +277,9 @@ def train_language_model(
 
 @dataclass(frozen=True)
 class LanguageModelScore:
-    """A model's score on a text. It covers the whole text, whatever the tokens are."""
+    """A model's score on a whole text, whatever its tokenizer."""
 
-    nats: float  # loss of the whole text, summed over its tokens
+    nats: float  # loss summed over all tokens of the text
     tokens: int
     characters: int
 
@@ -289,28 +290,28 @@ class LanguageModelScore:
 
     @property
     def perplexity(self) -> float:
-        """Return the exponential of the loss. It is comparable only between models with the same tokenizer."""
+        """Return the exponential of the loss, which is comparable only between models with the same tokenizer."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_character(self) -> float:
-        """Return the loss in bits per character. It is comparable between all models scored on the same text."""
+        """Return the loss in bits per character, which is comparable between all models scored on the same text."""
         return self.nats / math.log(2) / self.characters
 
 
 def score_language_model(
     model: LanguageModel, tokenizer: TextTokenizer, text: str, loss: Loss = causal_language_model_loss
 ) -> LanguageModelScore:
-    """Predict every token of `text` once, from the tokens before it in its window. The first one follows a line break.
+    """Score a model on a text by predicting every token once, from the tokens before it in its window.
 
-    Every character counts, even at the end of the text, so models with different tokenizers are scored on the same
-    text.
+    The first token follows a line break. Every character counts, even at the end of the text, so models with different
+    tokenizers are scored on the same text.
 
     Args:
-        model: Runs in evaluation mode without gradients and is left in the mode it was in.
+        model: The model to score. It runs in evaluation mode and is left in the mode it was in.
         tokenizer: The model's tokenizer.
-        text: At least one character.
-        loss: Called with `(model, inputs, labels)`; returns a mean.
+        text: The text to predict, at least one character.
+        loss: A function like `causal_language_model_loss`, which returns a mean over tokens, such as your own.
 
     Raises:
         ValueError: The text is empty.
@@ -320,7 +321,7 @@ def score_language_model(
     tokens = tokenizer.encode("\n" + text).to(next(model.parameters()).device)
     length, count = model.max_length, len(tokens) - 1
     nats = 0.0
-    whole = count // length * length  # tokens in full windows; the rest is a separate window
+    whole = count // length * length  # tokens in full windows; the rest is scored separately
     with evaluation_mode(model):
         if whole:
             for inputs, labels in zip(*(side.split(32) for side in next_token_pairs(tokens, length)), strict=True):

@@ -1,4 +1,4 @@
-"""Recorded training runs in other languages: the files that `benchmarks/languages.py` writes."""
+"""Recorded training runs in other languages, from the files that `benchmarks/languages.py` writes."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ TITLES = {"en_fr": "English–French", "en_zh": "English–Chinese", "ted": "TED
 
 
 def recorded_languages(results: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Return the newest record of each run, by title, or no records if there is no folder `results`."""
+    """Return the newest record of each run, by title. The result is empty if there is no `results` folder."""
     files = sorted(results.glob("*_languages/*.json"))  # sorted by date
     newest = {file.stem: file for file in files if file.stem in TITLES}
     return {TITLES[name]: json.loads(newest[name].read_text(encoding="utf-8")) for name in TITLES if name in newest}

@@ -1,4 +1,4 @@
-"""A split into training, validation, and test sets in which no sentence leaks from one set into another."""
+"""Split sentence pairs into training, validation, and test sets without leaking a sentence from one to another."""
 
 import random
 from collections import defaultdict

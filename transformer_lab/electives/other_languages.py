@@ -1,30 +1,31 @@
-"""BLEU for a language written without spaces: how sacreBLEU handles Chinese, step by step."""
+"""BLEU for a language written without spaces: sacreBLEU's tokenization of Chinese, step by step."""
 
 import functools
 from collections.abc import Callable, Sequence
 
 from transformer_lab.evaluation.bleu import bleu
 
-# What sacreBLEU's tokenizer `zh` considers Chinese: ideographs, their parts, full-width forms, Chinese punctuation.
+# Code points that sacreBLEU's `zh` tokenizer treats as Chinese: ideographs and their parts, full-width forms, and
+# Chinese punctuation.
 CHINESE = (
     *((0x3400, 0x4DB5), (0x4E00, 0x9FBB), (0xF900, 0xFA2D), (0xFA30, 0xFA6A), (0xFA70, 0xFAD9), (0xFF00, 0xFFEF)),
     *((0x2E80, 0x2FDF), (0x2FF0, 0x303F), (0x3100, 0x312F), (0x31A0, 0x31BF), (0x31C0, 0x31EF), (0x3200, 0x33FF)),
     *((0xFE10, 0xFE1F), (0xFE30, 0xFE4F), (0x2600, 0x27BF)),
-    # For characters from U+20000 on, sacreBLEU has "\u20000", which Python reads as U+2000 followed by a zero. So those
-    # don't count as Chinese, but these do, including curly quotation marks, dashes, and the ellipsis.
+    # For characters from U+20000 on, sacreBLEU's source says "\u20000", which Python reads as U+2000 and a zero. So
+    # those characters don't count as Chinese, but the following do, including curly quotes, dashes, and the ellipsis.
     (0x2001, 0x2A6D),
 )
 
 
 def is_chinese_character(character: str) -> bool:
-    """Return whether sacreBLEU's tokenizer `zh` treats this character as a separate token."""
+    """Return whether sacreBLEU's `zh` tokenizer makes this character a separate token."""
     return any(first <= ord(character) <= last for first, last in CHINESE)
 
 
 def words_13a(text: str) -> list[str]:
-    """Split a text by the rules of the WMT campaigns ("13a"): at spaces and at ASCII punctuation.
+    """Split a string by sacreBLEU's rules "13a", from the WMT evaluations: at spaces and around ASCII punctuation.
 
-    A period or comma inside a number is left alone, as in `3.5` and `1,000`.
+    Periods and commas inside a number are not split off, as in `3.5` and `1,000`.
     """
     return _rules_13a()(text).split()
 

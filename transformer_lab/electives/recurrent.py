@@ -1,7 +1,7 @@
-"""Elective 20: a recurrent encoder–decoder, with additive attention (Bahdanau et al. 2015) and without.
+"""Elective 20: a recurrent encoder–decoder with and without additive attention (Bahdanau et al. 2015).
 
-Like the Transformer, its translator has `config`, `encode`, `decode`, and `forward(source, target)`, so both work with
-the same trainer, tokenizers, decoding functions, and scores.
+Like the Transformer, the translator has `config`, `encode`, `decode`, and `forward(source, target)`, so both work with
+the same trainer, tokenizers, decoding functions, and metrics.
 """
 
 from collections.abc import Callable
@@ -60,19 +60,23 @@ class AdditiveAttention(nn.Module):
 
 
 class FixedContext(nn.Module):
-    """No attention: for every query, the context is the same summary of the sentence (Cho et al. 2014, section 2.2).
+    """A context without attention: the same summary of the sentence for every query (Cho et al. 2014, section 2.2).
 
-    Use it in place of an `AdditiveAttention`. The summary consists of the last states of the encoder's two directions:
-    the forward state of the last word and the backward state of the first.
+    Use it in place of an `AdditiveAttention`. The summary consists of the final states of the encoder's two directions:
+    the forward state at the last word and the backward state at the first.
     """
 
     def project(self, memory: Tensor) -> Tensor:
+        """Return the memory unchanged, because no keys are needed."""
         return memory
 
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """Do the same as `AdditiveAttention.forward` for a mask `(batch, 1, key)`, but without weights."""
+        """Do the same as `AdditiveAttention.forward`, but with None in place of the weights.
+
+        The mask, if any, is `(batch, 1, key)`.
+        """
         half = memory.size(-1) // 2
         last = torch.full_like(memory[:, 0, 0], memory.size(1) - 1, dtype=torch.long)  # (batch,)
         if mask is not None:
@@ -83,15 +87,16 @@ class FixedContext(nn.Module):
 
 
 class NoContext(nn.Module):
-    """Reproduce the mistake of never using the context: the decoder gets zeros."""
+    """A context of zeros, as if the decoder never used its context."""
 
     def project(self, memory: Tensor) -> Tensor:
+        """Return the memory unchanged, because no keys are needed."""
         return memory
 
     def forward(
         self, query: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """Do the same as `AdditiveAttention.forward`, but without weights."""
+        """Return a context of zeros, `(batch, query, d_memory)`, and None in place of the weights."""
         return torch.zeros_like(memory[:, :1]).expand(-1, query.size(1), -1), None
 
 
@@ -201,10 +206,12 @@ class AttentionDecoder(nn.Module):
 
 
 class RecurrentTranslator(nn.Module):
-    """An encoder and a decoder with an output layer. Trainers and decoding functions can use it like a `Transformer`.
+    """An encoder, a decoder, and an output layer. Trainers and decoding functions can use it like a `Transformer`.
 
-    It takes an encoder and a decoder that are already built, and uses `d_model`, `target_vocab`, `tie`, and the IDs
-    from the configuration.
+    Args:
+        config: The configuration, of which `d_model`, the vocabulary sizes, `tie`, and the token IDs are used.
+        encoder: For example, a `RecurrentEncoder`.
+        decoder: For example, an `AttentionDecoder`.
 
     Raises:
         ValueError: `tie` is True, but the vocabularies have different sizes.
@@ -226,7 +233,7 @@ class RecurrentTranslator(nn.Module):
         initialize_parameters(self)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode `(batch, source)`.
+        """Encode the source, `(batch, source)`, integers.
 
         Returns:
             `(memory, source_mask)` with shapes `(batch, source, d_model)` and `(batch, 1, 1, source)`.
@@ -234,25 +241,30 @@ class RecurrentTranslator(nn.Module):
         return self.encoder(source), padding_mask(source, self.config.pad_id)
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Return the logits of the token after each position of `target`, `(batch, target, vocab)`."""
+        """Return logits, `(batch, target, vocab)`, for the token after each position of `(batch, target)`."""
         return self.output(self.decoder(target, memory, source_mask[:, 0]))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return the logits `(batch, target, vocab)` for `(batch, source)` and `(batch, target)`.
+        """Return logits, `(batch, target, vocab)`, for a source, `(batch, source)`, and a target, `(batch, target)`.
 
-        The caller shifts the target.
+        The caller has to shift the target.
         """
         return self.decode(target, *self.encode(source))
 
     def incremental_decoder(self, source: Tensor) -> "IncrementalRecurrentDecoder":
-        """Return the step-by-step decoder that the package's decoding functions use. Its only cache is the state."""
+        """Return the step-by-step decoder for a source, `(batch, source)`, that the decoding functions use."""
         return IncrementalRecurrentDecoder(self, source)
 
 
 class IncrementalRecurrentDecoder:
-    """Run the decoder of a `RecurrentTranslator` one step at a time, for several hypotheses per source sentence.
+    """The decoder of a `RecurrentTranslator`, run one step at a time with several hypotheses per source sentence.
 
-    It has the same methods as `transformer_lab.decoding.incremental.IncrementalDecoder`.
+    It has the same methods as `transformer_lab.decoding.incremental.IncrementalDecoder`, but its only cache is the
+    state.
+
+    Args:
+        model: The model to run.
+        source: `(sentences, source)`, integers.
     """
 
     def __init__(self, model: RecurrentTranslator, source: Tensor) -> None:
@@ -267,7 +279,7 @@ class IncrementalRecurrentDecoder:
 
         Args:
             tokens: `(sentences, hypotheses)`, integers.
-            mask: A mask over earlier tokens. Not used here, because earlier tokens are in the state.
+            mask: A mask over earlier tokens, ignored because the state covers all of them.
 
         Returns:
             `(sentences, hypotheses, d_model)`.
@@ -279,11 +291,11 @@ class IncrementalRecurrentDecoder:
         return output.unflatten(0, tokens.shape)
 
     def reorder(self, parents: Tensor) -> None:
-        """Continue hypothesis i of each sentence from the state of `parents[:, i]`, `(sentences, hypotheses)`."""
+        """Continue hypothesis i of each sentence from `parents[:, i]`; `parents` is `(sentences, hypotheses)`."""
         self.states = self.states.gather(1, parents[:, :, None].expand(-1, -1, self.states.size(-1)))
 
     def select(self, sentences: Tensor) -> None:
-        """Continue with only these sentences, `(sentences,)`, integers."""
+        """Keep only the sentences with these indices, `(sentences,)`, integers."""
         self.memory, self.mask = self.memory[sentences], self.mask[sentences]
         self.keys, self.states = self.keys[sentences], self.states[sentences]
 
@@ -319,7 +331,7 @@ def recurrent_greedy_decode(model: RecurrentTranslator, source: Tensor, max_leng
 
 
 def with_attention(config: TransformerConfig) -> RecurrentTranslator:
-    """Build the translator of Bahdanau et al. (2015) with the sizes in `config`, as in `train(..., build_model=…)`."""
+    """Build the translator of Bahdanau et al. (2015) with the sizes in `config`. Use it as `build_model` in `train`."""
     encoder = RecurrentEncoder(config.source_vocab, config.d_model, config.n_layers, config.dropout, config.pad_id)
     decoder = AttentionDecoder(config.target_vocab, config.d_model, config.dropout, config.pad_id)
     return RecurrentTranslator(config, encoder, decoder)
@@ -328,7 +340,7 @@ def with_attention(config: TransformerConfig) -> RecurrentTranslator:
 def with_context(
     context: Callable[[], nn.Module], build_model: Callable[[TransformerConfig], RecurrentTranslator] = with_attention
 ) -> Callable[[TransformerConfig], RecurrentTranslator]:
-    """Return a `build_model` that uses another module, such as `FixedContext`, in place of the attention."""
+    """Return a `build_model` whose models have `context()`, such as a `FixedContext`, in place of the attention."""
 
     def build(config: TransformerConfig) -> RecurrentTranslator:
         model = build_model(config)
@@ -339,12 +351,15 @@ def with_context(
 
 
 def additive_weights(model: RecurrentTranslator, source: Tensor, target: Tensor) -> Tensor:
-    """Return the attention weights while the decoder reads `target`, `(batch, target, source)`, on the CPU.
+    """Return the attention weights, `(batch, target, source)`, while the decoder reads a target.
 
     Args:
         model: A model with an `AdditiveAttention`. It runs in evaluation mode and is left in the mode it was in.
         source: `(batch, source)`, integers.
-        target: `(batch, target)`, integers, bos first.
+        target: `(batch, target)`, integers, starting with bos.
+
+    Returns:
+        A tensor on the CPU.
     """
     rows: list[Tensor] = []
     hook = model.decoder.attention.register_forward_hook(lambda module, inputs, output: rows.append(output[1].cpu()))

@@ -1,4 +1,4 @@
-"""Compare recurrent translators with a Transformer, with the same tokens, number of updates, and scores."""
+"""Compare recurrent translators with a Transformer, using the same tokens, number of updates, and metrics."""
 
 import json
 import os
@@ -31,7 +31,7 @@ ATTENTION, FIXED, UNUSED, TRANSFORMER = (
     "GRU, context never used",
     "Transformer",
 )
-LENGTHS = (8, 11, 14, 18)  # source words: up to 8, 9 to 11, and so on
+LENGTHS = (8, 11, 14, 18)  # groups by number of source words: up to 8, 9 to 11, …
 THINGS = (
     "Ball/ball Brot/bread Buch/book Eimer/bucket Fahrrad/bicycle Fisch/fish Gabel/fork Glas/glass Hammer/hammer "
     "Hemd/shirt Hose/pants Hund/dog Hut/hat Jacke/jacket Karte/map Katze/cat Kerze/candle Kissen/pillow "
@@ -42,7 +42,7 @@ THINGS = (
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the models in the comparison: how to build it and how to train it."""
+    """A model in the comparison: how to build it and how to train it."""
 
     name: str
     preset: Preset
@@ -50,9 +50,9 @@ class Contender:
 
 
 def full_preset(epochs: int) -> Preset:
-    """Return the preset of the Transformer in the full comparison: the laptop preset with half its layers, in float32.
+    """Return the Transformer's preset in the full comparison: the `laptop` preset with half as many layers, in float32.
 
-    The recurrent models can't use bfloat16 here, so no model does. All of them are trained with Adam.
+    The recurrent models cannot use bfloat16 here, so no model does. All models are trained with Adam.
     """
     return replace(
         find_preset("laptop"), name="side by side", n_layers=2, epochs=epochs, precision="float32",
@@ -67,8 +67,8 @@ def contenders(
     """Return three recurrent translators and a Transformer with the same tokens, batches, and number of updates.
 
     Args:
-        preset: The Transformer's preset. The recurrent models use it with one layer and with the next two arguments.
-        d_model: Width of the recurrent models. Choose it so that they have about as many parameters as the Transformer.
+        preset: The Transformer's preset. The recurrent models use it with one layer and the next two arguments.
+        d_model: Width of the recurrent models, chosen so that they have about as many parameters as the Transformer.
         peak_rate: Peak learning rate of the recurrent models.
         attention: Builds the recurrent translator with attention; the other two differ from it only in the context.
         transformer: Builds the Transformer.
@@ -85,7 +85,14 @@ def contenders(
 def write_packing_lists(folder: Path, train: int, validation: int = 100, test: int = 200) -> None:
     """Write a small corpus in which no word can be guessed from the others: random lists of 3 to 20 different things.
 
-    The folder must not exist. `train`, `validation`, and `test` are numbers of sentence pairs.
+    Args:
+        folder: The folder to create. It must not exist yet.
+        train: Number of sentence pairs for training.
+        validation: Number of sentence pairs for validation.
+        test: Number of sentence pairs for testing.
+
+    Raises:
+        FileExistsError: The folder exists.
     """
     folder.mkdir()
     things = [thing.split("/") for thing in THINGS.split()]
@@ -100,9 +107,13 @@ def write_packing_lists(folder: Path, train: int, validation: int = 100, test: i
 def choose_comparison(
     scratch: Path, epochs: int, attention: BuildModel, transformer: BuildModel
 ) -> tuple[Corpus, list[Contender]]:
-    """Return a corpus and its four contenders: Multi30k, or packing lists if it's missing or the preset is `tiny`.
+    """Return a corpus and its four contenders: Multi30k, or packing lists if it is missing or the preset is `tiny`.
 
-    The packing lists are written into the folder `scratch`; `epochs` is the number of epochs on Multi30k.
+    Args:
+        scratch: The folder in which to create the packing lists.
+        epochs: Number of epochs on Multi30k.
+        attention: As in `contenders`.
+        transformer: As in `contenders`.
     """
     if os.environ.get("TRANSFORMER_LAB_PRESET") != "tiny":
         try:
@@ -132,12 +143,12 @@ def train_and_measure(
         contender: The model to train.
         folder: A new folder for the run.
         corpus: The corpus that the preset names.
-        training_sentences: Also score this many training pairs, to show what a score on training data is worth.
+        training_sentences: Number of training pairs to score as well, to show how misleading such a score is.
         data_dir: As in `train`.
-        quiet: Print nothing.
+        quiet: Whether to hide the trainer's output.
 
     Returns:
-        The trained model with its tokenizer, and the measurements, ready for a JSON file.
+        The trained model with its tokenizer, and the measurements, which can be written to a JSON file.
     """
     with redirect_stderr(StringIO() if quiet else sys.stderr):
         record = train(contender.preset, folder, data_dir, build_model=contender.build_model)
@@ -164,15 +175,15 @@ def train_and_measure(
 
 
 def recorded_comparison() -> dict[str, Any] | None:
-    """Return what `benchmarks/recurrent.py` recorded in this copy of the course, or None if there is no record."""
+    """Return the results of `benchmarks/recurrent.py` that this copy of the course includes, or None if it has none."""
     path = shipped("results") / "recurrent.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
-    """Return the time that an epoch's updates took, without validation and saving.
+    """Return the time in seconds that an epoch's updates took, without validation and saving.
 
-    It is the time from the first update to the last, plus the average time of one update.
+    This is the time from the end of the first update to the end of the last, plus the mean time per update.
     """
     times = [line["seconds"] for line in metrics if line["kind"] == "step" and line["epoch"] == epoch]
     if len(times) < 2:
@@ -183,13 +194,17 @@ def seconds_in_training(metrics: Sequence[dict[str, Any]], epoch: int) -> float:
 def bleu_by_length(
     sources: Sequence[str], translations: Sequence[str], references: Sequence[str], limits: Sequence[int] = LENGTHS
 ) -> list[dict[str, Any]]:
-    """Score sentences in groups, by the number of words in their source.
+    """Compute BLEU for groups of sentences with similar numbers of words in the source.
 
     Args:
-        limits: The maximum number of words in each group, ascending; the last group has no limit.
+        sources: The source sentences.
+        translations: The model's translations, in the same order.
+        references: The reference translations, in the same order.
+        limits: The maximum number of words in each group, in ascending order. One more group has no maximum.
 
     Returns:
-        A dictionary for each group that isn't empty: `words` (such as "9-11"), `sentences`, `bleu`.
+        For each group that is not empty, a dictionary with `words` (such as "9-11"), `sentences` (their number), and
+        `bleu` (0 to 100).
     """
     groups = []
     lower = 1
@@ -210,10 +225,16 @@ def bleu_by_length(
 def heat_maps(recurrent: Translator, transformer: Translator, source: str, target: str) -> dict[str, Any]:
     """Return the attention weights of both models, which share a tokenizer, while they read the same target.
 
+    Args:
+        recurrent: A recurrent translator with attention.
+        transformer: A translator with a Transformer and the same tokenizer.
+        source: A sentence in the source language.
+        target: Its translation.
+
     Returns:
-        `source_tokens`, `target_tokens` (the tokens that are read, `<bos>` first), and `written` (the tokens to
-        predict); `additive`, `(target, source)`; `transformer`, the mean over the heads of each layer,
-        `(target, source)`.
+        A dictionary with `source` and `target`; `source_tokens`; `target_tokens`, the tokens that are read, starting
+        with `<bos>`; `written`, the tokens to predict; `additive`, weights `(target, source)`; and `transformer`, the
+        mean cross-attention weights over the heads, `(target, source)`, one for each layer.
     """
     tokenizer = recurrent.tokenizer
     ids, read = tokenizer.encode_source(source), tokenizer.encode_target(target)
@@ -232,4 +253,5 @@ def heat_maps(recurrent: Translator, transformer: Translator, source: str, targe
 
 
 def rounded(weights: torch.Tensor) -> list[list[float]]:
+    """Return the weights, `(query, key)`, as nested lists rounded to three decimals."""
     return [[round(weight, 3) for weight in row] for row in weights.tolist()]

@@ -1,4 +1,4 @@
-"""A recurrent model without weights whose translations are known in advance, for trying out decoders."""
+"""A recurrent model without trained weights whose translations are known in advance, for testing decoders."""
 
 from types import SimpleNamespace
 
@@ -9,20 +9,20 @@ from torch import Tensor, nn
 class ScriptedModel(nn.Module):
     """A model that reads its translations from a script. It has the parts of a `RecurrentTranslator` that decoders use.
 
-    Its state holds the tokens it has been fed. If they are not the translation so far, it repeats the last one. Each of
-    the other things that can confuse it has its own token, so the translation shows what went wrong. The model also
+    Its state contains the tokens it has read. If they are not the translation so far, it repeats the last one. For
+    every other kind of mistake, it outputs a different token, so the translation shows what went wrong. The model also
     records how it was used.
 
     Args:
-        says_to_source_beginning_with: Maps the first token of a source to the tokens of its translation.
-        says_when_confused: Token that follows a pad, bos, or eos that is not part of the translation so far.
-        says_when_it_sees_padding: Token that it outputs if no mask hides the padding of the source.
-        says_when_it_sees_nothing: Token that it outputs if the mask hides the first word of the source.
-        says_in_training_mode: Token that it outputs in training mode, where a real model uses dropout.
-        says_after_its_end: Token that it outputs after a translation has ended.
+        says_to_source_beginning_with: Maps the first token of each source to the tokens of its translation.
+        says_when_confused: Output after a pad, bos, or eos token that is not part of the translation so far.
+        says_when_it_sees_padding: Output if no mask hides the padding of the source.
+        says_when_it_sees_nothing: Output if the mask hides the first word of the source.
+        says_in_training_mode: Output in training mode, where a real model uses dropout.
+        says_after_its_end: Output after the end of a translation.
         vocab: Number of tokens.
         pad_id, bos_id, eos_id: As in `TransformerConfig`.
-        training: The mode it starts in.
+        training: Whether the model starts in training mode.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ScriptedModel(nn.Module):
             after_its_end=says_after_its_end,
         )
         self.sentences_encoded = self.times_decoded = self.steps_without_keys = 0
-        self.with_gradients = False  # whether it ever ran outside `torch.no_grad()`
+        self.with_gradients = False  # whether it ever ran with gradients switched on
         self.decoder = ScriptedDecoder(self)
         self.output = nn.Linear(vocab, vocab, bias=False, dtype=torch.float64)
         with torch.no_grad():
@@ -59,20 +59,21 @@ class ScriptedModel(nn.Module):
             self.eval()
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens themselves as the memory, `(batch, source, 1)`, and the mask, `(batch, 1, 1, source)`."""
+        """Return the source tokens as the memory, `(batch, source, 1)`, and their mask, `(batch, 1, 1, source)`."""
         self.sentences_encoded += len(source)
         self.with_gradients |= torch.is_grad_enabled()
         return source[:, :, None].double(), (source != self.config.pad_id)[:, None, None]
 
     def decode(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """Turn `(batch, target)` into logits, `(batch, target, vocab)`. Every position counts as a step."""
+        """Return logits, `(batch, target, vocab)`, for a target, `(batch, target)`. Every position counts as a step."""
         return self.output(self.decoder(target, memory, source_mask[:, 0]))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return logits, `(batch, target, vocab)`, for a source, `(batch, source)`, and a target, `(batch, target)`."""
         return self.decode(target, *self.encode(source))
 
     def answer(self, read: list[int], words: list[int]) -> int:
-        """Return the token that follows `read` if these words of the source are visible."""
+        """Return the output after the tokens `read`, given the source words that the mask does not hide."""
         config, says = self.config, self.says
         if self.training:
             return says.in_training_mode
@@ -87,16 +88,17 @@ class ScriptedModel(nn.Module):
 
 
 class ScriptedDecoder(nn.Module):
-    """The decoder of a `ScriptedModel`. Its state holds the number 1, how many tokens it has read, and the tokens."""
+    """The decoder of a `ScriptedModel`. Its state consists of a 1, the number of tokens read, and these tokens."""
 
     room = 40
 
     def __init__(self, model: ScriptedModel) -> None:
         super().__init__()
-        self.model = [model]  # in a list, because a module can't be a submodule of its own submodule
+        self.model = [model]  # in a list, so that the model isn't registered as a submodule of its own submodule
         self.attention = SimpleNamespace(project=lambda memory: -memory)
 
     def first_state(self, memory: Tensor) -> Tensor:
+        """Return the initial state, `(batch, 2 + room)`, with no tokens read yet."""
         state = memory.new_zeros(len(memory), 2 + self.room)
         state[:, 0] = 1
         return state
@@ -104,11 +106,11 @@ class ScriptedDecoder(nn.Module):
     def step(
         self, token: Tensor, state: Tensor, memory: Tensor, mask: Tensor | None = None, keys: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Do one step, as `AttentionDecoder.step` does. `model.output` turns the output into logits.
+        """Read one token of each sentence, as `AttentionDecoder.step` does. `model.output` maps the output to logits.
 
         Raises:
-            ValueError: A real decoder wouldn't accept the shape of the tokens or the mask, or the keys are not what its
-                attention computes from the memory.
+            ValueError: The tokens or the mask have a shape that a real decoder would not accept, or the keys are not
+                the result of `attention.project(memory)`.
         """
         if token.dim() != 1:
             raise ValueError(f"the tokens have shape {tuple(token.shape)}, expected (batch,): one for each sentence")
@@ -134,7 +136,7 @@ class ScriptedDecoder(nn.Module):
         return nn.functional.one_hot(torch.tensor(answers), model.config.target_vocab).double().flip(-1), state
 
     def forward(self, target: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Read `(batch, target)` one position after the other, as `AttentionDecoder.forward` does."""
+        """Read a target, `(batch, target)`, one position at a time, as `AttentionDecoder.forward` does."""
         state, keys, outputs = self.first_state(memory), self.attention.project(memory), []
         for position in range(target.shape[1]):
             features, state = self.step(target[:, position], state, memory, mask, keys)

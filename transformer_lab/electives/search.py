@@ -1,12 +1,12 @@
 """A hyperparameter search that survives being killed and that several processes can share.
 
-A search is a folder. `search.json` holds its plan, and `search.db` holds every trial (Optuna, in SQLite). `trials/` and
-`finalists/` have the log and the metrics of each training run, and `trials.csv` and `finalists.csv` are the resulting
-tables. Each trial is a run of the project's own trainer. Any number of processes may work on the folder. If one of them
-is killed or its machine stops, the next one resumes its trial after the last finished epoch.
+A search is a folder. `search.json` contains its plan, and `search.db` all trials (Optuna, SQLite). `trials/` and
+`finalists/` contain the log and metrics of each training run, and `trials.csv` and `finalists.csv` are tables of the
+results. Each trial is a run of the package's own trainer. Any number of processes can work on the folder. If one is
+killed or its machine fails, another one resumes its trial after the last finished epoch.
 
     search("runs/search")                       # 20 trials on image captions, then three finalists with three seeds
-    results = read_search("runs/search")        # at any time, also while it runs
+    results = read_search("runs/search")        # at any time, even while the search is running
 """
 
 import gc
@@ -38,12 +38,12 @@ from transformer_lab.training.records import differing_values, read_json, softwa
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance"]  # exported here, too
+__all__ = ["HYPER_PARAMETERS", "Plan", "Results", "base_preset", "importance"]  # also exported from here
 
-WORDS = 8  # length of the longest German caption in a search on `captions`: a small model learns these in seconds
-HELD_OUT = 200  # validation captions: enough to tell trials apart, but quick to translate
-STARTUP_TRIALS = 5  # trials that finish before any other trial may be pruned
-LOCK_SECONDS = 300  # the longest wait for another process, which holds the lock for milliseconds
+WORDS = 8  # maximum length of a German caption in a search on `captions`, so that a small model learns in seconds
+HELD_OUT = 200  # validation captions: enough to tell trials apart, yet quick to translate
+STARTUP_TRIALS = 5  # number of trials that have to finish before any trial can be pruned
+LOCK_SECONDS = 300  # maximum wait for another process, which normally holds the lock for milliseconds
 
 
 # --- the folder -------------------------------------------------------------------------------------------------------
@@ -59,22 +59,23 @@ def search(
 ) -> Results:
     """Search until the plan is complete, and return the results.
 
-    Call it again to resume a search that was stopped or killed. Call it from another process to join a search that is
-    running. A trial that diverges or runs out of memory is recorded as such, and the search goes on.
+    Call it again to resume a search that was stopped or killed, or from another process to join a search that is
+    running. If a trial diverges or runs out of memory, this is recorded, and the search continues.
 
     Args:
         folder: A new folder, or the folder of a search to resume or join.
-        plan: The plan of the search. The default is the plan in the folder or, in a new folder, a standard search on
-            `captions`. In an existing search, only the numbers of trials, finalists, and seeds may be changed.
-        workers: The number of processes that train at once. A single worker runs in this process. Several workers are
-            started as separate processes, and if one is killed, perhaps because memory ran out, it is replaced.
-        device: For example `"cpu"` or `"cuda:1"`; the default is a GPU if there is one.
-        on_trial: Called with one line about each trial that has ended. Several workers print it to stderr instead.
-        advance: Called now and then with the number of trials that have ended and the number planned, both including
-            finalists.
+        plan: The plan of the search. The default is the folder's plan or, in a new folder, a standard search on
+            `captions`. In an existing search, you can change only the numbers of trials, finalists, and seeds.
+        workers: Number of processes that train at the same time. A single worker runs in this process. Multiple workers
+            run in separate processes, and one that is killed, perhaps because memory ran out, is replaced.
+        device: Where to train, such as `"cpu"` or `"cuda:1"`. The default is a GPU if there is one.
+        on_trial: Called with a line about each trial that has ended. Multiple workers print it to stderr instead.
+        advance: Called from time to time with the number of trials that have ended and the number planned, both
+            including finalists.
 
     Raises:
-        InputError: Optuna is missing, the plan differs from that of the folder's search, or training is not possible.
+        InputError: `workers` is out of range, Optuna is missing, the plan differs from the folder's, or training is not
+            possible.
     """
     load_optuna()
     if not 1 <= workers <= MOST_WORKERS:
@@ -87,14 +88,18 @@ def search(
         else:
             keep_working(folder, workers, device, advance)
     except BaseException:
-        with suppress(Exception):  # report the error that stopped the search, not one that it caused here
+        with suppress(Exception):  # report the error that stopped the search, not a later one
             write_tables(folder)
         raise
     return write_tables(folder)
 
 
 def open_folder(folder: Path, plan: Plan | None) -> None:
-    """Write the plan into a new folder, or make sure that it is the plan of the folder's search."""
+    """Create the folder and write the plan to it, or check that an existing search has the same plan.
+
+    Raises:
+        InputError: The folder contains something else or a different search, or the corpus cannot be loaded.
+    """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with only_one(folder):
@@ -113,12 +118,17 @@ def open_folder(folder: Path, plan: Plan | None) -> None:
                 f"{folder} holds something other than a search: give another folder (on the command line: --output)"
             )
         elif plan.preset.corpus != "captions" or {plan.source, plan.target} != {"de", "en"}:
-            load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or says what is wrong
+            load_corpus(plan.preset.corpus, plan.source, plan.target, plan.data_dir)  # or raises InputError
         if plan != begun:
             write_json(folder / "search.json", {"plan": asdict(plan), "environment": software("optuna")})
 
 
 def read_plan(folder: Path) -> Plan:
+    """Read the plan of the search in a folder.
+
+    Raises:
+        InputError: The folder does not contain a search, or its plan is not valid.
+    """
     if not (folder / "search.json").exists():
         raise InputError(f"{folder} holds no search: there is no search.json in it")
     try:
@@ -130,7 +140,11 @@ def read_plan(folder: Path) -> Plan:
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Let only one process at a time into this block. If that process dies, the system releases its lock."""
+    """Let only one process at a time run the `with` block. If the process dies, the system releases its lock.
+
+    Raises:
+        InputError: Another process has not released the lock for `LOCK_SECONDS`.
+    """
     from filelock import FileLock, Timeout
 
     try:
@@ -143,7 +157,11 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
-    """Open the folder's database with its studies `trials` and `finalists`. This takes most of a second."""
+    """Open the folder's database, and return its studies `trials` and `finalists`. This takes most of a second.
+
+    Raises:
+        InputError: The database cannot be used.
+    """
     optuna = load_optuna()
     from sqlalchemy.exc import DatabaseError
 
@@ -163,10 +181,10 @@ def open_studies(folder: Path, plan: Plan) -> dict[str, "Study"]:
 
 
 def read_search(folder: str | Path) -> Results:
-    """Read the results so far: from the database, or from the two tables if the folder has no database.
+    """Read the results so far from the database or, if the folder has none, from the two tables.
 
     Raises:
-        InputError: The folder holds no search.
+        InputError: The folder does not contain a search, or its database or a table cannot be read.
     """
     folder = Path(folder)
     plan = read_plan(folder)
@@ -180,7 +198,7 @@ def read_search(folder: str | Path) -> Results:
 
 
 def write_tables(folder: Path) -> Results:
-    """Write the results so far as tables for people and other programs, and return them."""
+    """Write the results so far to `trials.csv` and `finalists.csv`, and return them."""
     results = read_search(folder)
     write_table(results.trials, folder / "trials.csv")
     write_table(results.finalists, folder / "finalists.csv")
@@ -188,7 +206,7 @@ def write_tables(folder: Path) -> Results:
 
 
 def recorded_search() -> Results | None:
-    """Return the search that was recorded with this course, or None if the folder `results` is missing."""
+    """Return the newest search that this copy of the course includes, or None if it includes none."""
     folders = sorted(shipped("results").glob("*_search"))
     return read_search(folders[-1]) if folders else None
 
@@ -197,15 +215,17 @@ def recorded_search() -> Results | None:
 
 
 def folder_of(trial: "Trial", folder: Path) -> Path:
+    """Return the folder of a trial's training run, such as `trials/007` in the folder of the search."""
     return folder / trial.study.study_name / f"{trial.number:03}"
 
 
 def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path) -> tuple["Trial", Any] | None:
-    """Lock a trial that no process is training, and return it, or None if there is none. Call it inside `only_one`.
+    """Return `(trial, lock)` for a trial that no process is training, or None if there is none left to start.
 
-    A trial is running from the moment it is in the database until it has ended. If its folder isn't locked, it is new,
-    or its process has died or was interrupted. Optuna's heartbeat can't replace the lock: it fails a trial if its
-    process was only paused, and it never fails a trial whose process died before the first heartbeat.
+    Call it inside `only_one`. A trial counts as running from the moment it is in the database until it ends. If its
+    folder is not locked, the trial is new, or its process died or was interrupted. Optuna's heartbeat cannot replace
+    the lock: it fails a trial whose process was only paused, and never fails one whose process died before the first
+    heartbeat.
     """
     optuna = load_optuna()
     from filelock import FileLock, Timeout
@@ -213,7 +233,7 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
     study, states = studies[name], optuna.trial.TrialState
     while True:
         for unfinished in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-            trial = optuna.Trial(study, unfinished._trial_id)  # Optuna has no other way to resume a trial
+            trial = optuna.Trial(study, unfinished._trial_id)  # Optuna has no public way to resume a trial
             with suppress(Timeout):
                 lock = FileLock(folder_of(trial, folder) / "trial.lock").acquire(timeout=0)
                 attempts = trial.user_attrs.get("attempts", 0)
@@ -226,7 +246,7 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
         if not new:
             return None
         params, attributes = new
-        study.add_trial(  # in a single step, so a process that dies here leaves either the whole trial or nothing
+        study.add_trial(  # a single step, so that a process that dies here leaves either the whole trial or nothing
             optuna.create_trial(
                 state=states.RUNNING, params=params, distributions=plan.space(), user_attrs=attributes
             )
@@ -234,15 +254,15 @@ def next_trial(studies: dict[str, "Study"], name: str, plan: Plan, folder: Path)
 
 
 def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Sample the hyperparameters of one more trial, and return them with its attributes; None if there are enough.
+    """Sample a new trial and return its hyperparameters and attributes, or None if there are enough trials.
 
-    Every trial has its own random seed, so a search that was killed continues with the trials it would have had anyway.
+    Each trial is sampled with its own seed, so a search that was killed continues with the trials it would have had.
     """
     optuna = load_optuna()
     trials = study.get_trials()
     if len(trials) >= plan.trials:
         return None
-    seed = (plan.preset.seed * 100_003 + len(trials)) % 2**32  # NumPy doesn't accept larger seeds
+    seed = (plan.preset.seed * 100_003 + len(trials)) % 2**32  # NumPy accepts only seeds below this
     samplers = optuna.samplers
     sampler = samplers.RandomSampler(seed) if plan.sampler == "random" else samplers.TPESampler(seed=seed)
     history = optuna.create_study(direction="maximize", sampler=sampler)
@@ -251,10 +271,10 @@ def new_trial(study: "Study", plan: Plan) -> tuple[dict[str, Any], dict[str, Any
 
 
 def new_finalist(studies: dict[str, "Study"], plan: Plan) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the hyperparameters of one of the best trials and the attributes of its next repetition; None if done.
+    """Return the hyperparameters of one of the best trials and the attributes of its next repetition, or None if done.
 
-    A selected trial's score is too high on average, because the trial was selected for it. So the trial is repeated
-    with other seeds.
+    On average, a selected trial's score is too high, because the trial was selected for it. That is why it is repeated
+    with new seeds.
     """
     complete = [trial for trial in studies["trials"].get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
     begun = [(trial.user_attrs["of"], trial.user_attrs["seed"]) for trial in studies["finalists"].trials]
@@ -274,7 +294,7 @@ def work(
     on_trial: Callable[[str], None] | None = None,
     advance: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train the trials of the search in `folder` until none are left, then its finalists. Each worker calls this."""
+    """Train the trials of a search until none are left, then its finalists. The arguments are as in `search`."""
     folder, say = Path(folder), on_trial or (lambda line: None)
     plan = read_plan(folder)
     with only_one(folder):  # the first process creates the database and the corpus
@@ -293,7 +313,7 @@ def work(
                 with lock:
                     ending = run_trial(trial, plan, folder, device)
                 say(f"{name.removesuffix('s')} {trial.number}: {ending}")
-            elif others:  # one of them may die and leave its trial to this process
+            elif others:  # one of these processes may die, and then this one takes over its trial
                 if not has_said_waiting:
                     say("waiting for other processes to finish their trials")
                 has_said_waiting = True
@@ -303,19 +323,19 @@ def work(
 
 
 def count_ended(studies: dict[str, "Study"]) -> int:
-    """Return the number of trials and finalists that don't need any more training."""
+    """Return the number of trials and finalists that have ended."""
     return sum(trial.state.is_finished() for study in studies.values() for trial in study.get_trials(deepcopy=False))
 
 
 def own_corpus(folder: Path, plan: Plan) -> None:
-    """Write the short captions that all trials learn from: 6,926 pairs, unless the preset takes fewer."""
+    """Write the corpus of short captions for all trials: 6,926 training pairs, or fewer if the preset limits them."""
     corpus = folder / "corpus"
     if plan.preset.corpus != "captions" or corpus.exists():
         return
     from transformer_lab.data.captions import load_captions
 
     short = [caption for caption in load_captions() if len(caption.german_tokens) <= WORDS]
-    end = plan.preset.train_limit and 2 * HELD_OUT + plan.preset.train_limit  # None: all of them
+    end = plan.preset.train_limit and 2 * HELD_OUT + plan.preset.train_limit  # None for all captions
     splits = {"test": short[:HELD_OUT], "val": short[HELD_OUT : 2 * HELD_OUT], "train": short[2 * HELD_OUT : end]}
     unfinished = folder / "corpus.part"
     with writing(unfinished):
@@ -328,9 +348,9 @@ def own_corpus(folder: Path, plan: Plan) -> None:
 
 
 def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> str:
-    """Train a trial, record how it ended, and return a line about that. Call it while holding the trial's lock.
+    """Train a trial, record how it ended, and return a line about it. Call it while holding the trial's lock.
 
-    An interruption, or an error that isn't a result, doesn't cost the trial any of its LIVES.
+    An interruption or an unexpected error does not cost the trial one of its LIVES.
     """
     optuna = load_optuna()
     states = optuna.trial.TrialState
@@ -354,7 +374,7 @@ def run_trial(trial: "Trial", plan: Plan, folder: Path, device: str | None) -> s
         torch.cuda.empty_cache()
     trial.set_user_attr("seconds", trial.user_attrs.get("seconds", 0) + round(time.perf_counter() - start, 1))
     trial.study.tell(trial, value, state=state)
-    shutil.rmtree(where / "checkpoints", ignore_errors=True)  # the models of a hundred trials would fill a disk
+    shutil.rmtree(where / "checkpoints", ignore_errors=True)  # the checkpoints of a hundred trials would fill a disk
     (where / "weights.safetensors").unlink(missing_ok=True)
     return f"{ending}; {', '.join(f'{name} {number:.4g}' for name, number in trial.params.items())}"
 
@@ -363,13 +383,14 @@ def train_trial(trial: "Trial", plan: Plan, where: Path, folder: Path, device: s
     """Train a trial and return its validation BLEU (greedy decoding) after the last epoch.
 
     Raises:
-        optuna.TrialPruned: The trial was below the median.
+        optuna.TrialPruned: The trial's score was below the median.
+        DivergedError: Training diverged.
     """
     optuna = load_optuna()
     preset = plan.preset_of(trial.params, trial.user_attrs["seed"])
     if preset.corpus == "captions":
         preset = replace(preset, corpus=str(folder / "corpus"))
-    reported = set(trial.study.trials[trial.number].intermediate_values)  # a trial that is resumed has some
+    reported = set(trial.study.trials[trial.number].intermediate_values)  # not empty if the trial is resumed
 
     def report(record: dict[str, Any]) -> None:
         if record["kind"] == "epoch":
@@ -393,7 +414,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether a training run failed because the GPU or the machine is out of memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)  # torch on a CPU has no class for it
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)  # torch's error on a CPU
 
 
 # --- worker processes -------------------------------------------------------------------------------------------------
@@ -402,13 +423,17 @@ def is_out_of_memory(error: BaseException) -> bool:
 def keep_working(
     folder: Path, workers: int, device: str | None, advance: Callable[[int, int], None] | None = None
 ) -> None:
-    """Keep this many processes working on the folder until the plan is complete. Replace any that are killed."""
+    """Keep `workers` processes working on the folder until the plan is complete, and replace any that are killed.
+
+    Raises:
+        InputError: A worker failed, or too many were killed.
+    """
     threads = max(1, torch.get_num_threads() // workers)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "transformer_lab.electives.search", str(folder), *([device] if device else [])]
     plan = read_plan(folder)
     total = plan.trials + plan.finalists * plan.seeds
-    spare = LIVES * total  # trials can't kill more processes than this
+    spare = LIVES * total  # trials can kill no more processes than this
     if advance:
         with only_one(folder):
             studies = open_studies(folder, plan)
@@ -434,9 +459,9 @@ def keep_working(
 
 
 def main() -> None:
-    """Run a worker of `keep_working`, which prints a line about each trial, and about itself, to stderr."""
-    over_bar = "\r\x1b[K" if sys.stderr.isatty() else ""  # clears the progress bar of the parent, which redraws it
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # KeyboardInterrupt: the trial loses none of its lives
+    """Run a worker process for `keep_working`. It prints a line about each trial, and any error, to stderr."""
+    over_bar = "\r\x1b[K" if sys.stderr.isatty() else ""  # clears the parent's progress bar, which the parent redraws
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # raises KeyboardInterrupt, so the trial loses no life
     try:
         work(sys.argv[1], *sys.argv[2:3], on_trial=lambda line: print(f"{over_bar}{line}", file=sys.stderr, flush=True))
     except InputError as error:

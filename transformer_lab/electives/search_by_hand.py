@@ -1,4 +1,4 @@
-"""A random search in a few lines, and training runs that take less than a second, to try it on."""
+"""A random search in a few lines, and training runs of less than a second to try it on."""
 
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transformer_lab.model import MultiHeadAttention
 
-EPOCHS, BATCH = 6, 20  # for `train_spotter`
+EPOCHS, BATCH = 6, 20  # in `train_spotter`
 
 
 def random_search(
@@ -53,7 +53,12 @@ def random_search(
 
 
 class PairSpotter(nn.Module):
-    """A tiny classifier with one self-attention and a residual connection, for two classes and a vocabulary of 20."""
+    """A tiny classifier for two classes and 20 tokens: one self-attention with a residual connection.
+
+    Args:
+        width: Width of the model.
+        n_heads: Number of heads; must divide `width`.
+    """
 
     def __init__(self, width: int, n_heads: int) -> None:
         super().__init__()
@@ -62,7 +67,7 @@ class PairSpotter(nn.Module):
         self.output = nn.Linear(width, 2)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the logits, `(batch, 2)`, for tokens, `(batch, length)`."""
+        """Map tokens, `(batch, length)`, to logits, `(batch, 2)`."""
         x = self.embedding(tokens)  # (batch, length, width)
         x = x + self.attention(x, x, x)
         return self.output(x.mean(dim=1))
@@ -71,17 +76,17 @@ class PairSpotter(nn.Module):
 def pair_data(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return random token sequences, `(count, 12)`, and their labels, `(count,)`.
 
-    The label is 1 if both or neither of the tokens 3 and 7 occur, and 0 if only one of them does (exclusive or).
+    The label is 0 if exactly one of the tokens 3 and 7 occurs (exclusive or), and 1 if both or neither occur.
     """
     tokens = torch.randint(20, (count, 12), generator=torch.Generator().manual_seed(seed))
     return tokens, ((tokens == 3).any(dim=1) == (tokens == 7).any(dim=1)).long()
 
 
 def train_spotter(hyperparameters: dict[str, Any]) -> Iterator[float]:
-    """Train a `PairSpotter` and yield its validation accuracy after each epoch. It takes less than a second.
+    """Train a `PairSpotter` in less than a second, and yield its validation accuracy (0 to 1) after each epoch.
 
     Args:
-        hyperparameters: `rate`, the learning rate of Adam, and the `width` and `n_heads` of the model.
+        hyperparameters: `rate`, the learning rate of Adam, and the model's `width` and `n_heads`.
     """
     tokens, labels = pair_data(600, seed=0)
     new_tokens, new_labels = pair_data(500, seed=1)

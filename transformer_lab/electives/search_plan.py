@@ -1,4 +1,4 @@
-"""The plan of a hyperparameter search: the preset, the space around it, and the numbers of trials and finalists."""
+"""The plan of a hyperparameter search: its preset, the space to search, and the numbers of trials and finalists."""
 
 import warnings
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ SAMPLERS = ("random", "tpe")
 def base_preset(corpus: str = "captions") -> Preset:
     """Return the preset that all trials share, except for the six hyperparameters that are searched.
 
-    On `captions` a trial takes seconds: 3,000 captions of at most 8 words, a model of width 64. Any other corpus gets
-    the preset `laptop` with 6 instead of 15 epochs, so a search takes hours. Both train with Adam, because the search
-    covers a range of learning rates for Adam.
+    On `captions`, a trial takes seconds, with 3,000 captions of at most 8 words and a model of width 64. Any other
+    corpus uses the preset `laptop` with 6 epochs rather than 15, so a search takes hours. Both presets use Adam,
+    because the range of learning rates to search is chosen for Adam.
     """
     if corpus == "captions":
         small = {"train_limit": 3000, "vocab_size": 1000, "d_model": 64, "d_ff": 128, "epochs": 4, "max_length": 32}
@@ -33,18 +33,18 @@ def base_preset(corpus: str = "captions") -> Preset:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a search. It is kept in `search.json`, and a process that joins or resumes must have the same one.
+    """The plan of a search, which is saved in `search.json`. A process that joins or resumes must have the same plan.
 
     Raises:
-        InputError: A value is impossible in any search.
+        InputError: A value is not possible in a search.
     """
 
     preset: Preset
     trials: int = 20
     sampler: str = "random"  # one of SAMPLERS
-    prune: bool = True  # stop a trial whose BLEU is below the median of the finished ones after the same epoch
-    finalists: int = 3  # the number of best trials to repeat ...
-    seeds: int = 3  # ... with this many other seeds each
+    prune: bool = True  # stop a trial whose BLEU is below the median of the finished trials after the same epoch
+    finalists: int = 3  # number of best trials to repeat
+    seeds: int = 3  # number of new seeds for each finalist
     source: str = "de"
     target: str = "en"
     data_dir: str | None = None
@@ -62,10 +62,10 @@ class Plan:
             raise InputError(f"`validate_every` must be 1, because trials are compared after every epoch; got {every}")
 
     def space(self) -> dict[str, "BaseDistribution"]:
-        """Return the distributions that trials are sampled from: the learning rate on a log scale, the rest evenly.
+        """Return the distribution of each hyperparameter: log-uniform for the learning rate, uniform for the others.
 
-        Learning rate, batch size, and depth vary around those of the preset. No batch is too small for the longest
-        sentence pair that is allowed.
+        The learning rate, batch size, and depth vary around those of the preset. Every batch size has room for the
+        longest sentence pair allowed.
         """
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -82,13 +82,13 @@ class Plan:
         }
 
     def preset_of(self, chosen: Mapping[str, Any], seed: int) -> Preset:
-        """Return the preset of a trial. The warm-up sees the same number of sentences whatever the batch size."""
+        """Return the preset of a trial, with a warm-up that covers about as many tokens whatever the batch size."""
         warmup = round(self.preset.warmup_steps * self.preset.max_tokens / chosen["max_tokens"])
         return replace(self.preset, **chosen, warmup_steps=max(1, warmup), seed=seed)
 
 
 def load_optuna() -> ModuleType:
-    """Import Optuna and silence its log and its warnings about experimental functions.
+    """Import and return Optuna, with its log and its warnings about experimental functions silenced.
 
     Raises:
         InputError: Optuna cannot be imported.

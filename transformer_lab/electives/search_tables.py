@@ -1,4 +1,4 @@
-"""The outcome of a hyperparameter search: a table of its trials, a summary, and each hyperparameter's importance."""
+"""The results of a hyperparameter search: tables of its trials, a summary, and each hyperparameter's importance."""
 
 import random
 from collections.abc import Iterable
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from optuna import Study
     from pandas import DataFrame
 
-BEST_SHARE = 0.25  # importance compares this share of the trials with all of them
-LIVES = 3  # a trial isn't tried again once it has lost three processes, because it may be what kills them
+BEST_SHARE = 0.25  # importance compares this share of the trials, the best, with all trials
+LIVES = 3  # a trial is given up once three processes have died while training it, because it may be the cause
 LOST = f"its process died {LIVES} times without an error message: the system may have killed it because memory ran out"
 
 
@@ -24,15 +24,17 @@ LOST = f"its process died {LIVES} times without an error message: the system may
 class Results:
     """The results of a search.
 
-    Both tables have one row per trial, with its `number`, the six hyperparameters, and
+    Both tables have one row per trial, with these columns:
 
-    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (its process died LIVES times), or `running`,
-      which includes trials that were interrupted and not resumed yet;
-    - `bleu`: validation BLEU with greedy decoding. For a complete trial, it is from the last epoch. For a pruned trial,
-      it is the last score reached, which is a lower bound. A diverged trial has 0, and every other trial NaN;
-    - `epochs`, `seconds`, and `curve`, the BLEU after each epoch, and `message`, the reason for a failure.
+    - `number`, `seed`, and the six hyperparameters;
+    - `state`: `complete`, `pruned`, `diverged`, `out of memory`, `lost` (LIVES processes died in it), or `running`,
+      which includes trials that were interrupted and have not been resumed yet;
+    - `bleu`: validation BLEU (0 to 100) with greedy decoding. A complete trial has the score after its last epoch. A
+      pruned trial has the last score it reached, which is a lower bound. A diverged trial has 0, and all others NaN;
+    - `epochs`, the number of epochs finished; `seconds`, the time spent; and `curve`, the BLEU after each epoch;
+    - `message`: the reason for a failure.
 
-    `finalists` also has `of`, the number of the repeated trial, and the `seed` of the repetition.
+    `finalists` also has `of`, the number of the trial that is repeated.
     """
 
     plan: Plan
@@ -41,7 +43,7 @@ class Results:
     finalists: "DataFrame"
 
     def conclusion(self) -> str:
-        """Summarize in plain text how each hyperparameter correlates with BLEU, and how the finalists did."""
+        """Summarize in plain text how each hyperparameter correlates with BLEU, and how the finalists scored."""
         counts = self.trials["state"].value_counts()
         lines = [f"{len(self.trials)} trials: " + ", ".join(f"{count} {state}" for state, count in counts.items())]
         judged = self.trials.dropna(subset="bleu")
@@ -62,7 +64,7 @@ class Results:
 
 
 def table_of(study: "Study") -> "DataFrame":
-    """Return the trials of a study as `Results` describes them."""
+    """Return a table of a study's trials, with the columns that `Results` describes."""
     import pandas as pd
 
     rows = []
@@ -80,16 +82,17 @@ def table_of(study: "Study") -> "DataFrame":
 
 
 def write_table(table: "DataFrame", path: Path) -> None:
+    """Write a table of `Results` as CSV. The numbers in `curve` are separated by spaces."""
     written = table.assign(curve=[" ".join(f"{bleu:.2f}" for bleu in curve) for curve in table["curve"]])
     with replacing(path) as unfinished:
         written.to_csv(unfinished, index=False, float_format="%.6g")
 
 
 def read_table(path: Path) -> "DataFrame":
-    """Read a table that `write_table` wrote.
+    """Read a table written by `write_table`.
 
     Raises:
-        InputError: There is no such table.
+        InputError: The file does not exist.
     """
     import pandas as pd
 
@@ -103,16 +106,17 @@ def read_table(path: Path) -> "DataFrame":
 def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFrame":
     """Measure how strongly each hyperparameter affects whether a trial is among the best quarter.
 
-    PED-ANOVA (Watanabe et al. 2023), in Optuna's implementation, compares the values of the best quarter with the
-    values of all trials. 0 means that there is no difference.
+    PED-ANOVA (Watanabe et al. 2023, as implemented in Optuna) compares the values of each hyperparameter in the best
+    quarter of the trials with its values in all trials. 0 means that there is no difference.
 
     Args:
-        trials: A table of `Results`; rows without a BLEU score are left out.
+        trials: A table from `Results`. Trials without a BLEU score are ignored.
         shuffles: How often to repeat the measurement with the BLEU scores shuffled among the trials.
+        seed: Seed for the shuffling.
 
     Returns:
         One row per hyperparameter, most important first: its `name`, its `importance`, and `by_chance`, the 95th
-        percentile of the shuffled measurements (NaN without shuffles).
+        percentile of the measurements with shuffled scores (NaN without shuffles).
 
     Raises:
         InputError: Fewer than 8 trials have a BLEU score.
@@ -131,7 +135,7 @@ def importance(trials: "DataFrame", shuffles: int = 0, seed: int = 0) -> "DataFr
 
 
 def pedanova(trials: "DataFrame", scores: Iterable[float]) -> dict[str, float]:
-    """Return the importances that these scores would give. The space is the range that the trials cover."""
+    """Return each hyperparameter's importance, given one score per trial. The search space is the trials' range."""
     optuna = load_optuna()
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

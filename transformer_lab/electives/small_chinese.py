@@ -1,4 +1,4 @@
-"""A small English and Chinese corpus generated from a grammar, for use without a download."""
+"""A small English–Chinese corpus that is generated from a grammar, so no download is needed."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ SINGULAR = ("Tom", "Mary", "my brother")
 def small_chinese_pairs() -> Pairs:
     """Return 1,680 pairs (English, Chinese), such as `("Tom does not eat fish today.", "汤姆今天不吃鱼。")`.
 
-    The time comes last in English and before the verb in Chinese; "do not" is two words in English and one character in
+    The time comes last in English but before the verb in Chinese; "do not" is two words in English but one character in
     Chinese.
     """
     pairs = []

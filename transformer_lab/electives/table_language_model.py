@@ -1,13 +1,13 @@
-"""Language models with known output and no training, small enough to follow by hand."""
+"""Language models with known outputs that need no training and are small enough to follow by hand."""
 
 import torch
 from torch import Tensor, nn
 
 
 class TableLanguageModel(nn.Module):
-    """A `LanguageModel` replacement whose logits come from a table.
+    """A replacement for a `LanguageModel` whose logits come from a table.
 
-    In training mode, the rows of the table are reversed, which reveals a missing `eval()`.
+    In training mode, each row of the table is reversed, which reveals a missing `eval()`.
 
     Args:
         table: `(vocab, vocab)`; row `t` holds the logits of the token after `t`.
@@ -18,10 +18,10 @@ class TableLanguageModel(nn.Module):
         super().__init__()
         self.table = nn.Parameter(table)
         self.max_length = max_length
-        self.with_gradients = False  # whether a call was made with gradients switched on
+        self.with_gradients = False  # whether any call was made with gradients switched on
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Turn tokens `(batch, length)` into logits `(batch, length, vocab)`.
+        """Map tokens, `(batch, length)`, to logits, `(batch, length, vocab)`. The mask is ignored.
 
         Raises:
             ValueError: The sequence is longer than `max_length`.
@@ -34,10 +34,10 @@ class TableLanguageModel(nn.Module):
 
 
 class CountingLanguageModel(nn.Module):
-    """A replacement for a trained two-layer model whose logits depend on all visible tokens and their positions.
+    """A replacement for a trained two-layer model. Its logits depend on all visible tokens and their positions.
 
-    Each layer adds up numbers over the positions that the mask leaves visible. A mask that hides too much or too
-    little, or a token that is missing or in the wrong position, produces different text.
+    Each layer adds up numbers over the positions that the mask does not hide. A mask that hides too much or too little,
+    or a token that is missing or in the wrong position, produces different text.
 
     Args:
         vocab_size: Number of tokens.
@@ -49,7 +49,7 @@ class CountingLanguageModel(nn.Module):
         self.vocab_size, self.max_length = vocab_size, max_length
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Turn tokens `(batch, length)` into logits `(batch, length, vocab)`; `mask` as in `LanguageModel`.
+        """Map tokens, `(batch, length)`, to logits, `(batch, length, vocab)`; `mask` is as in `LanguageModel.forward`.
 
         Raises:
             ValueError: The sequence is longer than `max_length`.

@@ -14,12 +14,16 @@ from transformer_lab.errors import InputError
 class TextTokenizer:
     """Byte-pair encoding (Sennrich et al. 2016) of text including whitespace. Without merges, tokens are characters.
 
-    A character that was rare in the training text, or didn't occur in it, is encoded as its UTF-8 bytes (`<0xF0>` ...).
-    There is no token for "unknown", so every character counts toward the loss, and models with different tokenizers can
-    be compared. A word includes the space before it. A line break is a separate token.
+    A character that was rare or missing in the training text is encoded as its UTF-8 bytes (such as `<0xF0>`). There is
+    no "unknown" token, so every character counts toward the loss, and models with different tokenizers can be compared.
+    A word includes the space before it. A line break is always a separate token.
+
+    Args:
+        tokens: The token for each ID.
+        merges: Pairs of tokens to merge, in the order in which they were learned.
     """
 
-    # Words, numbers, and punctuation with the space before them; a line break; other whitespace. Nothing is left out.
+    # Words, numbers, and punctuation, each with the space before it; line breaks; other whitespace. Nothing is lost.
     _pieces = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\n|[^\S\n]+(?= \S)|[^\S\n]+"
     _bytes = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
@@ -38,8 +42,8 @@ class TextTokenizer:
         """Learn the characters of a text and up to `n_merges` merges.
 
         Args:
-            text: The training text only, without any text that is used for scoring.
-            n_merges: With 0, every token is a character.
+            text: The training text. It must not include text that is used for scoring.
+            n_merges: Maximum number of merges. With 0, every token is a character.
             rare: Characters that occur less often than this are encoded as bytes.
 
         Raises:
@@ -54,7 +58,7 @@ class TextTokenizer:
         counts = Counter(text)
         alphabet = sorted(character for character, count in counts.items() if count >= rare or character == "\n")
         if "\n" not in counts:
-            alphabet = ["\n", *alphabet]  # the first token of a text follows a line break
+            alphabet = ["\n", *alphabet]  # a model reads a line break before the first token of a text
         if not n_merges:
             return cls([*cls._bytes, *alphabet])
         learner = Tokenizer(models.BPE())
@@ -74,17 +78,17 @@ class TextTokenizer:
         return len(self.tokens)
 
     def encode(self, text: str) -> Tensor:
-        """Return the IDs of a text, `(n,)`."""
-        # Line by line: no piece crosses a line break, and the library is slow on very long strings.
+        """Return the token IDs of a text, `(n,)`, integers."""
+        # Encode line by line, because the library is slow on very long strings. No piece crosses a line break.
         lines = [line + "\n" for line in text.split("\n")]
         lines[-1] = lines[-1][:-1]
         encoded = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
         return torch.tensor(list(chain.from_iterable(line.ids for line in encoded)), dtype=torch.int64)
 
     def decode(self, ids: Tensor | Sequence[int]) -> str:
-        """Return the text for these IDs. Bytes that are not valid UTF-8 become `�`."""
+        """Return the text for token IDs, `(n,)`. Bytes that are not valid UTF-8 become `�`."""
         return self._tokenizer.decode([int(index) for index in ids], skip_special_tokens=False)
 
     def names(self, ids: Tensor | Sequence[int]) -> list[str]:
-        """Return one readable string per ID: `▁` is a space and `⏎` a line break."""
+        """Return a readable string for each token ID, with `▁` for a space and `⏎` for a line break."""
         return [self.tokens[int(index)].replace(" ", "▁").replace("\n", "⏎") for index in ids]

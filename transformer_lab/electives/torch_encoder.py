@@ -1,11 +1,11 @@
-"""Transfer weights between `nn.TransformerEncoder` and this course's encoder or your own."""
+"""Convert weights between `nn.TransformerEncoder` and this course's encoder or your own."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-# The name of each part of a layer, here and in nn.TransformerEncoderLayer.
+# Names of the parts of a layer, in this course and in nn.TransformerEncoderLayer.
 PARTS = {
     "self_attention.w_o": "self_attn.out_proj",
     "feed_forward.w_1": "linear1",
@@ -13,7 +13,7 @@ PARTS = {
     "residuals.0.norm": "norm1",
     "residuals.1.norm": "norm2",
 }
-PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # PyTorch keeps all three in one matrix
+PROJECTIONS = [f"self_attention.{name}" for name in ("w_q", "w_k", "w_v")]  # PyTorch has all three in a single matrix
 
 
 def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
@@ -34,7 +34,7 @@ def course_weights(theirs: nn.TransformerEncoder) -> dict[str, Tensor]:
 def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
     """Return the weights of this course's encoder under PyTorch's names, for `nn.TransformerEncoder.load_state_dict`.
 
-    A pre-norm encoder ends in a norm, so PyTorch's needs one too: `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
+    A pre-norm encoder ends with a norm, so PyTorch's needs one too: `nn.TransformerEncoder(layer, n, nn.LayerNorm(d))`.
     """
     named, weights = dict(ours.named_parameters()), {}
     for layer in range(len(ours.layers)):
@@ -50,7 +50,7 @@ def torch_weights(ours: nn.Module) -> dict[str, Tensor]:
 
 
 def _copy(source: Mapping[str, Tensor], old: str, weights: dict[str, Tensor], new: str, course_norm: bool) -> None:
-    """Copy the weight and bias of one part. The weight of a norm is called `gain` in this course."""
+    """Copy the weight and bias of a part from `source` to `weights`. This course calls the weight of a norm `gain`."""
     is_norm = "norm" in new.rsplit(".", 1)[-1]
     gain_here, gain_there = ("gain", "weight") if is_norm else ("weight", "weight")
     old_kind, new_kind = (gain_there, gain_here) if course_norm else (gain_here, gain_there)

@@ -1,6 +1,6 @@
 """Figures: attention heat maps, training curves, schematics of the model, and explorers with controls.
 
-A name is imported from its module when it is first used, because matplotlib and ipywidgets take a second to import.
+Each name is imported only when it is first used, because importing matplotlib and ipywidgets takes a second.
 """
 
 from importlib import import_module

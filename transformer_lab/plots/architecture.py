@@ -1,4 +1,4 @@
-"""Figure 1 of the paper, with the number of the notebook that builds each part."""
+"""Figure 1 of the paper, with each part labeled with the number of the notebook that builds it."""
 
 from collections.abc import Collection
 
@@ -9,14 +9,14 @@ from numpy import linspace, pi, sin
 from transformer_lab.plots.figures import DARK, LIGHT, new_picture
 from transformer_lab.plots.shapes import add_box, draw_arrow, write
 
-# Colors of the parts. They also differ in lightness.
+# Colors of the parts. They differ in lightness, too, so they can be told apart in gray print.
 ATTENTION, FEED_FORWARD, NORM, EMBEDDING, OUTPUT = LIGHT, "#c7e9c0", "#fff7d6", "#fdd0a2", "#d9d3e8"
 LIT = DARK
 
-ENCODER, DECODER = 3.0, 8.0  # x of the center of each column
+ENCODER, DECODER = 3.0, 8.0  # x-coordinate of each column's center
 WIDTH, HEIGHT = 3.0, 0.5  # size of a box
 
-# label, fill, notebooks, and x and y of the center
+# label, fill color, notebook numbers, x and y of the center
 BOXES = [
     ("Embedding", EMBEDDING, (4,), ENCODER, 1.35),
     ("Multi-head attention", ATTENTION, (1, 2), ENCODER, 3.35),
@@ -35,10 +35,10 @@ BOXES = [
 
 
 def draw_architecture(highlight: Collection[int] = ()) -> Figure:
-    """Draw the whole Transformer.
+    """Draw the whole Transformer (figure 1 of the paper).
 
     Args:
-        highlight: Numbers of the notebooks whose parts are highlighted, such as `[5]`.
+        highlight: Numbers of the notebooks whose parts to highlight, such as `[5]`.
     """
     words = f", with the parts of notebook {', '.join(map(str, sorted(highlight)))} in dark" if highlight else ""
     text = (
@@ -116,7 +116,7 @@ def _tokens(axes: Axes, x: float, y: float, tokens: str, notebook: int, highligh
 
 
 def _position(axes: Axes, x: float, y: float, highlight: Collection[int]) -> None:
-    """Draw a plus sign on the arrow, and the wave that is added there."""
+    """Draw the plus sign on an arrow, and the positional encoding (a wave) that is added there."""
     lit = 4 in highlight
     axes.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=LIT if lit else "0.4")
     write(axes, x, y, "+", fontsize=11)
@@ -128,7 +128,7 @@ def _position(axes: Axes, x: float, y: float, highlight: Collection[int]) -> Non
 
 
 def _residual(axes: Axes, x: float, sublayer: float, norm: float) -> None:
-    """Draw the residual connection around a sublayer, up to its add & norm."""
+    """Draw the residual connection around a sublayer, from its input to its "add & norm" box."""
     left, below = x - WIDTH / 2 - 0.25, sublayer - 0.45
     axes.plot([x, left, left], [below, below, norm], color="0.25", linewidth=1.1)
     _arrow(axes, (left, norm), (x - WIDTH / 2 - 0.02, norm))

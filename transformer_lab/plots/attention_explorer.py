@@ -1,4 +1,4 @@
-"""Figures with controls: any figure that you draw, and the attention of a model while it translates."""
+"""Explorers for any function that draws a figure, and for the attention of a model while it translates."""
 
 import functools
 import inspect
@@ -27,16 +27,16 @@ from transformer_lab.plots.heatmaps import (
 from transformer_lab.plots.interactive_figure import Explorer
 
 ALL, MEAN = "all", "mean"
-NOTHING = -1  # A control whose value is None would look empty.
-CELL = 0.34  # inches per token, unless the sentence is long
+NOTHING = -1  # not None, because a control whose value is None looks empty
+CELL = 0.34  # inches per token; less in a long sentence
 
 
 def explore(draw: Callable[..., Figure], **choices: Any) -> Any:
-    """Show a figure with a control for each argument of `draw`, much as `ipywidgets.interact` does for printed output.
+    """Show a figure with a control for each argument in `choices`, similar to `ipywidgets.interact`.
 
     Args:
-        draw: Returns a figure. The defaults of its arguments are the initial values of the controls.
-        choices: As for `interact`: `(0, 10)` makes a slider, a list makes a menu, and a boolean makes a checkbox.
+        draw: Returns a figure. The defaults of its parameters are the initial values of the controls.
+        choices: As in `interact`: `(0, 10)` makes a slider, a list a menu, and a boolean a checkbox.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.
@@ -61,12 +61,12 @@ def draw_heads(
     """Draw the heat maps of one or more heads side by side.
 
     Args:
-        recorded: The attention of one sentence.
+        recorded: The recorded attention of one sentence.
         stack: A key of `STACKS`.
-        layer: Index from 0.
-        heads: Indices, or "mean" for the mean of all heads.
-        word: Index of a query whose weights are also drawn as bars.
-        written: Number of decoder tokens to draw. The default is all of them.
+        layer: Index of the layer, from 0. Negative indices count from the last layer.
+        heads: Indices of heads, which may also be negative, or "mean" for the mean of all heads.
+        word: Index of a query, from 0, whose weights are also drawn as bars. By default, there are no bars.
+        written: Number of decoder tokens to draw. By default, draw all of them.
 
     Raises:
         InputError: The stack, layer, or head does not exist.
@@ -82,7 +82,7 @@ def draw_heads(
     if word is not None:
         text += f" Below, the weights of {queries[word]}."
 
-    # All lengths are in inches, because a layout engine would be too slow for a slider.
+    # Place everything in inches, because a layout engine would be too slow for a slider.
     cell = min(CELL, 11.5 / (len(heads) * max(len(keys), 1)), 9.0 / max(len(queries), 1))
     left, gap, right = label_length(queries, cell) + 0.5, 0.4, 0.2
     follows = follows_itself(stack) and len(heads) == 1
@@ -116,9 +116,9 @@ def draw_heads(
 
 
 def explore_attention(translator: Any, sentence: str) -> Any:
-    """Show heat maps with controls for the sentence, stack, layer, and heads, and a button for each word.
+    """Show attention heat maps with controls for the sentence, stack, layer, and head, and a button for each query.
 
-    A second head can be shown next to the first. A slider limits the translation to its first words.
+    A second head can be shown next to the first, and a slider limits the translation to its first tokens.
 
     Args:
         translator: A `Translator`.
@@ -128,10 +128,11 @@ def explore_attention(translator: Any, sentence: str) -> Any:
         The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The initial sentence cannot be translated. For later sentences, the widget shows the message.
+        InputError: The initial sentence cannot be translated, or the model has no attention hook. For later sentences,
+            the widget shows the message.
     """
 
-    @functools.lru_cache(maxsize=8)  # so that moving a slider doesn't translate again
+    @functools.lru_cache(maxsize=8)  # so that moving a slider does not translate again
     def record(text: str) -> RecordedAttention:
         return attention_of(translator, first_words(text)[0])
 
@@ -157,7 +158,7 @@ def explore_attention(translator: Any, sentence: str) -> Any:
     translation = Label()
 
     def offer_words(recorded: RecordedAttention) -> None:
-        """Set the buttons and the range of the slider for this sentence."""
+        """Update the buttons and the range of the slider for this sentence."""
         target_tokens = recorded.target_tokens
         queries = target_tokens if follows_itself(controls["stack"].value) else recorded.source_tokens
         if [name for name, _ in controls["word"].options][1:] != list(queries):

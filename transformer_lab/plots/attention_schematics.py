@@ -1,4 +1,4 @@
-"""Schematics of attention, with the shapes of the tensors."""
+"""Schematics of attention that show the shape of each tensor."""
 
 from collections.abc import Collection, Sequence
 
@@ -20,18 +20,18 @@ def _blank_axes(figure: Figure, width: float, height: float) -> Axes:
 
 
 def _shade(weight: float) -> tuple[float, float, float]:
-    """Return a color between white for 0 and `DARK` for 1."""
+    """Return the RGB color for a weight, from white (0) to `DARK` (1)."""
     return 1 - 0.97 * weight, 1 - 0.68 * weight, 1 - 0.39 * weight
 
 
-# --- notebook 01: a word that attends to another --------------------------------------------------------------------
+# --- notebook 01: a word that attends to other words ----------------------------------------------------------------
 
 
 def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]) -> Figure:
-    """Draw one head's weights just before a word is written: a row of shaded tokens per sentence.
+    """Draw one head's weights as the model predicts a word: one row of shaded tokens per sentence.
 
     Args:
-        rows: The tokens of each sentence, their weights, and the next word.
+        rows: For each sentence, its tokens, their weights (0 to 1), and the word that is predicted.
     """
     words = "; ".join(
         "before {}, {:.2f} of the weight is on {}".format(written, *max(zip(weights, tokens, strict=True)))
@@ -57,7 +57,7 @@ def draw_word_weights(rows: Sequence[tuple[Sequence[str], Sequence[float], str]]
 
 
 def draw_attention_steps() -> Figure:
-    """Draw scaled dot-product attention as five steps on small matrices, from queries and keys to the output."""
+    """Draw scaled dot-product attention (section 3.2.1) as five steps on small matrices, from queries to output."""
     text = (
         "Scaled dot-product attention in five steps. Compare: queries of shape query by d_k times transposed keys, d_k "
         "by key, give scores of shape query by key. Scale: divide by the square root of d_k. Mask: hide some scores. "
@@ -69,7 +69,7 @@ def draw_attention_steps() -> Figure:
     queries, keys, d_k, d_v = 3, 4, 2, 5
     hidden = {(0, 2), (0, 3), (1, 3)}
     shares = [[0.7, 0.3, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.6, 0.1, 0.2]]
-    top, low = 10.6, 3.2  # y of the center of each row of matrices
+    top, low = 10.6, 3.2  # y-coordinate of the center of each row of matrices
 
     steps = (
         (0.5, 14.3, "1  Compare: every query with every key"),
@@ -109,7 +109,7 @@ def _matrix(
     crossed: Collection[tuple[int, int]] = (),
     shades: Sequence[Sequence[float]] | None = None,
 ) -> None:
-    """Draw a matrix of unit cells with its name above it and its shape below it."""
+    """Draw a matrix of unit cells, with its name above and its shape below."""
     top, look = middle + rows / 2, {"edge": "0.45", "linewidth": 0.8, "fontsize": 12, "color": "0.3"}
     for row in range(rows):
         for column in range(columns):
@@ -123,7 +123,7 @@ def _matrix(
 
 
 def draw_multi_head_steps() -> Figure:
-    """Draw multi-head attention as in figure 2 of the paper, with the function and the shape of each step."""
+    """Draw multi-head attention (section 3.2.2, figure 2), with the function and output shape of each step."""
     text = (
         "Multi-head attention, from bottom to top. Query, key, and value each go through a linear layer: w_q, w_k, "
         "w_v. split_heads splits each result into heads. Every head attends on its own. combine_heads puts the heads "

@@ -1,4 +1,4 @@
-"""The tree of a beam search: what was kept, what was dropped, and what greedy decoding chose."""
+"""The tree of a beam search: the hypotheses it kept, those it dropped, and the one greedy decoding chose."""
 
 import functools
 import html
@@ -22,20 +22,20 @@ from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.text_shapes import has_shape, token_fonts, write_shapes
 
 ANSWER, ALIVE, LEFT_BEHIND, NEVER_KEPT, GREEDY = DARK, "#c6dbef", "0.95", "white", "#fdae6b"
-ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: height of a row, space between columns, width of a character
-TOKEN, NUMBER = 9, 7.5  # points: the font sizes of a token and of a score
-LONGEST_SEARCH = 60  # tokens
-WIDEST = 6  # maximum beam size in an explorer
+ROW, GAP, LETTER = 0.4, 0.16, 0.079  # inches: row height, space between columns, character width
+TOKEN, NUMBER = 9, 7.5  # font sizes of tokens and scores, in points
+LONGEST_SEARCH = 60  # maximum number of tokens in a hypothesis
+WIDEST = 6  # maximum beam size in the explorer
 
 
 def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float = DEFAULT_ALPHA) -> Figure:
-    """Draw the beam search for a sentence as a tree, with greedy decoding above it.
+    """Draw the beam search for a sentence as a tree, with the result of greedy decoding above it (section 6.1).
 
     Args:
         translator: A `Translator`.
         sentence: A sentence in the source language.
         beam_size: Number of hypotheses to keep.
-        alpha: Exponent of the length penalty.
+        alpha: Exponent of the length penalty (Wu et al. 2016).
 
     Raises:
         InputError: The sentence cannot be translated, or `beam_size` is below 1.
@@ -45,7 +45,11 @@ def draw_beam(translator: Any, sentence: str, beam_size: int = 3, alpha: float =
 
 
 def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
-    """Return the tree for a sentence. A beam of one, which is greedy decoding, yields a single branch."""
+    """Run a beam search for a sentence and return its tree. With a beam of 1 (greedy decoding), it has one branch.
+
+    Raises:
+        InputError: The sentence cannot be translated, or `beam_size` is below 1.
+    """
     if beam_size < 1:
         raise InputError(f"beam_size is {beam_size}, but must be at least 1")
     device = next(translator.model.parameters()).device
@@ -55,7 +59,7 @@ def search(translator: Any, sentence: str, beam_size: int) -> SearchTree:
 
 
 def token_names(translator: Any, tree: SearchTree) -> list[str]:
-    """Return the label of each node."""
+    """Return each node's token as a string, in the order of `tree.nodes`."""
     return translator.tokenizer.target_tokens([node.token for node in tree.nodes])
 
 
@@ -66,15 +70,15 @@ def draw_tree(
     step: int | None = None,
     greedy: tuple[SearchTree, Sequence[str]] | None = None,
 ) -> Figure:
-    """Draw a search. Each column is a step; each box is a token with its hypothesis's log-probability so far.
+    """Draw a beam search. Each column is a step; each box shows a token and its hypothesis's log-probability so far.
 
     Args:
         tree: The search.
-        names: The labels of its nodes.
-        alpha: Exponent of the length penalty, which decides among the hypotheses at the end.
-        step: Stop after this many steps, and also show the candidates that the last one dropped. The default shows the
-            whole search, but only what was kept.
-        greedy: A search with a beam of one and its labels, to draw above the tree.
+        names: The label of each node.
+        alpha: Exponent of the length penalty, which decides which hypothesis wins at the end.
+        step: Draw the search up to this step, including the candidates that this step dropped. By default, draw the
+            whole search, but only the hypotheses that were kept.
+        greedy: A search with a beam of 1 and the labels of its nodes, drawn above the tree.
     """
     last = len(tree.beams) - 1
     at_end = step is None or step >= last
@@ -108,7 +112,7 @@ def draw_tree(
 
 
 def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int, str]:
-    """Return the nodes to draw after a step, each with the color of its box."""
+    """Map each node to be drawn after a step to the color of its box."""
     in_beams = {place for beam in tree.beams[: step + 1] for place in beam}
     tried = set() if at_end else {place for place, node in enumerate(tree.nodes) if node.length == step}
     alive = {0, *(place for end in tree.beams[step] for place in tree.path(end))}
@@ -120,20 +124,21 @@ def _faces(tree: SearchTree, alpha: float, step: int, at_end: bool) -> dict[int,
 
 
 class _Drawing:
-    """Draws the boxes of a tree one by one, and their text and lines all at once at the end.
+    """Draw the boxes of a tree one by one, then all text and lines at once.
 
     Args:
-        axes: One unit is one inch.
-        left: Left edge of each column.
-        widths: Width of each column.
-        alpha: If given, the hypotheses of the last step are labeled with their normalized score.
+        axes: Axes whose unit is one inch.
+        left: Left edge of each column, in inches.
+        widths: Width of each column, in inches.
+        alpha: Exponent of the length penalty. If given, label the hypotheses of the last step with their normalized
+            scores.
     """
 
     def __init__(self, axes: Axes, left: list[float], widths: list[float], alpha: float | None) -> None:
         self.axes, self.left, self.widths, self.alpha = axes, left, widths, alpha
         self.tokens: list[tuple[float, float, str, str]] = []  # x, y, text, color
         self.scores: list[tuple[float, float, str, str]] = []
-        self.lines: dict[tuple[str, float], list] = {}  # keyed by color and width, drawn together for speed
+        self.lines: dict[tuple[str, float], list] = {}  # by color and width; each group is drawn at once
 
     def draw_node(
         self, tree: SearchTree, names: Sequence[str], place: int, y: float, parent_y: float, face: str
@@ -160,7 +165,7 @@ class _Drawing:
     def _draw_box(self, start: float, end: float, y: float, face: str, line_color: str, border: float) -> None:
         shape = "round,pad=0,rounding_size=0.06"
         look = {"boxstyle": shape, "facecolor": face, "edgecolor": line_color, "linewidth": border, "zorder": 3}
-        # `add_patch` would compute the limits of each box; they are already set.
+        # Unlike `add_patch`, this does not recompute the limits of the axes, which are already set.
         self.axes.add_artist(FancyBboxPatch((start, y - 0.15), end - start, 0.3, **look))
 
     def write_and_connect(self) -> None:
@@ -172,7 +177,7 @@ class _Drawing:
 
 
 def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write the tokens as shapes, or as text if they need another font, as Chinese ones do."""
+    """Write tokens as shapes, or as ordinary text if the first font lacks a character (in Chinese, for example)."""
     write_shapes(axes, [token for token in tokens if has_shape(token[2])], TOKEN, zorder=4)
     look = {"ha": "center", "va": "center", "zorder": 4, "parse_math": False, "family": token_fonts()}
     for x, y, token, color in tokens:
@@ -181,7 +186,7 @@ def _write_tokens(axes: Any, tokens: Sequence[tuple[float, float, str, str]]) ->
 
 
 def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) -> tuple[list[float], list[float]]:
-    """Return each column's left edge and width in inches. The width depends on the column's longest token."""
+    """Return each column's left edge and width, in inches. The longest token in a column determines its width."""
     widths: dict[int, float] = {}
     for tree, names, places in branches:
         for place in places:
@@ -192,7 +197,7 @@ def _columns(branches: list[tuple[SearchTree, Sequence[str], Sequence[int]]]) ->
 
 
 def _rows(tree: SearchTree, shown: set[int]) -> dict[int, int]:
-    """Return a row for each node so that no branches cross: better children go higher, level with their parent."""
+    """Assign rows so that no branches cross: each node is level with its best child; worse children are below."""
     children: dict[int, list[int]] = {place: [] for place in shown}
     for place in shown - {0}:
         children[tree.nodes[place].parent].append(place)
@@ -231,7 +236,7 @@ def _in_words(tree: SearchTree, names: Sequence[str], alpha: float, step: int, a
 
 
 def explore_beam(translator: Any, sentence: str) -> Any:
-    """Show the tree of a beam search, with a text field for the sentence and sliders for beam size, alpha, and step.
+    """Show the tree of a beam search with a text field for the sentence and sliders for beam size, alpha, and step.
 
     Args:
         translator: A `Translator`.
@@ -254,7 +259,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
 
     @functools.lru_cache(maxsize=4)
     def find(sentence: str) -> list[tuple[SearchTree, list[str]]]:
-        """Run the searches for all beam sizes at once, so that moving the slider afterwards takes no time."""
+        """Run the search for every beam size, so that moving the slider later takes no time."""
         trees = [search(translator, sentence, size) for size in range(1, WIDEST + 1)]
         return [(tree, token_names(translator, tree)) for tree in trees]
 
@@ -265,7 +270,7 @@ def explore_beam(translator: Any, sentence: str) -> Any:
         translations.value = ""
         readable, remark = first_words(sentence)
         (line, texts), (tree, names) = (find(readable)[size - 1] for size in (1, width))
-        if shown != [tree]:  # show all steps of a new search
+        if shown != [tree]:  # for a new search, show all steps
             shown[:] = [tree]
             step.max = len(tree.beams) - 1
             step.value = step.max

@@ -1,4 +1,4 @@
-"""Byte-pair encoding step by step: how a text is split after each merge, and the number of symbols per word."""
+"""Byte-pair encoding step by step: the symbols of a text after each merge, and the number of symbols per word."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,25 +19,31 @@ from transformer_lab.reimplementations import reimplements
 
 Merges = Sequence[tuple[str, str]]
 
-SHADES = (PALE, LIGHT)  # alternate from word to word
-SHOWN_END = "·"  # shown for `</w>`, which would be wider than most symbols
+SHADES = (PALE, LIGHT)  # fill colors that alternate from word to word
+SHOWN_END = "·"  # shown in place of `</w>`, which is wider than most symbols
 
-COLUMNS = 96  # characters per row, not counting its label
+COLUMNS = 96  # characters per row, not counting the label
 LABEL_COLUMNS = 13
 INCHES_A_COLUMN = 0.088  # width of a character
-ROW = 0.3  # inches
+ROW = 0.3  # row height in inches
 MOST_CHARACTERS = 300
 
 
 def cut_into_words(text: str) -> list[str]:
-    """Split a text into words. Every other character except for spaces becomes a separate token."""
+    """Split a string into words. Every other character that is not whitespace becomes a separate token."""
     return re.findall(r"\w+|[^\w\s]", text)
 
 
 def stages(word: str, merges: Merges) -> list[tuple[int, list[str]]]:
-    """Return the initial symbols of a word as `(0, symbols)`, and its symbols after each merge that changes it.
+    """Return a word's symbols before the first merge and after each merge that changes them (Sennrich et al. 2016).
 
-    The last stage equals the result of `apply_bpe`.
+    Args:
+        word: The word, without an end-of-word symbol.
+        merges: The merges, in the order in which they were learned.
+
+    Returns:
+        Pairs `(n, symbols)`: the symbols after the first `n` merges, starting with `n` = 0. The last symbols are the
+        result of `apply_bpe`.
     """
     return _stages(word, merges, {pair: step for step, pair in enumerate(merges, start=1)})
 
@@ -47,7 +53,7 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
     symbols = [*word, END_OF_WORD]
     stages_so_far = [(0, symbols)]
     while True:
-        # Each merge is applied once, even if a later one creates its pair again.
+        # Apply each merge only once, even if a later merge creates its pair again.
         to_come = [step for pair in pairwise(symbols) if (step := steps.get(pair, 0)) > stages_so_far[-1][0]]
         if not to_come:
             return stages_so_far
@@ -57,7 +63,11 @@ def _stages(word: str, merges: Merges, steps: Mapping[tuple[str, str], int]) -> 
 
 
 def symbols_per_word(word_counts: Mapping[str, int], merges: Merges) -> list[float]:
-    """Return the average number of symbols per word after 0, 1, 2, … merges, weighted by how often each word occurs.
+    """Return the mean number of symbols per word after 0, 1, 2, … merges.
+
+    Args:
+        word_counts: How often each word occurs. The mean is over all occurrences.
+        merges: The merges, in the order in which they were learned.
 
     Raises:
         InputError: There are no words.
@@ -85,17 +95,17 @@ def draw_byte_pairs(
     word_counts: Mapping[str, Mapping[str, int]],
     steps: Sequence[int],
 ) -> Figure:
-    """Draw the sentences split into symbols at several stages, and the symbols per word against the number of merges.
+    """Draw sentences split into symbols after some of the merges, and symbols per word against the number of merges.
 
     Args:
         merges: The merges, in the order in which they were learned.
-        sentences: Maps the name of each language to a sentence.
-        word_counts: Maps the name of each language to how often each word occurs.
-        steps: The stages to draw, each a number of merges from 0 to all of them. Symbols created by a stage's last
-            merge are framed.
+        sentences: Maps the name of each language to a sentence of at most 300 characters.
+        word_counts: Maps the name of each language to its words and how often each occurs.
+        steps: Numbers of merges, from 0 to all, after which to draw the sentences. Symbols created by the last of
+            these merges are framed.
 
     Raises:
-        InputError: A step is out of range, a sentence is empty or very long, or a language has no words.
+        InputError: A step is out of range, a sentence is empty or too long, or a language has no words.
     """
     return _draw(merges, sentences, _curves(merges, sentences, word_counts), steps)
 
@@ -134,7 +144,7 @@ def _draw(
         (LABEL_COLUMNS + COLUMNS) * INCHES_A_COLUMN,
         height + 2.75,
     )
-    figure.set_layout_engine("none")  # all lengths are in inches
+    figure.set_layout_engine("none")  # everything is placed in inches
     width, whole = figure.get_size_inches()
     _draw_text(axes_in_inches(figure, 0.12, whole - height - 0.1, width - 0.24, height), blocks, merges, lines)
     _draw_curves(axes_in_inches(figure, 0.65, 0.5, width - 0.8, 2.0), curves, steps)
@@ -163,12 +173,12 @@ def _width(symbol: str) -> float:
 
 
 def _wrapped(words: Sequence[Sequence[str]]) -> list[list[tuple[float, int, str]]]:
-    """Return rows of `(column, word index, symbol)`. A symbol that would not fit starts a new row."""
+    """Lay out symbols in rows of `(column, word index, symbol)`, with a new row if a word or symbol does not fit."""
     rows: list[list[tuple[float, int, str]]] = [[]]
     column = 0.0
     for index, symbols in enumerate(words):
         whole = sum(map(_width, symbols))
-        if column and column + min(whole, COLUMNS) > COLUMNS:  # keep a word on one row if it fits
+        if column and column + min(whole, COLUMNS) > COLUMNS:  # keep each word on one row if possible
             rows.append([])
             column = 0.0
         for symbol in symbols:
@@ -220,15 +230,15 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[float]], steps: Seque
 def explore_byte_pairs(
     merges: Merges, sentences: Mapping[str, str], word_counts: Mapping[str, Mapping[str, int]]
 ) -> Any:
-    """Show `draw_byte_pairs` for your own text, merge by merge.
+    """Show `draw_byte_pairs` for text that you type, merge by merge.
 
-    There is a text field for each language, a slider for the number of merges, and three buttons: back by one merge,
-    forward by one, and forward to the next merge that changes anything.
+    There is a text field for each language, a slider for the number of merges, and three buttons: back one merge,
+    forward one merge, and forward to the next merge that changes the text.
 
     Args:
         merges: The merges, in the order in which they were learned.
         sentences: Maps the name of each language to its initial text.
-        word_counts: Maps the name of each language to how often each word occurs.
+        word_counts: Maps the name of each language to its words and how often each occurs.
 
     Returns:
         The widget. To show it, make it the last expression of a cell.
@@ -248,7 +258,7 @@ def explore_byte_pairs(
     def texts() -> dict[str, str]:
         return {language: field.value for language, field in fields.items()}
 
-    def draw(**_: Any) -> Figure:  # not by name: a language could have the name of a local variable
+    def draw(**_: Any) -> Figure:  # no names here, because a language may be named like a local variable
         return _draw(merges, texts(), curves, [slider.value])
 
     def move(steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Curves of a training run, from its `metrics.jsonl` or live while it runs."""
+"""Curves of training runs, from their `metrics.jsonl` or live during training."""
 
 import sys
 import time
@@ -17,13 +17,13 @@ LOOKS = [("black", "--", "s"), (ORANGE, "-", "o"), (DARK, "-.", "^"), (MIDDLE, "
 
 
 def plot_training(metrics_path: str | Path) -> Figure:
-    """Plot the loss, learning rate, and validation BLEU of a run.
+    """Plot the loss (nats per token), learning rate, and validation BLEU of a training run.
 
     Args:
         metrics_path: The run's `metrics.jsonl`, or the folder that contains it.
 
     Raises:
-        InputError: The file does not exist or contains no record.
+        InputError: The file does not exist or contains no records.
     """
     path = Path(metrics_path)
     path = path / "metrics.jsonl" if path.is_dir() else path
@@ -34,7 +34,7 @@ def plot_training(metrics_path: str | Path) -> Figure:
 
 
 def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return the figure of `plot_training`, from records as described in `transformer_lab.training.records`."""
+    """Draw the figure of `plot_training` from records (described in `transformer_lab.training.records`)."""
     steps = [record for record in records if record["kind"] == "step"]
     epochs = [record for record in records if record["kind"] == "epoch"]
     scored = [record for record in epochs if record.get("validation_bleu") is not None]
@@ -68,7 +68,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
             f"{last['validation_bleu']:.1f}",
             (last["epoch"], last["validation_bleu"]),
             textcoords="offset points",
-            xytext=(-4, 6),  # above the line, which usually rises to it
+            xytext=(-4, 6),  # above and to the left, because the line usually rises toward this point
             ha="right",
         )
     tidy(loss, rate, bleu, grid="y")
@@ -76,7 +76,7 @@ def draw_curves(records: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def compare_trainings(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Plot several runs in the same axes: validation loss and BLEU by epoch, and the loss by minutes.
+    """Plot several training runs together: validation loss and BLEU by epoch, and validation loss by minutes.
 
     Args:
         runs: Maps the name of each run to its records, as returned by `transformer_lab.training.read_metrics`.
@@ -148,9 +148,9 @@ class LiveCurve:
     The last plot remains as the cell's output. Outside a notebook, nothing is shown; call `figure()` instead.
 
     Args:
-        seconds: Minimum time between two updates. Drawing takes as long as several training steps.
-        before: Earlier records of a resumed run, as returned by `read_metrics`. If a step is repeated, its old record
-            is dropped.
+        seconds: Minimum time between updates. Drawing the plot takes as long as several training steps.
+        before: Earlier records of a run that is resumed, as returned by `read_metrics`. When a step is repeated, its
+            old record is dropped.
     """
 
     def __init__(self, seconds: float = 2.0, before: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -169,7 +169,7 @@ class LiveCurve:
             self._drawn = time.perf_counter()
 
     def figure(self) -> Figure:
-        """Return the curves so far."""
+        """Return a figure of the curves so far."""
         return draw_curves(self.records)
 
     def _show(self) -> None:
@@ -179,7 +179,7 @@ class LiveCurve:
         from IPython.display import HTML, display
 
         shell = get_ipython()
-        if shell is None or not hasattr(shell, "kernel"):  # a terminal cannot show figures
+        if shell is None or not hasattr(shell, "kernel"):  # a terminal can't show figures
             return
         picture = HTML(as_html(self.figure()))
         if self._shown is None:

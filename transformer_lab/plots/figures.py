@@ -1,4 +1,4 @@
-"""Figures with alternative text. They don't have to be closed, and can be saved as PNG or SVG."""
+"""Figures with alternative text. They do not have to be closed and can be saved as PNG or SVG."""
 
 import base64
 import html
@@ -16,21 +16,22 @@ from PIL import Image, ImageFilter
 from transformer_lab.errors import InputError
 from transformer_lab.files import replacing, writing
 
-DOTS_PER_INCH = 96  # CSS pixels per inch; images have twice as many
-# These can be told apart in gray print and by color-blind readers.
+DOTS_PER_INCH = 96  # CSS pixels per inch; by default, images have twice as many
+# These colors can be told apart in gray print and by color-blind readers.
 DARK, MIDDLE, LIGHT, PALE, ORANGE = "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#d95f02"
 RUST = "#b84300"  # an orange dark enough for text
-INK = "#757575"  # used for black on a transparent background: see `ink_for_light_and_dark`
+INK = "#757575"  # replaces black on a transparent background: see `ink_for_light_and_dark`
 INK_LIGHTNESS = 0x75 / 255
 
 
 def new_picture(alternative_text: str, width: float, height: float) -> Figure:
-    """Return an empty figure that a notebook shows with `alternative_text`, for readers who cannot see it.
+    """Return an empty figure with alternative text for readers who cannot see it.
 
-    The figure isn't registered with pyplot, so you don't have to close it, and a cell that ends with it shows it once.
+    The figure is not registered with pyplot, so you do not have to close it, and a cell that ends with it shows it only
+    once.
 
     Args:
-        alternative_text: One sentence that says what the figure shows.
+        alternative_text: A sentence or two describing what the figure shows.
         width: Inches.
         height: Inches.
     """
@@ -41,9 +42,9 @@ def new_picture(alternative_text: str, width: float, height: float) -> Figure:
 
 
 def page_axes(figure: Figure) -> Axes:
-    """Return axes without ticks or a frame that fill the figure. One unit is one inch, and y points down.
+    """Return axes that fill the figure, without ticks or a frame. One unit is one inch, and y points down.
 
-    With no margins or ticks to lay out, an explorer redraws such a figure in half the time.
+    Without margins or ticks to lay out, drawing takes half the time.
     """
     width, height = figure.get_size_inches()
     return blank_axes(figure, (0, width), (height, 0))
@@ -55,7 +56,14 @@ def blank_axes(
     ylim: tuple[float, float],
     place: tuple[float, float, float, float] = (0, 0, 1, 1),
 ) -> Axes:
-    """Return axes without ticks or a frame, at `place` in fractions of the figure: left, bottom, width, and height."""
+    """Return axes without ticks or a frame.
+
+    Args:
+        figure: The figure to add them to. Its layout engine is switched off.
+        xlim: The x-coordinates of the left and right edges.
+        ylim: The y-coordinates of the bottom and top edges.
+        place: Left, bottom, width, and height, as fractions of the figure.
+    """
     figure.set_layout_engine("none")
     axes = figure.add_axes(place)
     axes.set(xlim=xlim, ylim=ylim)
@@ -64,15 +72,15 @@ def blank_axes(
 
 
 def axes_in_inches(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Return new axes whose position and size are in inches."""
+    """Add axes whose position (from the lower left corner of the figure) and size are in inches, and return them."""
     whole_width, whole_height = figure.get_size_inches()
     return figure.add_axes((left / whole_width, bottom / whole_height, width / whole_width, height / whole_height))
 
 
 def tidy(*many_axes: Axes, grid: str | None = None) -> None:
-    """Remove the top and right edges of the frame, and draw the grid of the axis `grid` ("x" or "y") behind the data.
+    """Remove the top and right edges of the frame, and draw grid lines behind the data if `grid` is "x" or "y".
 
-    This replaces `seaborn.despine` because importing seaborn would take too long in an explorer.
+    This is used in place of `seaborn.despine` because importing seaborn takes too long for an explorer.
     """
     for axes in many_axes:
         axes.spines[["top", "right"]].set_visible(False)
@@ -86,7 +94,7 @@ def as_html(figure: Figure, sharpness: float = 2) -> str:
 
     Args:
         figure: A figure from `new_picture`.
-        sharpness: Pixels of the image per pixel of an ordinary screen.
+        sharpness: Image pixels per CSS pixel.
     """
     data = as_png(figure, round(sharpness * DOTS_PER_INCH))
     text = html.escape(figure.get_label(), quote=True)
@@ -95,9 +103,9 @@ def as_html(figure: Figure, sharpness: float = 2) -> str:
 
 
 def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
-    """Return the figure as a PNG in base64. A character that no font has becomes a box, without a warning.
+    """Return the figure as a Base64-encoded PNG. A character that no font has becomes a box, without a warning.
 
-    Explorers need this to be fast: `savefig` would draw twice and take as long again to compress the image.
+    Explorers need this to be fast: `savefig` would draw twice and then take just as long to compress the image.
     """
     image, own_dpi = io.BytesIO(), figure.dpi
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
@@ -118,17 +126,18 @@ def as_png(figure: Figure, dots_per_inch: int = DOTS_PER_INCH) -> str:
 
 
 def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
-    """Give lines and text on a transparent background a medium lightness that is legible on white and on black pages.
+    """Make lines and text on a transparent background legible on both white and black pages.
 
-    Black becomes #757575, whose contrast of 4.6 with both white and black is the highest possible. Lighter grays become
-    transparent instead: they look the same on a white page and do not glare on a black one. Filled areas keep their
-    colors, and so does the text on them.
+    Black becomes #757575, which has the highest possible contrast with both white and black (4.6, as defined by WCAG).
+    Lighter grays become transparent, so they look the same on a white page and do not glare on a black one. Filled
+    areas keep their colors, and so does the text on them.
 
     Args:
-        drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255; changed in place.
-        dots_per_inch: Opaque regions of more than a sixteenth of an inch in both directions are areas; the rest is ink.
+        drawn: `(rows, columns, 4)`, red, green, blue, and alpha from 0 to 255. Changed in place.
+        dots_per_inch: Resolution of the image. Opaque regions that measure more than a sixteenth of an inch in both
+            directions are areas; everything else is lines and text.
     """
-    around = ImageFilter.BoxBlur(dots_per_inch // 32)  # used for a fast erosion and a fast dilation
+    around = ImageFilter.BoxBlur(dots_per_inch // 32)  # makes erosion and dilation fast
     opaque = Image.fromarray(np.where(drawn[..., 3] == 255, np.uint8(255), np.uint8(0)))
     inside = opaque.filter(around).point([0] * 255 + [255])
     areas = inside.filter(around).point([0] + [255] * 255)
@@ -143,10 +152,14 @@ def ink_for_light_and_dark(drawn: np.ndarray, dots_per_inch: int) -> None:
 
 
 def save_figure(figure: Figure, path: str | Path) -> None:
-    """Save a figure in the format given by the suffix of `path`, `.png` or `.svg`. Text in an SVG remains text.
+    """Save a figure as PNG (192 dots per inch) or SVG (with text as text), creating its folder if necessary.
+
+    Args:
+        figure: A figure from `new_picture`.
+        path: A file name that ends in `.png` or `.svg`, which determines the format.
 
     Raises:
-        InputError: The suffix is neither of the two, or the file cannot be written.
+        InputError: The suffix is neither `.png` nor `.svg`, or the file cannot be written.
     """
     path = Path(path)
     if path.suffix.lower() not in (".png", ".svg"):
@@ -154,7 +167,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     metadata = {"Description": figure.get_label()}
     of_svg = {"svg.fonttype": "none", "svg.hashsalt": "transformer-lab"}
     if path.suffix.lower() == ".svg":
-        metadata["Date"] = None  # the same figure always yields the same file
+        metadata["Date"] = None  # so that the same figure always yields the same file
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, matplotlib.rc_context(of_svg):

@@ -1,4 +1,4 @@
-"""How switching off attention heads affects a translation and the BLEU score of a small test set."""
+"""Explore how switching off attention heads affects a translation and the BLEU score on a small test set."""
 
 import functools
 import textwrap
@@ -18,26 +18,29 @@ from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.text_shapes import token_fonts, write_shapes
 from transformer_lab.plural import plural
 
-Head = tuple[str, int, int]  # stack, layer, head: ("cross", 0, 3)
+Head = tuple[str, int, int]  # stack, layer, and head, such as ("cross", 0, 3)
 PALE = "#c6dbef"
-TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # inches: top margin, row height, width of BLEU 100; points: font size
-LINE = 112  # maximum number of characters of a translation
+TOP, ROW, BAR, SIGN = 0.35, 0.27, 2.3, 10  # top margin, row height, width of BLEU 100 in inches; font size in points
+LINE = 112  # maximum number of characters in a line
 
 
 def draw_without_heads(
     translator: Any, sentence: str, pairs: Sequence[tuple[str, str]], off: Collection[Head] = ()
 ) -> Figure:
-    """Draw which heads are on, and show the translation of a sentence and the BLEU score of a test set with them.
+    """Draw which heads are off, and how that changes a sentence's translation and a test set's BLEU score (0 to 100).
+
+    Translations use greedy decoding. A head that is off outputs zeros (Michel et al. 2019).
 
     Args:
         translator: A `Translator`.
         sentence: A sentence in the source language.
-        pairs: The test set: a few dozen sentences and their references.
+        pairs: The test set: a few dozen pairs of a sentence and its reference translation.
         off: The heads to switch off, each as `(stack, layer, head)`, such as `("cross", 0, 3)`. The stacks are those of
-            `draw_attention`; layers and heads count from 0.
+            `draw_attention`; layers and heads are counted from 0.
 
     Raises:
-        InputError: A head does not exist, the test set is empty, or a sentence cannot be translated.
+        InputError: A head does not exist, the test set is empty, a sentence cannot be translated, or the model has no
+            attention hook.
     """
     measured = _Measured(translator, pairs)
     _check_heads(translator, off)
@@ -50,12 +53,15 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
 
     Args:
         translator: A `Translator`.
-        sentence: The initial sentence.
-        pairs: The test set. Whenever a head is switched, it is translated again after the new translation of the
-            sentence is shown. A few dozen pairs take less than a second.
+        sentence: The initial sentence, in the source language.
+        pairs: The test set. Whenever you switch a head, the new translation of the sentence is shown first; then the
+            test set is translated again, which takes less than a second for a few dozen pairs.
+
+    Returns:
+        The widget. To show it, make it the last expression of a cell.
 
     Raises:
-        InputError: The test set is empty.
+        InputError: The test set is empty, a sentence cannot be translated, or the model has no attention hook.
     """
     config = translator.model.config
     measured = _Measured(translator, pairs)
@@ -82,7 +88,7 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
     def draw(sentence: str, **on: bool) -> Any:
         off = frozenset(head for name, head in named.items() if not on[name])
         readable, remark.value = first_words(sentence)
-        figure = _draw(translator, readable, off, measured, with_switches=False)  # there are buttons for them
+        figure = _draw(translator, readable, off, measured, with_switches=False)  # the widget has buttons for them
         return figure if off in measured.scores else (figure, lambda: measured.score_with_and_without(off))
 
     all_on.on_click(switch_all_on)
@@ -104,21 +110,21 @@ def explore_heads(translator: Any, sentence: str, pairs: Sequence[tuple[str, str
 
 
 class _Measured:
-    """Translations and BLEU scores with some of the heads off, each computed only once."""
+    """Translations and BLEU scores with some heads off, each computed only once."""
 
     def __init__(self, translator: Any, pairs: Sequence[tuple[str, str]]) -> None:
         if not pairs:
             raise InputError("the test set is empty: give a few dozen pairs of a sentence and its reference")
         self.translator, self.count = translator, len(pairs)
         self.sources, self.references = ([pair[side] for pair in pairs] for side in (0, 1))
-        self.scores: dict[frozenset[Head], float] = {}  # BLEU by the heads that are off
+        self.scores: dict[frozenset[Head], float] = {}  # BLEU for each set of heads that are off
         self.translation = functools.cache(self._translation)
 
     def _translation(self, sentence: str, off: frozenset[Head]) -> str:
         return self._translate([sentence], off)[0]
 
     def score_with_and_without(self, off: frozenset[Head]) -> None:
-        """Measure BLEU with all heads, and without those that are off."""
+        """Measure BLEU with all heads and with the heads in `off` switched off."""
         for heads in (frozenset(), off):
             if heads not in self.scores:
                 translations = self._translate(self.sources, heads)
@@ -130,7 +136,7 @@ class _Measured:
         try:
             with without_heads(self.translator.model, heads):
                 return self.translator.translate(sentences, beam_size=1)
-        except ValueError as error:  # from `without_heads`: no module has the hook
+        except ValueError as error:  # raised by `without_heads` if no module has the hook
             raise InputError(str(error)) from error
 
 
@@ -161,7 +167,7 @@ def _draw(
         1.4 + ROW * config.n_layers,
     )
     axes, width = page_axes(figure), figure.get_figwidth()
-    each = (width - 4.0) / 3 + 0.1  # width of a stack's switches, including the names of its layers
+    each = (width - 4.0) / 3 + 0.1  # width of one stack's switches, including the layer names
     for number_of_stack, stack in enumerate(STACKS if with_switches else ()):
         is_on = [
             [(stack, layer, head) not in off for head in range(config.n_heads)] for layer in range(config.n_layers)
@@ -181,7 +187,7 @@ def _draw(
 
 
 def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left: float, wide: float) -> None:
-    """Draw a cell per head, with a row per layer: dark if it is on, white with a cross if it is off."""
+    """Draw one row per layer and one cell per head: dark if the head is on, white with a cross if it is off."""
     layers, heads = len(is_on), len(is_on[0])
     columns = [left + wide * head / heads for head in range(heads + 1)]
     rows = [TOP + ROW * layer for layer in range(layers + 1)]
@@ -198,7 +204,7 @@ def _draw_switches(axes: Axes, title: str, is_on: Sequence[Sequence[bool]], left
 
 
 def _write(axes: Axes, sentences: Sequence[str], labels: Sequence[str], top: float) -> None:
-    """Write the sentences, one below another, truncated to `LINE` characters. Dollar signs are text, not formulas."""
+    """Write labeled sentences one below another, truncated to `LINE` characters. Dollar signs are plain text."""
     for line, (label, sentence) in enumerate(zip(labels, sentences, strict=True)):
         text = textwrap.shorten(label + sentence, LINE, placeholder=" …")
         look = {"va": "top", "fontsize": 10, "parse_math": False, "family": token_fonts()}

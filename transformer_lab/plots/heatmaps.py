@@ -1,4 +1,4 @@
-"""Attention weights as heat maps: rows are queries, columns are keys, and each is labeled with its token."""
+"""Attention weights as heat maps. Rows are queries, columns are keys, and each is labeled with its token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import axes_in_inches, new_picture
 from transformer_lab.plots.text_shapes import advance, token_fonts
 
-# A single hue from white to dark, so that it works in gray print and for color-blind readers.
+# A single hue from white to dark works in gray print and for color-blind readers.
 COLORS = "Blues"
 
-# For each stack: its title, the name of its modules, and the sides of its queries and keys (section 3.2.3).
+# Each stack's title, the names of its modules, and which side its queries and keys come from (section 3.2.3).
 STACKS = {
     "encoder": ("Encoder self-attention", "encoder.layers.{}.self_attention", "source", "source"),
     "decoder": ("Decoder self-attention", "decoder.layers.{}.self_attention", "target", "target"),
@@ -24,9 +24,9 @@ STACKS = {
 
 LANGUAGES = {"de": "German", "en": "English", "fr": "French", "zh": "Chinese"}
 
-CELL = 0.36  # inches per token, unless the sentence is long
-LONGEST_SIDE = 11.0  # inches
-MOST_WORDS = 30  # more would make an explorer slow and its figure illegible
+CELL = 0.36  # inches per token; less in a long sentence
+LONGEST_SIDE = 11.0  # maximum width or height of a map, in inches
+MOST_WORDS = 30  # with more words, an explorer would be slow and its figure illegible
 
 
 def attention_heatmap(
@@ -36,20 +36,20 @@ def attention_heatmap(
     title: str,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw one head's weights on a scale from 0 to 1.
+    """Draw one head's attention weights on a color scale from 0 to 1.
 
     Args:
         weights: `(query, key)`, a tensor or an array.
         query_tokens: One token per row, from top to bottom.
         key_tokens: One token per column, from left to right.
-        title: Names the stack, layer, and head.
-        axes: The axes to draw on, without a color bar. By default, a new figure with a color bar.
+        title: The title of the map, such as the stack, layer, and head.
+        axes: The axes to draw on, without a color bar. By default, draw a new figure with a color bar.
 
     Returns:
-        The axes that were drawn on. Their `figure` is the whole picture.
+        The axes. Their `figure` is the whole picture.
 
     Raises:
-        InputError: The number of tokens doesn't match the shape of the weights.
+        InputError: The numbers of tokens do not match the shape of the weights.
     """
     if isinstance(weights, Tensor):
         weights = weights.detach().float().cpu().numpy()
@@ -70,7 +70,7 @@ def attention_heatmap(
     draw_map(axes, weights, query_tokens, key_tokens, title, cell)
     name_axes(axes, "query", "key", query_tokens, key_tokens, cell)
     if alone:
-        aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # makes the bar as wide as a cell
+        aspect = max(6.0, 0.8 * cell * len(query_tokens) / 0.2)  # makes the color bar as wide as a cell
         place = {"ax": [axes], "shrink": 0.8, "aspect": aspect, "pad": 0.02, "panchor": "C"}
         _label_color_bar(axes.figure.colorbar(axes.collections[0], **place))
     return axes
@@ -79,10 +79,18 @@ def attention_heatmap(
 def draw_map(
     axes: Axes, weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str], title: str, cell: float
 ) -> None:
-    """Draw the cells of `attention_heatmap`, with tokens and title. A side without tokens stays empty.
+    """Draw the map of `attention_heatmap` with its tokens and title, but without axis names or a color bar.
 
-    `seaborn.heatmap` would draw the same, but it renders the whole figure to see whether labels overlap, which takes
-    too long for an explorer.
+    `seaborn.heatmap` would draw the same map, but it renders the whole figure to check whether labels overlap, which
+    is too slow for an explorer.
+
+    Args:
+        axes: The axes to draw on.
+        weights: `(query, key)`, an array.
+        query_tokens: One token per row, or an empty list for no labels.
+        key_tokens: One token per column, or an empty list for no labels.
+        title: The title of the map.
+        cell: Inches per token.
     """
     queries, keys = weights.shape
     axes.pcolormesh(weights, vmin=0.0, vmax=1.0, cmap=COLORS, linewidth=0.4, edgecolors="0.88")
@@ -100,7 +108,7 @@ def _label_color_bar(bar: Any) -> None:
 
 
 def _cell_size(queries: int, keys: int) -> float:
-    """Return the width of a cell in inches: smaller for long sentences, larger for one or two tokens."""
+    """Return the width of a cell, in inches. Cells are smaller in long sentences and larger with one or two tokens."""
     return max(min(CELL, LONGEST_SIDE / max(queries, keys, 1)), 1.2 / max(queries, 1))
 
 
@@ -109,18 +117,18 @@ def _font_size(cell: float) -> float:
 
 
 def label_length(tokens: Sequence[str], cell: float) -> float:
-    """Return the length of the longest label in inches."""
+    """Return the length of the longest token's label, in inches; `cell` is the width of a cell, in inches."""
     return _font_size(cell) / 72 * max((sum(map(advance, token)) for token in tokens), default=0)
 
 
 def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float, **look: Any) -> None:
-    """Write a token next to every row, or below every column. Dollar signs are text here, not formulas.
+    """Write a token next to each row or below each column. Dollar signs are plain text, not formulas.
 
-    The labels are text objects with `side` as their `gid`, because matplotlib's ticks take ten times as long to make.
+    The labels are text objects with `side` as their `gid`, because matplotlib's ticks take ten times as long to create.
 
     Args:
         axes: The axes of the map, with one data unit per token.
-        side: "query" (on the left), "next" (on the right), or "key" (below).
+        side: "query" (left of the rows), "next" (right of the rows), or "key" (below the columns).
         tokens: From top to bottom or from left to right. An empty list leaves the side empty.
         cell: Inches per token.
         look: Properties of the labels, such as `color`.
@@ -141,13 +149,13 @@ def label_with_tokens(axes: Axes, side: str, tokens: Sequence[str], cell: float,
 def name_axes(
     axes: Axes, query: str, key: str, query_tokens: Sequence[str], key_tokens: Sequence[str], cell: float
 ) -> None:
-    """Label the rows and columns, outside the tokens that `label_with_tokens` has drawn."""
+    """Name the axes `query` and `key`, with room for the tokens of `label_with_tokens`; `cell` is inches per token."""
     axes.set_ylabel(query, labelpad=72 * label_length(query_tokens, cell) + 7)
     axes.set_xlabel(key, labelpad=72 * label_length(key_tokens, cell) + 7)
 
 
 def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Sequence[str]) -> str:
-    """Describe the three strongest links in words, for readers who cannot see the heat map."""
+    """Describe the three largest weights of an array `(query, key)`, for readers who cannot see the heat map."""
     if not weights.size:
         return "It is empty."
     order = weights.ravel().argsort()[::-1][:3]
@@ -159,18 +167,19 @@ def strongest_links(weights: Any, query_tokens: Sequence[str], key_tokens: Seque
 def draw_attention(
     translator: Any, sentence: str, stack: str = "cross", layer: int = -1, head: int | None = None
 ) -> Figure:
-    """Draw what a layer attends to while the model translates a sentence.
+    """Draw the attention weights of a layer while the model translates a sentence.
 
     Args:
         translator: A `Translator`.
         sentence: A sentence in the source language.
-        stack: "encoder", "decoder" (its self-attention), or "cross" (the decoder's attention to the encoder).
-        layer: Index of the layer, from 0. Negative numbers count from the last layer.
-        head: Index of the head, also from 0 or, if negative, from the last. By default, all heads are drawn side by
+        stack: "encoder" (self-attention), "decoder" (self-attention), or "cross" (from the decoder to the encoder).
+        layer: Index of the layer, from 0. Negative indices count from the last layer.
+        head: Index of the head, from 0. Negative indices count from the last head. By default, draw all heads side by
             side.
 
     Raises:
-        InputError: The stack, layer, or head does not exist, or the sentence cannot be translated.
+        InputError: The stack, layer, or head does not exist, the sentence cannot be translated, or the model has no
+            attention hook.
     """
     check_stack(stack)
     return draw_recorded_attention(attention_of(translator, sentence), stack, layer, head)
@@ -178,34 +187,34 @@ def draw_attention(
 
 @dataclass(frozen=True)
 class RecordedAttention:
-    """The result of `Translator.attention` for one sentence, and the names of the two languages."""
+    """The result of `Translator.attention` for one sentence, plus the names of the two languages."""
 
-    weights: Mapping[str, Tensor]  # (batch 1, heads, query, key), by the name of the module
+    weights: Mapping[str, Tensor]  # by module name; each `(1, heads, query, key)`
     source_tokens: Sequence[str]
     target_tokens: Sequence[str]  # the decoder's input, which starts with <bos>
-    languages: Mapping[str, str]
+    languages: Mapping[str, str]  # by side, "source" or "target"
 
 
 def attention_of(translator: Any, sentence: str) -> RecordedAttention:
-    """Return the attention while the model translates a sentence.
+    """Record all attention weights while the model translates a sentence.
 
     Raises:
-        InputError: As in `Translator.attention`, or the model has no attention hook.
+        InputError: The sentence cannot be translated, or the model has no attention hook.
     """
     try:
         return RecordedAttention(*translator.attention(sentence), languages_of(translator))
-    except ValueError as error:  # from `record_attention`: no module has the hook
+    except ValueError as error:  # raised by `record_attention` if no module has the hook
         raise InputError(str(error)) from error
 
 
 def languages_of(translator: Any) -> dict[str, str]:
-    """Return the name of the language on each side."""
+    """Map "source" and "target" to the English name of the language, or to its code if the name is unknown."""
     sides = {"source": translator.tokenizer.source, "target": translator.tokenizer.target}
     return {side: LANGUAGES.get(code, code) for side, code in sides.items()}
 
 
 def first_words(text: str) -> tuple[str, str]:
-    """Return the first `MOST_WORDS` words of a text, and a note if there are more."""
+    """Return the first `MOST_WORDS` words of a text, and a note for the reader if words were dropped (otherwise "")."""
     words = text.split()
     if len(words) <= MOST_WORDS:
         return text, ""
@@ -219,7 +228,7 @@ def check_stack(stack: str) -> None:
 
 
 def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int, head: int | None) -> Figure:
-    """Draw the same as `draw_attention`, from recorded attention."""
+    """Draw the figure of `draw_attention` from recorded weights, with the same other arguments and errors."""
     weights, queries, keys, names, title = chosen_weights(recorded, stack, layer)
     if head is None:
         return _draw_all_heads(weights, queries, keys, names, title)
@@ -236,11 +245,11 @@ def draw_recorded_attention(recorded: RecordedAttention, stack: str, layer: int,
 def chosen_weights(
     recorded: RecordedAttention, stack: str, layer: int
 ) -> tuple[Tensor, list[str], list[str], list[str], str]:
-    """Return the weights of one layer, with everything needed to label them.
+    """Return the weights of one layer and everything needed to label them.
 
     Returns:
-        The weights, `(heads, query, key)`; the tokens of the rows and of the columns; the languages of both; and the
-        title, which names the stack and the layer.
+        `(weights, query_tokens, key_tokens, languages, title)`: the weights have shape `(heads, query, key)`, the
+        languages are those of the queries and the keys, and the title names the stack and layer.
 
     Raises:
         InputError: The stack or layer does not exist.
@@ -255,22 +264,22 @@ def chosen_weights(
 
 
 def layers_of(recorded: RecordedAttention, stack: str) -> int:
-    """Return how many layers of a stack were recorded."""
+    """Return the number of layers of a stack whose weights were recorded."""
     module = STACKS[stack][1]
     return sum(module.format(layer) in recorded.weights for layer in range(len(recorded.weights)))
 
 
 def follows_itself(stack: str) -> bool:
-    """Return whether each row of the stack predicts the next row's token."""
+    """Return whether each row of the stack predicts the next row's token, as in decoder self-attention."""
     return STACKS[stack][2] == "target"
 
 
 def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> None:
-    """Write the token that the decoder predicts to the right of each row: it reads `A` and writes `dog`.
+    """Write the token that the decoder predicts to the right of each row, such as `dog` to the right of `A`.
 
     Args:
-        axes: A heat map whose queries are all `tokens` except the last.
-        tokens: One more than there are rows.
+        axes: The axes of a heat map whose queries are all of `tokens` except the last.
+        tokens: The tokens of the rows, followed by the token predicted at the last row.
         cell: Inches per token.
     """
     label_with_tokens(axes, "next", tokens[1:], cell, color="0.4")
@@ -280,7 +289,16 @@ def label_with_next_tokens(axes: Axes, tokens: Sequence[str], cell: float) -> No
 
 
 def index_of(what: str, given: int, count: int) -> int:
-    """Convert the index of a layer or head to one from 0 to `count` - 1. Negative indices count from the last."""
+    """Convert a possibly negative index of a layer or head to one from 0 to `count` - 1.
+
+    Args:
+        what: "layer" or "head".
+        given: The index. Negative indices count from the last.
+        count: Number of layers or heads.
+
+    Raises:
+        InputError: The index is out of range, or `count` is 0.
+    """
     if not count:
         raise InputError(f"this model exposes no {what}s of that stack: build its attention from MultiHeadAttention")
     if not -count <= given < count:
@@ -295,7 +313,7 @@ def _draw_all_heads(
     columns = min(heads, 4 if heads > 6 or len(keys) < 14 else 2)
     rows = -(-heads // columns)
     cell = min(_cell_size(len(queries), len(keys)), 2.6 * LONGEST_SIDE / (columns * len(keys)), 0.3)
-    # All lengths are in inches, because a layout engine would be too slow for an explorer.
+    # Place everything in inches, because a layout engine would be too slow for an explorer.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step_x, step_y = map_width + max(0.15, 0.55 - map_width), map_height + 0.35
     left, below = label_length(queries, cell) + 0.5, label_length(keys, cell) + 0.5

@@ -1,4 +1,4 @@
-"""A figure with controls for a notebook. This module imports ipywidgets, so import it only where you need it."""
+"""Figures with controls for a notebook. Import this module only where you need it, because it imports ipywidgets."""
 
 import asyncio
 import gc
@@ -15,18 +15,18 @@ from matplotlib.text import Text
 from transformer_lab.errors import InputError
 from transformer_lab.plots.figures import DOTS_PER_INCH, as_html
 
-SHARPNESS = 1.5  # pixels per CSS pixel: fewer than in other figures, to draw faster
-PAUSE = 0.02  # seconds: changes within this time are drawn once
-SMALLEST = 10  # pixels: on a narrow page, a figure scrolls before its text shrinks below this
-REST = 0.1  # seconds of quiet before slow work begins
+SHARPNESS = 1.5  # image pixels per CSS pixel: fewer than in other figures, to draw faster
+PAUSE = 0.02  # seconds to wait for more changes before drawing
+SMALLEST = 10  # CSS pixels: on a narrow page, a figure scrolls rather than shrink its text below this
+REST = 0.1  # seconds without a change before slow work begins
 
 
 class WithPicture(VBox):
-    """Controls and a picture. A page that cannot run widgets (a code host, an export) shows only the picture.
+    """Controls and a picture. Pages that cannot run widgets, such as an exported notebook, show only the picture.
 
     Args:
         children: The widgets, from top to bottom.
-        picture: The child that such a page shows, unless `still` is set to different HTML.
+        picture: The child that such pages show, unless the attribute `still` is set to different HTML.
     """
 
     def __init__(self, children: Sequence[Widget], picture: HTML) -> None:
@@ -41,17 +41,17 @@ class WithPicture(VBox):
 
 
 class Explorer(WithPicture):
-    """Controls above a picture. While a slider is dragged, only its latest position is drawn.
+    """Controls above a picture that is redrawn when a control changes.
 
-    The first picture is drawn at once, and exceptions from `draw` propagate. Later ones are shown in place of the
-    picture.
+    While a slider is dragged, only its latest position is drawn. The first picture is drawn immediately, and exceptions
+    that `draw` raises are passed on. When a later picture fails, the message is shown in its place.
 
     Args:
         controls: Maps the parameters of `draw` to the widgets whose `value` they receive.
         draw: Takes the values by name and returns a figure. It may move controls without redrawing the figure. It may
-            also return a figure and a function for slower work. The function is called after the figure is shown,
-            unless a control has moved by then, and the picture is drawn again afterwards.
-        rows: The widgets above the picture. The default is the controls, one below another.
+            also return a tuple of a figure and a function that does slow work. The function is called after the figure
+            is shown, unless a control has changed by then; afterwards, the picture is drawn again.
+        rows: The widgets above the picture. By default, these are the controls, one below another.
         scrolls: Whether a picture that is wider than the page keeps its size and can be scrolled.
     """
 
@@ -72,12 +72,12 @@ class Explorer(WithPicture):
             control.observe(self._changed, "value")
 
     def show(self) -> None:
-        """Draw the picture for the current values, including slower work."""
+        """Draw the picture for the current values, and do all slow work."""
         while rest := self._show():
             rest()
 
     def _show(self) -> Callable[[], Any] | None:
-        """Draw the picture, and return the work that is left."""
+        """Draw the picture, and return a function for the slow work that remains, or None."""
         self._drawing = True
         try:
             with _undisturbed():
@@ -87,7 +87,7 @@ class Explorer(WithPicture):
         return rest
 
     def _picture(self) -> tuple[str, Callable[[], Any] | None]:
-        """Return the figure as HTML. Its thousands of objects are no longer used once garbage collection is back on."""
+        """Return the figure as HTML, and any slow work. The figure is out of scope when garbage collection resumes."""
         drawn = self._draw(**{name: control.value for name, control in self.controls.items()})
         figure, rest = drawn if isinstance(drawn, tuple) else (drawn, None)
         return scrolling_image(figure, "none" if self._scrolls else None), rest
@@ -100,14 +100,14 @@ class Explorer(WithPicture):
             self._rest.cancel()
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # not in a notebook but in a script or a test
+        except RuntimeError:  # in a script or a test rather than a notebook
             self._answer(self.show)
             return
         self._waiting = True
         loop.call_later(PAUSE, self._answer, self._show_in_parts)
 
     def _show_in_parts(self, work: Callable[[], Any] | None = None) -> None:
-        """Draw after part of the work, and continue once the reader has had time to move another control."""
+        """Do part of the slow work, redraw, and schedule the next part, leaving time to move a control in between."""
         if work:
             work()
         if rest := self._show():
@@ -119,21 +119,27 @@ class Explorer(WithPicture):
             show(*arguments)
         except InputError as error:
             self.picture.value = f"<p>{html.escape(str(error))}</p>"
-        except Exception as error:  # your code may raise anything, and a timer's traceback is not shown
+        except Exception as error:  # `draw` may raise anything, and a timer's traceback is not shown
             self.picture.value = f"<p>{html.escape(f'{type(error).__name__}: {error}')}</p>"
 
 
 def scrolling_image(figure: Any, widest: str | None = None) -> str:
-    """Return the figure as HTML that scrolls if the page is too narrow to show the figure with legible text."""
+    """Return the figure as HTML that scrolls if the page is too narrow for legible text.
+
+    Args:
+        figure: A figure from `new_picture`.
+        widest: The maximum width, as in CSS. By default, the image shrinks with the page until its smallest text is
+            `SMALLEST` pixels high.
+    """
     widest = widest or f"max(100%, {_legible_width(figure)}px)"
     image = as_html(figure, SHARPNESS).replace("max-width: 100%", f"max-width: {widest}")
     return f'<div style="overflow-x: auto">{image}</div>'
 
 
 def _legible_width(figure: Any) -> int:
-    """Return the width in pixels at which the smallest text of a figure is `SMALLEST` pixels high."""
+    """Return the width, in CSS pixels, at which the smallest text of a figure is `SMALLEST` pixels high."""
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
-    height = min(sizes, default=SMALLEST) * DOTS_PER_INCH / 72  # pixels, where the picture isn't shrunk
+    height = min(sizes, default=SMALLEST) * DOTS_PER_INCH / 72  # CSS pixels, at the full size of the picture
     return ceil(round(figure.get_figwidth() * DOTS_PER_INCH) * SMALLEST / height)
 
 
@@ -141,9 +147,10 @@ def _legible_width(figure: Any) -> int:
 def _undisturbed() -> Iterator[None]:
     """Switch off three things that take time while a figure is drawn.
 
-    Garbage collection in the middle of drawing treats the half-finished figure as long-lived, so after a few pictures,
-    it has to search everything. A title doesn't need to look for ticks above it, because there are none. And text
-    doesn't need to be aligned with the pixel grid, because the grid is fine enough here.
+    - Garbage collection: during drawing, it would count the unfinished figure as long-lived, so that it would have to
+      search everything after a few pictures.
+    - Placing titles above any ticks at the top of the axes: there are none.
+    - Aligning text with the pixel grid: the grid is fine enough without it.
     """
     collecting = gc.isenabled()
     gc.disable()

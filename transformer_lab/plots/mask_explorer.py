@@ -1,4 +1,4 @@
-"""Masks of two sentences, with the words on both axes."""
+"""Padding and causal masks of two sentences, with the words along both axes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +21,15 @@ SENTENCES = ("the dog sees the cat", "dogs run")
 
 
 def draw_mask(axes: Axes, mask: Tensor, words: Sequence[str], title: str, cell: float) -> None:
-    """Draw one sentence's mask `(query, key)`. Visible positions are dark with a dot. `cell` is in inches."""
+    """Draw one sentence's mask. Positions that may be attended to are dark and have a dot.
+
+    Args:
+        axes: The axes to draw on.
+        mask: `(query, key)`, boolean; True means "may attend".
+        words: The label of each row and column, padding included.
+        title: The title of the axes.
+        cell: Width of a cell, in inches.
+    """
     length = len(words)
     axes.pcolormesh(mask, cmap="Blues", vmin=0, vmax=1.4, edgecolors="0.75", linewidth=0.6)
     axes.set(xlim=(0, length), ylim=(length, 0), xticks=[], yticks=[])
@@ -40,17 +48,17 @@ def draw_masks(
     padding_mask: Callable = model.padding_mask,
     causal_mask: Callable = model.causal_mask,
 ) -> Figure:
-    """Draw the masks of two sentences in one batch, with the shapes that are combined.
+    """Draw the masks of two sentences in one batch, and show the shapes of the masks that are combined (section 3.2.3).
 
     Args:
-        sentences: Two sentences, with words separated by spaces. The shorter one is padded.
+        sentences: Two sentences of at most 14 words each, with spaces between words. The shorter one is padded.
         padding: Whether to hide padding.
-        causal: Whether to hide the future.
+        causal: Whether to hide later positions.
         padding_mask: A function like `model.padding_mask`, such as your own.
-        causal_mask: A function like `model.causal_mask`.
+        causal_mask: A function like `model.causal_mask`, such as your own.
 
     Raises:
-        InputError: A sentence is empty or too long for the figure.
+        InputError: A sentence is empty or has more than 14 words.
     """
     rows = [sentence.split() for sentence in sentences]
     for number, row in enumerate(rows, 1):
@@ -60,7 +68,7 @@ def draw_masks(
             raise InputError(f"sentence {number} has {len(row)} words: the picture has room for {MOST_WORDS}")
     length = max(map(len, rows))
     words = [row + [PAD] * (length - len(row)) for row in rows]
-    tokens = torch.tensor([[int(word != PAD) for word in row] for row in words])  # a mask depends on nothing else
+    tokens = torch.tensor([[int(word != PAD) for word in row] for row in words])  # only padding matters
     mask, made_of = torch.ones(2, 1, 1, 1, dtype=torch.bool), []
     if padding:
         mask = mask & padding_mask(tokens, 0)
@@ -76,12 +84,12 @@ def draw_masks(
 
 
 def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequence[str]) -> Figure:
-    """Draw the mask of each sentence of a batch, side by side.
+    """Draw the masks of the sentences in a batch side by side.
 
     Args:
-        mask: Broadcasts to `(batch, 1, length, length)`.
-        sentences: The words of each sentence, padding included.
-        titles: One for each sentence.
+        mask: Boolean, broadcasts to `(batch, 1, length, length)`; True means "may attend".
+        sentences: The words of each sentence, all padded to the same length.
+        titles: The title of each sentence's mask.
     """
     text = f"Masks with words on both axes: {', '.join(titles)}. Rows are queries, columns are keys; a dot means True."
     return _draw_tables(mask, sentences, titles, "", text)
@@ -90,7 +98,7 @@ def compare_masks(mask: Tensor, sentences: Sequence[Sequence[str]], titles: Sequ
 def _draw_tables(
     mask: Tensor, words: Sequence[Sequence[str]], titles: Sequence[str], heading: str, text: str
 ) -> Figure:
-    # All lengths are in inches, because a layout engine would be too slow for an explorer.
+    # Place everything in inches, because a layout engine would be too slow for an explorer.
     length = len(words[0])
     side = max(2.4, 0.34 * length)
     cell = side / length
@@ -108,7 +116,12 @@ def _draw_tables(
 
 
 def explore_masks(padding_mask: Callable = model.padding_mask, causal_mask: Callable = model.causal_mask) -> Any:
-    """Return a widget that shows `draw_masks` with two text fields and a checkbox for each mask."""
+    """Return a widget that shows `draw_masks` with two text fields and a checkbox for each mask.
+
+    Args:
+        padding_mask: A function like `model.padding_mask`, such as your own.
+        causal_mask: A function like `model.causal_mask`, such as your own.
+    """
     style = {"description_width": "9em"}
     controls = {
         "first": Text(SENTENCES[0], description="First sentence", style=style, layout=Layout(width="30em")),

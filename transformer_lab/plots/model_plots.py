@@ -1,4 +1,4 @@
-"""Plots of the parts of the model: embeddings, sublayers, layers, and the model as a whole."""
+"""Plots of the model and its parts: embeddings, sublayers, and layers."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,13 +12,19 @@ from transformer_lab.plots.lines import COLORS, STYLES, name_line
 from transformer_lab.plots.position_explorer import draw_waves
 from transformer_lab.plots.shapes import write
 
-SIGNED = "PuOr"  # a diverging color map: white is 0
+SIGNED = "PuOr"  # a diverging color map with white at 0
 POST, PRE = RUST, DARK
 PART_COLORS = (DARK, MIDDLE, INK, "#d9d9d9")
 
 
 def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str) -> Figure:
-    """Draw a histogram for each set of values, one below another, over the same axis."""
+    """Draw one histogram per set of values, one below another, on the same x-axis from -3 to 3.
+
+    Args:
+        values: Maps the name of each of two to four sets to its values, a tensor of any shape.
+        alternative_text: As in `new_picture`.
+        title: The title above the first histogram.
+    """
     figure = new_picture(alternative_text, 7.6, 0.9 + 0.75 * len(values))
     rows = figure.subplots(len(values), 1, sharex=True)
     for axes, (name, numbers), color in zip(rows, values.items(), COLORS, strict=False):
@@ -33,7 +39,12 @@ def draw_spread(values: Mapping[str, Tensor], alternative_text: str, title: str)
 
 
 def draw_encoding(encoding: Tensor, features: Sequence[int]) -> Figure:
-    """Draw a table of positions `(length, d_model)` as a heat map, and some of its columns as waves."""
+    """Draw a table of positional encodings (section 3.5) as a heat map, and some of its columns as waves.
+
+    Args:
+        encoding: `(length, d_model)`.
+        features: Indices of the columns to draw as waves.
+    """
     length, d_model = encoding.shape
     figure = new_picture(
         f"On the left, the table of {length} positions and {d_model} features as a heat map: fine stripes on the "
@@ -52,7 +63,12 @@ def draw_encoding(encoding: Tensor, features: Sequence[int]) -> Figure:
 
 
 def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
-    """Draw the dot products of some positions with all positions of a table `(length, d_model)`."""
+    """Draw the dot products of the encodings of some positions with those of all positions.
+
+    Args:
+        encoding: Positional encodings, `(length, d_model)`.
+        positions: Up to four positions, counted from 0.
+    """
     similarity = encoding @ encoding.T  # (position, position)
     figure = new_picture(
         f"Dot products of the encodings of positions {', '.join(map(str, positions))} with all others: equal peaks, "
@@ -72,7 +88,13 @@ def draw_similarities(encoding: Tensor, positions: Sequence[int]) -> Figure:
 
 
 def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8, 12)) -> Figure:
-    """Draw some pairs of features of one position as the hands of clocks, with dots for the positions before it."""
+    """Draw pairs of features of one position's encoding as clock hands, with dots for positions 0 to `position`.
+
+    Args:
+        encoding: Positional encodings, `(length, d_model)`, with sines and cosines alternating as in section 3.5.
+        position: The position to draw, counted from 0.
+        pairs: The pairs to draw. Pair `i` consists of features `2 * i` and `2 * i + 1`.
+    """
     figure = new_picture(
         f"The hands of pairs {', '.join(map(str, pairs))} at position {position}, with a dot for each earlier one: "
         "the later the pair, the less its hand has turned.",
@@ -90,10 +112,10 @@ def draw_hands(encoding: Tensor, position: int, pairs: Sequence[int] = (0, 4, 8,
 
 
 def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative_text: str) -> Figure:
-    """Draw sets of vectors side by side as heat maps with one color scale.
+    """Draw sets of vectors side by side as heat maps with the same color scale, from -3 to 3.
 
     Args:
-        panels: Maps each title to the vectors `(row, feature)` and the names of the rows.
+        panels: Maps each title to a set of vectors, `(row, feature)`, and the names of its rows.
         alternative_text: As in `new_picture`.
     """
     figure = new_picture(alternative_text, 9.6, 2.8)
@@ -109,13 +131,13 @@ def draw_vectors(panels: Mapping[str, tuple[Tensor, Sequence[str]]], alternative
 
 
 def draw_bends(x: Tensor, bent: Tensor, straight: Tensor, bends: Sequence[float]) -> Figure:
-    """Draw a feed-forward network with a single input, with and without its ReLU; all tensors are `(length,)`.
+    """Draw a feed-forward network (section 3.3) as a function of a single number, with and without its ReLU.
 
     Args:
-        x: The inputs, in order.
-        bent: The outputs of the network.
-        straight: Its outputs without the ReLU.
-        bends: Where a hidden unit switches on or off.
+        x: The inputs, `(length,)`, in ascending order.
+        bent: The outputs with the ReLU, `(length,)`.
+        straight: The outputs without the ReLU, `(length,)`.
+        bends: The inputs at which a hidden unit switches on or off.
     """
     figure = new_picture(
         "A feed-forward network as a function of one number: straight pieces, with a bend wherever a hidden unit "
@@ -138,12 +160,12 @@ def draw_bends(x: Tensor, bent: Tensor, straight: Tensor, bends: Sequence[float]
 
 
 def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequence[float]]], guessing: float) -> Figure:
-    """Draw the losses of four training runs, and the gradients of their sublayers in the last step.
+    """Draw the losses of four training runs, and the gradient norm of each sublayer in the last step.
 
     Args:
-        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to the loss at each step and the
-            gradient norm of each sublayer.
-        guessing: The loss of a model that guesses.
+        runs: Maps `("post-norm" or "pre-norm", "no warm-up" or another name)` to the loss at each step, in nats, and
+            the gradient norms of the sublayers from bottom to top.
+        guessing: The loss of a model that guesses, in nats.
     """
     figure = new_picture(
         "Left and middle, the loss: post-norm without warm-up gets stuck not far below the loss you'd get by "
@@ -179,11 +201,11 @@ def draw_norm_runs(runs: Mapping[tuple[str, str], tuple[Sequence[float], Sequenc
 
 
 def draw_growth(post: Sequence[float], pre: Sequence[float], after_last_norm: float) -> Figure:
-    """Draw the root mean square of the features by depth: before the first layer, and after each.
+    """Draw the root mean square of the features by depth, in post-norm and in pre-norm order.
 
     Args:
-        post: The values for post-norm.
-        pre: The values for pre-norm.
+        post: The values for post-norm: before the first layer, then after each layer.
+        pre: The values for pre-norm, at the same depths.
         after_last_norm: The value for pre-norm after the last norm.
     """
     figure = new_picture(
@@ -211,11 +233,11 @@ def draw_growth(post: Sequence[float], pre: Sequence[float], after_last_norm: fl
 
 
 def draw_embedding_scale(words: Mapping[str, Tensor], positions: Tensor) -> Figure:
-    """Draw a histogram for each way of initializing embeddings, over the histogram of the positional encodings.
+    """Draw a histogram of embeddings for each way of initializing them, over a histogram of the positional encodings.
 
     Args:
-        words: Maps the name of each initialization to the scaled embeddings `(…, d_model)`.
-        positions: Positional encodings `(length, d_model)`.
+        words: Maps the name of each initialization to embeddings multiplied by √d_model, `(…, d_model)`.
+        positions: Positional encodings, `(length, d_model)`.
     """
     deviations = {name: entries.std().item() for name, entries in words.items()}
     listed = ", ".join(f"{deviation:.2f} for {name}" for name, deviation in deviations.items())
@@ -241,7 +263,7 @@ def draw_embedding_scale(words: Mapping[str, Tensor], positions: Tensor) -> Figu
 
 
 def parameter_shares(config: TransformerConfig) -> dict[str, int]:
-    """Return how many parameters each kind of part has. They add up to `count_parameters(config)`."""
+    """Return the number of parameters in each kind of part. The numbers add up to `count_parameters(config)`."""
     d_model, d_ff, layers = config.d_model, config.d_ff, config.n_layers
     norms = 5 * layers + 2 * config.norm_first
     shares = {
@@ -253,7 +275,7 @@ def parameter_shares(config: TransformerConfig) -> dict[str, int]:
 
 
 def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
-    """Draw one bar per model, split by the kind of part its parameters belong to."""
+    """Draw one bar per model, in millions of parameters, split by kind of part as in `parameter_shares`."""
     shares = {name: parameter_shares(config) for name, config in configs.items()}
     listed = "; ".join(
         f"{name}: " + ", ".join(f"{part} {count / 1e6:.1f}" for part, count in parts.items())
@@ -280,10 +302,15 @@ def draw_parameter_shares(configs: Mapping[str, TransformerConfig]) -> Figure:
 
 
 def set_weights(module: nn.Module, seed: int = 0, gain: float = 1.0) -> None:
-    """Initialize matrices with Xavier, and the biases of linear layers with small numbers.
+    """Initialize matrices with Xavier (Glorot and Bengio 2010), and biases of linear layers between -0.15 and 0.15.
 
-    The parameters are initialized in the order of their names, so the order in which attributes are created doesn't
-    matter.
+    Both distributions are uniform. Parameters are initialized in alphabetical order, so it does not matter in which
+    order a module creates its attributes.
+
+    Args:
+        module: Changed in place. Its norms keep their parameters.
+        seed: Seed of the random numbers.
+        gain: Multiplies the matrices.
     """
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(module.named_parameters()):
@@ -301,7 +328,7 @@ def influence(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         x: `(1, input, d_model)`.
 
     Returns:
-        `(result, input)`: the size of the derivatives (the square root of the sum of their squares), with each row
+        `(result, input)`: the norm of the derivatives (the square root of the sum of their squares), with each row
         scaled to sum to 1.
     """
     derivatives = torch.autograd.functional.jacobian(lambda x: function(x)[0], x)[:, :, 0]  # (result, d, input, d)
@@ -313,7 +340,8 @@ def draw_influence(panels: Sequence[tuple[str, Tensor, Sequence[str], Sequence[s
     """Draw tables of `influence` side by side.
 
     Args:
-        panels: For each table, its title, its values `(result, input)`, and the names of its rows and columns.
+        panels: For each table, its title, its values, `(result, input)`, the names of its rows, and the names of its
+            columns.
         alternative_text: As in `new_picture`.
     """
     figure = new_picture(alternative_text, 4.4 * len(panels), 3.7)

@@ -16,7 +16,7 @@ from transformer_lab.model import causal_mask
 from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 from transformer_lab.plots.interactive_figure import Explorer
 
-SHOWN = 20  # tokens in the figure, most probable first
+SHOWN = 20  # number of tokens in the figure
 
 Filter = Callable[[Tensor, Any], Tensor]
 
@@ -29,18 +29,19 @@ def draw_next_token(
     top_p: float | None = None,
     filters: tuple[Filter, Filter] = (top_k_filter, top_p_filter),
 ) -> Figure:
-    """Draw the most probable next tokens: the model's probabilities and the ones used for sampling.
+    """Draw the 20 most probable next tokens, with the model's probabilities and those used for sampling.
 
     Args:
-        logits: `(vocab,)`, as the model returns them.
+        logits: The model's logits at the last position, `(vocab,)`.
         names: A readable string for each token.
-        temperature: Divides the logits; 0 keeps only the most probable token.
-        top_k: Argument of the first of `filters`, or None for no filter.
-        top_p: Argument of the second one, or None for no filter.
-        filters: The functions for top-k and top-p, such as your own.
+        temperature: Divides the logits. With 0, only the most probable token can be sampled.
+        top_k: The `k` of the first of `filters`, or None to skip this filter.
+        top_p: The `p` of the second of `filters`, or None to skip this filter.
+        filters: Functions like `top_k_filter` and `top_p_filter`, such as your own.
 
     Raises:
-        InputError: `temperature` is negative, or a name is missing.
+        InputError: `temperature` is negative, or `logits` and `names` do not match.
+        ValueError: A filter rejects `top_k` or `top_p`.
     """
     if temperature < 0:
         raise InputError(f"temperature is {temperature}, but must not be negative")
@@ -75,7 +76,7 @@ def draw_next_token(
     for place, token in enumerate(order.tolist()):
         if drawn_from[token] == 0:
             axes.text(place, probabilities[token] + 0.01, "×", ha="center", va="bottom", color="0.4")
-    # A dollar sign would start a formula.
+    # Without a backslash, a dollar sign would start a formula.
     labels = [names[token].replace("$", r"\$") for token in order.tolist()]
     axes.set_xticks(places, labels, rotation=90 if max(map(len, labels)) > 2 else 0, fontsize=10)
     axes.set(ylabel="probability", ylim=(0, 1.05 * max(float(drawn_from.max()), float(probabilities.max())) + 0.02))
@@ -96,11 +97,11 @@ def explore_next_token(
     """Show `draw_next_token` with a text field, sliders for the three settings, and buttons that continue the text.
 
     Args:
-        model: Predicts the next token.
+        model: The model that predicts the next token.
         tokenizer: The model's tokenizer.
-        text: The text so far. The model reads it after a line break.
-        filters: The functions for top-k and top-p.
-        write: A function like `sample`, called by the buttons.
+        text: The initial text. The model reads a line break before it.
+        filters: Functions like `top_k_filter` and `top_p_filter`, such as your own.
+        write: A function like `sample`, such as your own. The buttons call it.
         seed: Seed for the tokens that the buttons sample.
 
     Returns:
@@ -120,7 +121,7 @@ def explore_next_token(
         return draw_next_token(logits, names, temperature, *asked_for(top_k, top_p), filters)
 
     def asked_for(top_k: int, top_p: float) -> tuple[int | None, float | None]:
-        """Convert the sliders' values: k = 0 and p = 1 mean "all", because a slider cannot hold None."""
+        """Convert the sliders' values: k = 0 and p = 1 mean no filter, because a slider's value cannot be None."""
         return top_k or None, None if top_p == 1 else top_p
 
     controls = {
@@ -142,7 +143,7 @@ def explore_next_token(
             written = controls["text"].value
             settings = temperature.value, *asked_for(top_k.value, top_p.value)
             new = write(model, ids(written), count, *settings, generator=generator)
-            # The field holds a single line, so a line break starts over.
+            # The field holds only one line, so keep only what follows the last line break.
             controls["text"].value = (written + tokenizer.decode(new)).split("\n")[-1]
 
         made = Button(description=label)

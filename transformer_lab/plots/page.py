@@ -1,4 +1,4 @@
-"""An HTML page with all heads of all layers for one sentence. It works offline and without scripts."""
+"""An HTML page that shows every attention head of every layer for one sentence. It works offline without scripts."""
 
 import base64
 import io
@@ -28,14 +28,14 @@ TEMPLATES = Environment(
 
 
 def attention_page(translator: Any, sentence: str) -> str:
-    """Return a page with a small heat map of every head. Clicking one enlarges it and shows its tokens.
+    """Return an HTML page with a small heat map of every head. Clicking a map enlarges it and shows its tokens.
 
     Args:
         translator: A `Translator`.
         sentence: A sentence in the source language.
 
     Raises:
-        InputError: The sentence cannot be translated.
+        InputError: The sentence cannot be translated, or the model has no attention hook.
     """
     recorded = attention_of(translator, sentence)
     stacks = []
@@ -66,10 +66,15 @@ def attention_page(translator: Any, sentence: str) -> str:
 
 
 def save_attention_page(translator: Any, sentence: str, path: str | Path) -> None:
-    """Write `attention_page` to a file.
+    """Write the page that `attention_page` returns to a file, creating its folder if necessary.
+
+    Args:
+        translator: A `Translator`.
+        sentence: A sentence in the source language.
+        path: A file name that ends in `.html` or `.htm`.
 
     Raises:
-        InputError: The suffix is not .html, the file cannot be written, or the sentence cannot be translated.
+        InputError: The suffix is not `.html` or `.htm`, or the file cannot be written; or as in `attention_page`.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -82,7 +87,7 @@ def save_attention_page(translator: Any, sentence: str, path: str | Path) -> Non
 
 
 def _png(table: Tensor) -> str:
-    """Return an image in base64 with one pixel per weight, which the page enlarges without smoothing."""
+    """Return a Base64-encoded PNG with one pixel per weight, which the page enlarges without smoothing."""
     pixels = (matplotlib.colormaps[COLORS](table.numpy())[..., :3] * 255).round().astype("uint8")
     image = io.BytesIO()
     Image.fromarray(pixels).save(image, "PNG")

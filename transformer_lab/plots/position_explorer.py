@@ -1,4 +1,4 @@
-"""Positional encodings (section 3.5) as a heat map, as waves, and by similarity."""
+"""Positional encodings (section 3.5) as a heat map, as waves, and as similarities between positions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +13,21 @@ from transformer_lab.plots.interactive_figure import Explorer
 
 
 def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, position: int = 20) -> Figure:
-    """Draw positional encodings as a heat map, four of their waves, and their similarity to one position.
+    """Draw positional encodings (section 3.5): a heat map, some of their waves, and their similarity to one position.
+
+    Similarity is the dot product of two encodings divided by `d_model / 2`, so it is 1 for equal positions.
 
     Args:
-        d_model: An even number.
+        d_model: Number of features, even.
         length: Number of positions.
-        base: 10,000 in the paper. The longest wavelength is close to 2π times this.
-        position: The position to compare with. It is limited to the last one.
+        base: 10,000 in the paper. With a large `d_model`, the longest wavelength is close to 2π times this.
+        position: The position to compare with, from 0. If it is too large, the last position is used.
     """
     position = min(position, length - 1)
     frequencies = base ** (-np.arange(0, d_model, 2) / d_model)  # (d_model / 2,)
     angles = np.arange(length)[:, None] * frequencies  # (length, d_model / 2)
     sines, cosines = np.sin(angles), np.cos(angles)
-    # A dot product of two encodings is a sum of cosines: sin a sin b + cos a cos b = cos(a - b).
+    # The dot product of two encodings is a sum of cosines: sin a sin b + cos a cos b = cos(a - b).
     similarity = np.cos((np.arange(length) - position)[:, None] * frequencies).mean(axis=1)
 
     figure = new_picture(
@@ -34,7 +36,7 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
         10.2,
         3.6,
     )
-    figure.set_layout_engine("none")  # it would take half of the drawing time
+    figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
     margins = {"left": 0.06, "right": 0.985, "bottom": 0.15, "top": 0.9, "wspace": 0.36}
     table, waves, alike = figure.subplots(1, 3, width_ratios=(1.2, 1, 1), gridspec_kw=margins)
     image = np.empty((length, d_model))
@@ -55,7 +57,12 @@ def draw_positions(d_model: int = 32, length: int = 60, base: float = 10_000.0, 
 
 
 def draw_waves(axes: Axes, waves: Mapping[str, Sequence[float]]) -> None:
-    """Draw waves between -1 and 1, one below another, each with its name on the left."""
+    """Draw waves one below another, each with its name on the left.
+
+    Args:
+        axes: The axes to draw on.
+        waves: Maps the name of each wave to its values at positions 0, 1, 2, …, which are between -1 and 1.
+    """
     heights = [-2.6 * row for row in range(len(waves))]
     for height, wave in zip(heights, waves.values(), strict=True):
         axes.axhline(height, color="0.85", linewidth=0.8)

@@ -1,4 +1,4 @@
-"""Figures of a recurrent translator: its parts, its attention, and its BLEU score by sentence length."""
+"""Figures of a recurrent translator: its structure, its attention, and its BLEU score by sentence length."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -13,18 +13,20 @@ from transformer_lab.plots.heatmaps import draw_map, label_length, label_with_to
 from transformer_lab.plots.shapes import draw_arrow, write
 
 LOOKS = [(DARK, "-", "o"), (ORANGE, "--", "s"), ("0.55", ":", "D"), ("black", "-.", "^")]  # color, line, marker
-# Each model has the same style in every figure, no matter which other models are in it, or in what order.
+# Each model looks the same in every figure, whichever other models are shown and in whatever order.
 LOOK_OF = dict(
     zip(("GRU with attention", "GRU without attention", "GRU, context never used", "Transformer"), LOOKS, strict=True)
 )
 
 
 def draw_recurrent_translator(source: Sequence[str], target: Sequence[str]) -> Figure:
-    """Draw the states of encoder and decoder and the attention between them: one step in full, the previous one pale.
+    """Draw a recurrent encoder–decoder with attention (Bahdanau et al. 2015): its states and two decoding steps.
+
+    The step that predicts the second target word is drawn in full, the step before it in pale gray.
 
     Args:
-        source: A few words.
-        target: A few words. The step drawn in full is the one that writes the second word.
+        source: The source sentence: at most six words.
+        target: The target sentence: at least two words.
     """
     text = (
         f"At the bottom, the encoder reads {' '.join(source)} in both directions: each word has a state, and arrows "
@@ -88,12 +90,12 @@ def _box(axes: Any, place: tuple[float, float], text: str, color: str, ink: str 
 
 
 def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: float = 0.0) -> Figure:
-    """Draw the attention weights of one-feature keys as curves for all queries from -3 to 3, and for one query as bars.
+    """Draw the weights of additive attention with a single feature: curves by query (-3 to 3), and bars for one query.
 
     Args:
         attention: An `AdditiveAttention(1, 1, …)`.
-        keys: One number for each word of the memory.
-        query: The query shown as bars.
+        keys: The memory: one number per word.
+        query: The query whose weights are drawn as bars.
     """
     queries = torch.linspace(-3, 3, 121)
     memory = torch.tensor(keys, dtype=torch.float32)[None, :, None]
@@ -116,22 +118,22 @@ def draw_additive_attention(attention: nn.Module, keys: Sequence[float], query: 
 
 
 def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Figure:
-    """Draw the heat map of additive attention next to that of a Transformer, on the same tokens.
+    """Draw a heat map of additive attention next to one of a Transformer's cross-attention, for the same tokens.
 
     Args:
         maps: The result of `heat_maps` in `transformer_lab.electives.recurrent_comparison`.
-        layer: A layer of the Transformer; negative numbers count from the last.
+        layer: Index of the Transformer's layer, from 0. Negative indices count from the last layer.
     """
     queries, keys, written = maps["target_tokens"], maps["source_tokens"], maps["written"]
     cell = min(0.34, 5.2 / len(keys))
-    lettering = max(cell, 0.3)  # at least 0.3, so that labels stay legible in a long map
+    lettering = max(cell, 0.3)  # keeps labels legible in a long map
     layers = len(maps["transformer"])
     number = "last layer" if layer % layers == layers - 1 else f"layer {layer % layers}"
     panels = {
         "GRU:\nadditive attention": maps["additive"],
         f"Transformer: cross-attention,\n{number}, mean of heads": maps["transformer"][layer],
     }
-    # Both maps have the same rows, so the tokens read are on the far left and the tokens to predict on the far right.
+    # Both maps have the same rows: tokens that are read go on the far left, tokens to predict on the far right.
     map_width, map_height = cell * len(keys), cell * len(queries)
     step = max(map_width, 2.3) + 0.35
     left, right = label_length(queries, lettering) + 0.5, label_length(written, lettering) + 0.5
@@ -156,11 +158,11 @@ def draw_heat_maps_side_by_side(maps: Mapping[str, Any], layer: int = -1) -> Fig
 
 
 def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Draw the BLEU scores of several models by the number of words in the source.
+    """Draw the BLEU scores of several models by the number of words in the source sentence.
 
     Args:
-        results: Maps the name of each model to its `bleu` and `bleu_by_length`, as `train_and_measure` returns them.
-            Besides the four models of the comparison, there can be at most four others.
+        results: Maps the name of each model to its `bleu` and `bleu_by_length`, as returned by `train_and_measure`. In
+            addition to the four models of the comparison, there may be up to four others.
     """
     scores_in_words = "; ".join(
         f"{name}: {result['bleu']:.1f} on all, "
@@ -183,10 +185,10 @@ def draw_bleu_by_length(results: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def draw_reach(reaches: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw how much of a gradient reaches words at increasing distances, on a logarithmic scale.
+    """Draw how much of a gradient reaches words 0, 1, 2, … positions earlier, on a logarithmic scale.
 
     Args:
-        reaches: Maps the name of each model to the size of the gradient at distances 0, 1, 2, ….
+        reaches: Maps the names of up to three models to the size of the gradient at each distance, at least two sizes.
     """
     shares = "; ".join(
         f"{name}: {sizes[1] / sizes[0]:.2g} one position earlier, "

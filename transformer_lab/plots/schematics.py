@@ -1,4 +1,4 @@
-"""Schematics: drawings that explain an idea before the code does."""
+"""Schematics that explain an idea before the code does."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from transformer_lab.plots.shapes import add_box, add_cell, draw_arrow, write
 
 
 def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> Figure:
-    """Draw the four steps from scores to weights: scores, mask, masked scores, and softmax.
+    """Draw how a mask changes attention weights (section 3.2.3): scores, mask, masked scores, and weights.
 
     Args:
         scores: `(query, key)`.
-        mask: `(query, key)`, boolean. At least one key of each query is True.
-        words: The words of the sentence, which label both axes.
+        mask: `(query, key)`, boolean; True means "may attend". Each row has at least one True.
+        words: The words of the sentence, which label the rows and columns.
     """
     masked = scores.masked_fill(~mask, float("-inf"))
     tables = [
@@ -52,7 +52,7 @@ def draw_masking(scores: Tensor, mask: Tensor, words: Sequence[str]) -> Figure:
 
 
 def _table(axes: Axes, left: float, table: Tensor, hidden: Tensor, form: str) -> None:
-    """Draw a table of numbers as squares starting at `left`, with the hidden numbers in orange."""
+    """Draw a table of numbers as squares, with its left edge at `left` and the hidden numbers in orange."""
     for row in range(table.size(0)):
         for column in range(table.size(1)):
             off = bool(hidden[row, column])
@@ -62,12 +62,12 @@ def _table(axes: Axes, left: float, table: Tensor, hidden: Tensor, form: str) ->
 
 
 def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> Figure:
-    """Draw how each word's vector becomes the input of the first layer: scaled row plus position.
+    """Draw how the input of the first layer is computed: scaled embeddings plus positional encodings (section 3.4).
 
     Args:
         words: The words of a sentence.
         vectors: Their embeddings, already multiplied by √d_model, `(length, d_model)`.
-        encoding: The positions, `(length, d_model)`.
+        encoding: The positional encodings, `(length, d_model)`.
     """
     titles = ("row of the table × √d_model", "position", "input of the first layer")
     figure = new_picture(
@@ -96,19 +96,19 @@ def draw_token_path(words: Sequence[str], vectors: Tensor, encoding: Tensor) -> 
 
 
 def _signed_table(axes: Axes, left: float, table: Tensor) -> None:
-    """Draw a table of numbers starting at `left`: purple for positive numbers, orange for negative ones."""
+    """Draw a table with its left edge at `left`: positive numbers are purple, negative numbers orange."""
     for row in range(table.size(0)):
         for column in range(table.size(1)):
-            value = table[row, column].item()  # below, + 0.0 turns -0.0 into 0.0
+            value = table[row, column].item()  # adding 0.0 below turns -0.0 into 0.0
             text, color = f"{round(value, 2) + 0.0:.2f}", colormaps["PuOr"](0.5 + value / 6)
             add_cell(axes, left + column, row, text, color, linewidth=2, fontsize=8.5)
 
 
 def draw_cache(words: Sequence[str]) -> Figure:
-    """Draw which keys and values each decoding step computes, without a cache and with one.
+    """Draw which keys and values each decoding step computes, with and without a cache.
 
     Args:
-        words: The tokens that the decoder reads, one more in each step.
+        words: The tokens that the decoder reads. Each step reads one more than the step before.
     """
     n = len(words)
     counts = {"without a cache": n * (n + 1) // 2, "with a cache": n}
@@ -134,11 +134,12 @@ def draw_cache(words: Sequence[str]) -> Figure:
 
 
 def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> Figure:
-    """Draw the n-grams of a sentence as boxes, with one row for each n, and show how many of them match.
+    """Draw the n-grams of a sentence as boxes, one row per n, with the number of matches (Papineni et al. 2002).
 
     Args:
         words: The tokens of a translation.
-        matched: For n = 1, 2, …, whether each of its n-grams counts as a match.
+        matched: One row for each n = 1, 2, …: whether each n-gram of the translation, from left to right, counts as
+            a match.
     """
     text = "; ".join(f"{sum(row)} of {len(row)} {n}-grams" for n, row in enumerate(matched, 1))
     figure = new_picture(
@@ -151,7 +152,7 @@ def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> Figu
         y = n - 0.5
         write(axes, -0.1, y, f"n = {n}", ha="right", fontsize=10)
         for start, match in enumerate(row):
-            x = start + n / 2  # keeps the rows of a pyramid centered
+            x = start + n / 2  # centers the rows on each other, like a pyramid
             fill, color, line = (PALE, DARK, "-") if match else ("#fdebdc", RUST, "--")
             add_box(axes, x, y, 0.86, 0.74, fill, rounding=0.08, edgecolor=color, linestyle=line)
             write(axes, x, y, "\n".join(_two_lines(words[start : start + n])), fontsize=8.5, color=color)
@@ -160,13 +161,13 @@ def draw_ngrams(words: Sequence[str], matched: Sequence[Sequence[bool]]) -> Figu
 
 
 def _two_lines(words: Sequence[str]) -> list[str]:
-    """Return the words on one line, or on two if there are more than two of them."""
+    """Join up to two words into one line, and more words into two lines."""
     half = (len(words) + 1) // 2
     return [" ".join(words)] if len(words) < 3 else [" ".join(words[:half]), " ".join(words[half:])]
 
 
 def draw_residual_stream() -> Figure:
-    """Draw four sublayers along the residual stream, once in post-norm order and once in pre-norm order."""
+    """Draw four sublayers along the residual stream, in post-norm order (section 3.1) and in pre-norm order."""
     figure = new_picture(
         "Two residual streams from left to right, each with four sublayers that read from it and add to it. In "
         "post-norm, the stream itself goes through a norm after every addition. In pre-norm, only the inputs of the "
@@ -223,11 +224,11 @@ def _block(
 
 
 def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
-    """Draw one layer as a stack of sublayers over a sentence, showing which words get information from which.
+    """Draw one layer (section 3.1) as a stack of sublayers over a sentence. Lines show which words attend to which.
 
     Args:
         words: The words of the sentence, one per column.
-        memory: The words of the source. If there are any, this is a decoder layer, which hides the future and has
+        memory: The words of the source sentence. If given, the layer is a decoder layer, with a causal mask and
             cross-attention.
     """
     rows = ["self-attention", *(["cross-attention"] if memory else []), "feed-forward"]
@@ -252,7 +253,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
         write(axes, x, -0.45, word, fontsize=11)
 
     def look(x: float, y: float, to_x: float, to_y: float) -> None:
-        """Draw a line along which information flows."""
+        """Draw a line from one word to another that attends to it."""
         axes.plot([x, to_x], [y, to_y], color=DARK, linewidth=1, alpha=0.65, zorder=2)
 
     for number, row in enumerate(rows):
@@ -282,7 +283,7 @@ def draw_layer(words: Sequence[str], memory: Sequence[str] = ()) -> Figure:
     return figure
 
 
-LOOP_BOXES = {  # center of each box, and whether it is an exercise
+LOOP_BOXES = {  # x and y of each box's center, and whether it is an exercise
     "a batch": (0, 2, False),
     "shift_target": (2, 2, True),
     "label_smoothing_loss": (6.5, 2, True),
@@ -306,7 +307,7 @@ LOOP_ARROWS = (
 
 
 def draw_training_loop() -> Figure:
-    """Draw the training loop: from a batch to the loss, and from the loss to new weights (section 5 of the paper)."""
+    """Draw the training loop (section 5): from a batch to the loss, and from the loss to new weights."""
     figure = new_picture(
         "A loop of boxes: shift_target splits a batch into the decoder's input and the labels; the Transformer turns "
         "the input into logits; label_smoothing_loss compares them with the labels; backward turns the loss into a "
@@ -333,12 +334,12 @@ def draw_training_loop() -> Figure:
 
 
 def draw_next_token_questions(read: str, predicted: str, highlight: int) -> Figure:
-    """Draw a text with the character to predict above each character, and show what each prediction depends on.
+    """Draw a text below the characters to predict, with lines from each prediction to the characters it is based on.
 
     Args:
         read: The characters that the model reads.
-        predicted: The character to predict at each position, as long as `read`.
-        highlight: The position whose prediction is shown in color.
+        predicted: The character to predict at each position; as long as `read`.
+        highlight: The position, from 0, whose incoming lines are drawn in color.
     """
     figure = new_picture(
         f"{len(read)} characters in a row, and above each one the character that the model has to predict there: the "

@@ -1,4 +1,4 @@
-"""Scores, weights, and the output of attention in two dimensions, with vectors that you can move."""
+"""Explore the scores, weights, and output of attention with two-dimensional vectors that you can change."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from transformer_lab.plots.figures import DARK, ORANGE, new_picture, tidy
 from transformer_lab.plots.interactive_figure import Explorer
 from transformer_lab.plots.shapes import draw_arrow, write
 
-KEYS = ((20.0, 1.6), (110.0, 1.4), (250.0, 1.8))  # degrees and length
-COLORS = (DARK, ORANGE, "#1b9e77")  # not red and green; each arrow also has a number
+KEYS = ((20.0, 1.6), (110.0, 1.4), (250.0, 1.8))  # angle in degrees, length
+COLORS = (DARK, ORANGE, "#1b9e77")  # not red and green, which look alike to some readers; arrows are numbered, too
 REACH = 3.2
 
 
@@ -24,12 +24,14 @@ def draw_scores(
     factor: float = 1.0,
     attention: Any = scaled_dot_product_attention,
 ) -> Figure:
-    """Draw a query and three keys in the plane, the scores and weights, and the output. The values are the keys.
+    """Draw a query and three keys as arrows, with their scores and weights and the output (section 3.2.1).
+
+    The values are equal to the keys.
 
     Args:
-        query: Direction in degrees, and length.
-        keys: The same for each key.
-        factor: Multiplies the scores of `attention`.
+        query: Angle in degrees, and length.
+        keys: The angle and length of each of the three keys.
+        factor: Multiplies the scores.
         attention: A function like `scaled_dot_product_attention`, such as your own.
     """
     query_vector = _vector(*query)[None, None]  # (batch 1, query 1, d_k 2)
@@ -40,7 +42,7 @@ def draw_scores(
 
     gist = ", ".join(f"key {number} has weight {weight:.2f}" for number, weight in enumerate(weights, 1))
     figure = new_picture(f"A query, its keys and the output as arrows; scores and weights as bars: {gist}.", 9.6, 3.9)
-    figure.set_layout_engine("none")  # it would take half of the drawing time
+    figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
     margins = {"left": 0.04, "right": 0.985, "bottom": 0.1, "top": 0.9, "wspace": 0.18}
     plane, score_axes, weight_axes = figure.subplots(1, 3, width_ratios=(1.35, 1, 1), gridspec_kw=margins)
     _arrow(plane, query_vector[0, 0].tolist(), "black", "query", width=2.4)
@@ -65,7 +67,11 @@ def draw_scores(
 
 
 def explore_scores(attention: Any = scaled_dot_product_attention) -> Any:
-    """Return a widget that shows `draw_scores` with sliders for the query, the keys, and the scale."""
+    """Return a widget that shows `draw_scores` with sliders for the query, the keys, and the factor.
+
+    Args:
+        attention: A function like `scaled_dot_product_attention`, such as your own.
+    """
 
     def slider(value: float, highest: float, step: float, description: str, unit: str) -> FloatSlider:
         return FloatSlider(

@@ -1,4 +1,4 @@
-"""Figures of a hyperparameter search: its trials side by side, one hyperparameter at a time, and the intervals."""
+"""Figures of a hyperparameter search: its trials, the effect of each hyperparameter, pruning, and finalists."""
 
 import math
 import random
@@ -35,7 +35,7 @@ Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float, floa
 
 
 def judged(trials: DataFrame) -> DataFrame:
-    """Return the trials that have a BLEU score. The figures show only these.
+    """Return the trials that have a BLEU score, which are the only ones that most figures show.
 
     Raises:
         InputError: No trial has a BLEU score.
@@ -47,17 +47,17 @@ def judged(trials: DataFrame) -> DataFrame:
 
 
 def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
-    """Draw parallel coordinates: one line per trial, across its six hyperparameters to its BLEU score.
+    """Draw parallel coordinates: one line per trial, through its six hyperparameters to its BLEU score.
 
     Args:
         trials: The table of trials in a search (`transformer_lab.electives.search.Results.trials`).
-        plan: The plan of the same search. If given, each axis covers the range that was searched; otherwise, it covers
-            only the range of the sampled values.
+        plan: The plan of the same search. If given, each axis covers the whole range searched; otherwise, it covers
+            only the range of values that were sampled.
 
     Raises:
         InputError: No trial has a BLEU score.
     """
-    scored = judged(trials).sort_values("bleu")  # the best are drawn last, on top
+    scored = judged(trials).sort_values("bleu")  # draw the best last, on top of the others
     best = scored.iloc[-1]
     described = ", ".join(f"{NAMES[name]} {best[name]:.3g}" for name in HYPER_PARAMETERS)
     figure = new_picture(
@@ -93,6 +93,9 @@ def draw_parallel(trials: DataFrame, plan: Plan | None = None) -> Figure:
 def draw_slices(trials: DataFrame) -> Figure:
     """Draw BLEU against each of the six hyperparameters.
 
+    Args:
+        trials: The table of trials in a search.
+
     Raises:
         InputError: No trial has a BLEU score.
     """
@@ -106,13 +109,13 @@ def draw_slices(trials: DataFrame) -> Figure:
     )
     colors = {"complete": DARK, "pruned": MIDDLE, "diverged": ORANGE}
     states = [state for state in MARKS if state in set(scored["state"])]
-    figure.get_layout_engine().set(wspace=0.06)  # keeps the last tick of a panel apart from its neighbor
+    figure.get_layout_engine().set(wspace=0.06)  # keeps a panel's last tick label away from the next panel
     for index, (name, axes) in enumerate(zip(HYPER_PARAMETERS, figure.subplots(2, 3, sharey=True).flat, strict=True)):
         look = {"hue": "state", "hue_order": states, "palette": colors, "style": "state", "style_order": states}
         sns.scatterplot(scored, x=name, y="bleu", markers=MARKS, s=55, ax=axes, legend=index == 2, **look)
         _scale(axes, scored, name)
         axes.set(xlabel=NAMES[name], ylabel="BLEU")
-        axes.set_ylim(bottom=-0.04 * max(scored["bleu"].max(), 1))  # so that a marker at 0 is drawn in full
+        axes.set_ylim(bottom=-0.04 * max(scored["bleu"].max(), 1))  # leaves room for a marker at 0
         tidy(axes, grid="y")
         if index == 2:
             axes.legend(frameon=False, fontsize=9, title=None)
@@ -120,11 +123,12 @@ def draw_slices(trials: DataFrame) -> Figure:
 
 
 def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
-    """Draw how important each hyperparameter is (PED-ANOVA), next to the importance that chance alone would give it.
+    """Draw each hyperparameter's importance (PED-ANOVA, Watanabe et al. 2023) over the importance expected by chance.
 
     Args:
         trials: The table of trials in a search, at least 8 of which have a BLEU score.
-        shuffles: How often to shuffle the BLEU scores among the trials for the gray bars.
+        shuffles: How often to shuffle the BLEU scores among the trials. The gray bars show the 95th percentile of the
+            importance after shuffling.
 
     Raises:
         InputError: Fewer than 8 trials have a BLEU score.
@@ -151,7 +155,7 @@ def draw_importance(trials: DataFrame, shuffles: int = 50) -> Figure:
 
 
 def draw_correlations(trials: DataFrame, interval: Interval = correlation_interval) -> Figure:
-    """Draw each hyperparameter's rank correlation with BLEU and its 95 % interval.
+    """Draw each hyperparameter's rank correlation with BLEU and its 95 % confidence interval.
 
     Args:
         trials: The table of trials in a search.
@@ -165,7 +169,7 @@ def draw_correlations(trials: DataFrame, interval: Interval = correlation_interv
     for name in HYPER_PARAMETERS:
         try:
             rows.append((NAMES[name], *interval(list(scored[name]), list(scored["bleu"]))))
-        except ValueError:  # its values are all equal
+        except ValueError:  # too few values, or all values are equal
             rows.append((NAMES[name], math.nan, math.nan, math.nan))
     figure = new_picture(
         f"Rank correlations with BLEU over {len(scored)} trials, and 95 % intervals: "
@@ -190,11 +194,11 @@ def draw_correlations(trials: DataFrame, interval: Interval = correlation_interv
 
 
 def draw_pruning(trials: DataFrame, score: str = "validation BLEU") -> Figure:
-    """Draw the score of each trial after each epoch, and where trials were pruned.
+    """Draw each trial's score after each epoch, and mark where trials were pruned.
 
     Args:
-        trials: The table of trials in a search; only `curve`, `epochs`, and `state` are used.
-        score: What the curves show.
+        trials: The table of trials in a search, of which only `curve`, `epochs`, and `state` are used.
+        score: The name of the score.
 
     Raises:
         InputError: No trial has finished an epoch.
@@ -220,7 +224,7 @@ def draw_pruning(trials: DataFrame, score: str = "validation BLEU") -> Figure:
     axes.plot([], [], "-o", color=DARK, label="complete")
     axes.plot([], [], ":v", color=MIDDLE, label=f"pruned: {saved} epochs saved")
     axes.set(xlabel="epoch", ylabel=score)
-    axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # so that a marker at 0 is drawn in full
+    axes.set_ylim(bottom=-0.04 * max(axes.get_ylim()[1], 1))  # leaves room for a marker at 0
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
     tidy(axes, grid="y")
@@ -228,14 +232,14 @@ def draw_pruning(trials: DataFrame, score: str = "validation BLEU") -> Figure:
 
 
 def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
-    """Draw the finalists' scores with new seeds next to the score that each was chosen for.
+    """Draw the finalists' BLEU scores with new seeds next to the score for which each was chosen.
 
     Args:
         trials: The table of trials in a search.
         finalists: The table of finalists in the same search.
 
     Raises:
-        InputError: No finalist has been trained.
+        InputError: No finalist has been trained yet.
     """
     runs = finalists.dropna(subset="bleu")
     if runs.empty:
@@ -259,7 +263,7 @@ def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
     lines[0].set_label("mean")
     axes.set_xticks(starts, [f"trial {number}" for number in groups])
     axes.set(ylabel="validation BLEU", xlim=(-0.5, len(groups) - 0.35))
-    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above all markers
+    axes.legend(frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above the axes
     tidy(axes, grid="y")
     return figure
 
@@ -267,13 +271,13 @@ def draw_finalists(trials: DataFrame, finalists: DataFrame) -> Figure:
 def draw_expected_best(
     runs: Mapping[str, Sequence[float]], best: Callable[[Sequence[float], int], float] = expected_best
 ) -> Figure:
-    """Draw the expected best of n runs, for n from 1 to the number of runs.
+    """Draw the expected best score of n runs, for n from 1 to the number of runs (Dodge et al. 2019).
 
-    The estimate can't exceed the best score measured, so it's too low when n approaches the number of runs. The
-    background is gray from half of that number on.
+    The estimate cannot exceed the best score that was measured, so it is too low when n is close to the number of runs.
+    The background is gray where n is more than half of that number.
 
     Args:
-        runs: Maps the name of each series of runs to their scores.
+        runs: Maps the name of each of up to three series of runs to their scores.
         best: A function like `expected_best`, such as your own.
     """
     longest, half = max(map(len, runs.values())), min(map(len, runs.values())) / 2
@@ -303,20 +307,20 @@ def draw_expected_best(
 def draw_intervals(
     trials: int = 20, correlation: float = 0.0, interval: Interval = correlation_interval, searches: int = 40
 ) -> Figure:
-    """Simulate many searches with a known true correlation, and draw what each of them would report.
+    """Simulate many searches with a known true correlation, and draw the confidence interval that each one reports.
 
     Args:
         trials: Number of trials in each search, at least 4.
-        correlation: The true rank correlation of a hyperparameter with the score, between -0.95 and 0.95.
+        correlation: The true rank correlation of a hyperparameter with the score, from -0.95 to 0.95.
         interval: A function like `correlation_interval`, such as your own.
-        searches: Number of searches.
+        searches: Number of searches, at least 1.
 
     Raises:
         InputError: An argument is out of range.
     """
     if trials < 4 or abs(correlation) > 0.95 or searches < 1:
         raise InputError(f"{trials} trials, a correlation of {correlation} and {searches} searches cannot be drawn")
-    # Two normal variables with this Pearson correlation have the requested rank correlation (Pearson 1907).
+    # Two normal variables with this Pearson correlation have the given rank correlation (Pearson 1907).
     straight = 2 * math.sin(math.pi * correlation / 6)
     draw, intervals = random.Random(trials), []
     for _ in range(searches):
@@ -349,7 +353,11 @@ def draw_intervals(
 
 
 def explore_intervals(interval: Interval = correlation_interval) -> Explorer:
-    """Return a widget that shows `draw_intervals` with sliders for the number of trials and the true correlation."""
+    """Return a widget that shows `draw_intervals` with sliders for the number of trials and the true correlation.
+
+    Args:
+        interval: A function like `correlation_interval`, such as your own.
+    """
     controls = {
         "trials": SelectionSlider(options=[4, 6, 10, 20, 40, 80, 160, 320], value=20, description="Trials"),
         "correlation": FloatSlider(0.5, min=-0.9, max=0.9, step=0.1, description="Truth"),
@@ -358,7 +366,7 @@ def explore_intervals(interval: Interval = correlation_interval) -> Explorer:
 
 
 def _ends(trials: DataFrame, name: str, plan: Plan | None) -> tuple[float, float, bool]:
-    """Return the lowest and the highest value, and whether the axis between them is logarithmic."""
+    """Return the lowest and highest values on an axis, and whether it is logarithmic."""
     searched = plan.space().get(name) if plan else None
     if searched is not None:
         choices = getattr(searched, "choices", None) or (searched.low, searched.high)

@@ -1,4 +1,4 @@
-"""Plots of text on its way into a batch: word frequencies, padded batches, and what padding costs."""
+"""Plots about batching text: word frequencies, padded batches, and the share of padding."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,11 +12,12 @@ LOOKS = list(zip(COLORS, STYLES, "osD^", strict=True))  # color, line, marker
 
 
 def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], title: str) -> Figure:
-    """Draw a batch as a table with one row per sentence. Each cell has a token and its ID; padding is gray.
+    """Draw a batch as a table with one row per sentence. Each cell shows a token and its ID; padding is gray.
 
     Args:
         tokens: The tokens of each sentence, without padding.
-        ids: Their IDs `(batch, length)`, with padding.
+        ids: The IDs of the batch, `(batch, length)`, including padding.
+        title: The title of the table.
     """
     rows, columns = len(ids), max(map(len, ids))
     figure = new_picture(
@@ -38,7 +39,12 @@ def draw_batch(tokens: Sequence[Sequence[str]], ids: Sequence[Sequence[int]], ti
 
 
 def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") -> Figure:
-    """Draw how often each word occurs against its rank, one line per language, on logarithmic axes."""
+    """Draw word counts against rank on logarithmic axes, one line per language.
+
+    Args:
+        counts: Maps the name of each of up to four languages to the counts of its words, in descending order.
+        title: The title of the figure.
+    """
     figure = new_picture(
         "Lines that fall from the upper left to the lower right on logarithmic axes: how often each word occurs, "
         "plotted against its rank. A few words occur thousands of times, but most occur fewer than a hundred times.",
@@ -56,10 +62,10 @@ def draw_word_frequencies(counts: Mapping[str, Sequence[int]], title: str = "") 
 
 
 def draw_padding(batches: Mapping[str, Sequence[int]]) -> Figure:
-    """Draw batches side by side, one row per sentence: dark cells are tokens, pale ones padding.
+    """Draw batches side by side, one row per sentence. Dark cells are tokens, pale cells padding.
 
     Args:
-        batches: The lengths of the sentences in each batch, by title.
+        batches: Maps the title of each batch to the lengths of its sentences, in tokens.
     """
     figure = new_picture(
         "Batches with one row per sentence and one cell per position: dark cells are tokens, pale ones padding. "
@@ -84,7 +90,12 @@ def _share(lengths: Sequence[int]) -> float:
 
 
 def draw_padding_shares(sizes: Sequence[int], shares: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw the share of padding (0 to 1) against the size of a batch in tokens, one line per way of batching."""
+    """Draw the share of padding against the size of the batches, one line per way of batching.
+
+    Args:
+        sizes: Maximum numbers of tokens per batch, in ascending order.
+        shares: Maps the name of each of up to four ways of batching to its share of padding (0 to 1) for each size.
+    """
     figure = new_picture(
         f"Share of padding for batches of {sizes[0]} to {sizes[-1]} tokens. "
         + "; ".join(f"{name}: from {values[0]:.1%} to {values[-1]:.1%}" for name, values in shares.items()),

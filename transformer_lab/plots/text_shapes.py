@@ -1,4 +1,4 @@
-"""Text drawn as shapes: find the fonts that it needs, measure its width, and write hundreds of labels quickly."""
+"""Text drawn as shapes: choose fonts, measure widths, and write hundreds of labels quickly."""
 
 import functools
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ WIDE_FONTS = (
 
 @functools.cache
 def token_fonts() -> list[str]:
-    """Return matplotlib's own font, then installed fonts with Chinese and other characters that it lacks."""
+    """Return font names: matplotlib's own font, then installed fonts with Chinese and other characters it lacks."""
     installed = set(font_manager.get_font_names())
     return ["DejaVu Sans", *(name for name in WIDE_FONTS if name in installed)]
 
 
 @functools.cache
 def has_shape(text: str) -> bool:
-    """Return whether the first font has every character in `text`."""
+    """Return whether the first of `token_fonts` has every character in `text`."""
     known = font_manager.get_font(font_manager.findfont(token_fonts()[0])).get_charmap()
     return all(ord(character) in known for character in text)
 
 
 @functools.cache
 def advance(character: str) -> float:
-    """Return the width of a character relative to the font size: 1 if it needs another font, such as a Chinese one."""
+    """Return a character's width relative to the font size; 1 for a Chinese or other character the first font lacks."""
     if not has_shape(character):
         return 1.0
     font = font_manager.get_font(font_manager.findfont(token_fonts()[0]))
@@ -42,16 +42,16 @@ def advance(character: str) -> float:
 
 
 def write_shapes(axes: Axes, texts: Sequence[tuple[float, float, str, str]], size: float, **look: Any) -> None:
-    """Write short labels as shapes that are drawn all at once, each centered on a point.
+    """Write short labels, each centered on a point, as a single collection of shapes.
 
-    The tree of a beam search has hundreds of labels. Drawn as ordinary text, they would take half of the drawing time.
-    Characters that the first font lacks can't be drawn this way: see `has_shape`.
+    A beam search tree has hundreds of labels. As ordinary text, they would take up half of the drawing time.
+    Characters that the first font lacks cannot be drawn this way: see `has_shape`.
 
     Args:
         axes: The axes to write on.
         texts: For each label, the x and y of its center in the units of `axes`, the text, and the color.
         size: Font size in points.
-        look: Properties of all labels, such as `zorder`.
+        look: Properties that all labels share, such as `zorder`.
     """
     if not texts:
         return
@@ -70,12 +70,12 @@ def write_shapes(axes: Axes, texts: Sequence[tuple[float, float, str, str]], siz
 
 @functools.lru_cache(maxsize=4096)
 def _outline(text: str, size: float) -> Any:
-    """Return the shape of a text centered on the origin, in points."""
+    """Return the outline of `text` as a path in points, centered on the origin."""
     x, parts = -size * sum(map(advance, text)) / 2, []
     for character in text:
         if not character.isspace():
             shape = _outline_of_character(character, size)
-            centered = np.add(shape.vertices, (x, -0.36 * size))  # half of a digit's height
+            centered = np.add(shape.vertices, (x, -0.36 * size))  # half the height of a digit
             parts.append(Path(centered, shape.codes))
         x += size * advance(character)
     return Path.make_compound_path(*parts)

@@ -17,7 +17,7 @@ from transformer_lab.training import label_smoothing_loss, warmup_rate
 Loss = Callable[[Tensor, Tensor, float, int], Tensor]
 Curves = Callable[[float, int], tuple[list[float], list[float]]]
 
-LEADS = torch.linspace(0, 16, 81)  # how far the correct token's logit is ahead of the others
+LEADS = torch.linspace(0, 16, 81)  # the correct token's logit minus the others
 PAPER = {"d_model": 512, "warmup_steps": 4000}  # the base model of section 5.3
 
 
@@ -27,7 +27,7 @@ def draw_warmup(
     factor: float = 1.0,
     rate: Callable[[int, int, int], float] = warmup_rate,
 ) -> Figure:
-    """Draw the learning-rate schedule of section 5.3 with its peak, over the schedule of the paper's base model.
+    """Draw the learning-rate schedule of section 5.3 with its peak, and the schedule of the paper's base model.
 
     Args:
         d_model: Width of the model.
@@ -36,7 +36,7 @@ def draw_warmup(
         rate: Returns the learning rate for `(step, d_model, warmup_steps)`. Pass your own function to try it out.
 
     Raises:
-        InputError: A number is not positive.
+        InputError: `d_model`, `warmup_steps`, or `factor` is not positive.
     """
     for name, value in (("d_model", d_model), ("warmup_steps", warmup_steps), ("factor", factor)):
         if not value > 0:
@@ -52,7 +52,7 @@ def draw_warmup(
         8,
         3.4,
     )
-    figure.set_layout_engine("none")  # it would take half of the drawing time
+    figure.set_layout_engine("none")  # a layout engine would take up half of the drawing time
     axes = figure.add_axes((0.085, 0.145, 0.885, 0.755))
     papers = [warmup_rate(step, **PAPER) for step in steps]
     axes.plot(steps, papers, color="0.65", linestyle="--", label="the paper's base model: 512, 4000, 1")
@@ -75,7 +75,11 @@ def draw_warmup(
 
 
 def explore_warmup(rate: Callable[[int, int, int], float] = warmup_rate) -> Any:
-    """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor."""
+    """Return a widget that shows `draw_warmup` with sliders for the width, warm-up, and factor.
+
+    Args:
+        rate: As in `draw_warmup`.
+    """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="24em")}
     return _explorer(
         lambda **chosen: draw_warmup(**chosen, rate=rate),
@@ -92,14 +96,14 @@ def draw_label_smoothing(
     vocab: int = 10,
     loss: Loss = label_smoothing_loss,
 ) -> Figure:
-    """Draw the smoothed labels of section 5.4, and the loss and gradient of a model that becomes more and more certain.
+    """Draw smoothed labels (section 5.4), and the loss and its gradient as a model becomes more and more certain.
 
-    The model gives the correct token a higher logit than all the others, whose logits are equal.
+    The correct token's logit moves from 0 to 16 above the others, which are all equal. Losses are in nats.
 
     Args:
-        smoothing: From 0, which is plain cross-entropy, to below 1.
-        vocab: Number of tokens.
-        loss: Called like `label_smoothing_loss`. Pass your own function to try it out.
+        smoothing: At least 0, which is plain cross-entropy, and below 1.
+        vocab: Number of tokens, at least 2.
+        loss: A function like `label_smoothing_loss`, such as your own.
 
     Raises:
         InputError: `smoothing` is out of range, or `vocab` is below 2.
@@ -137,7 +141,7 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
     bars.set(ylim=(0, 1.2), xticks=[answer], xticklabels=["right token"], ylabel="probability")
     bars.set_title("Labels" + (f": {shown} of {vocab} tokens" if shown < vocab else ""))
     bars.text(answer, right + 0.03, f"{right:.4g}", ha="center")
-    # There is room to the left of the right token's bar. With two tokens, this is the center of the other bar.
+    # There is room to the left of the correct token's bar. With two tokens, this is the center of the other bar.
     bars.text((answer - 1) / 2, each + 0.03, f"each {each:.2g}", ha="center")
 
     name = f"smoothed by {smoothing:g}"
@@ -157,9 +161,13 @@ def _draw_label_smoothing(smoothing: float, vocab: int, curves: Curves) -> Figur
 
 
 def explore_label_smoothing(loss: Loss = label_smoothing_loss) -> Any:
-    """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary size."""
+    """Return a widget that shows `draw_label_smoothing` with sliders for smoothing and vocabulary size.
+
+    Args:
+        loss: As in `draw_label_smoothing`.
+    """
     same = {"style": {"description_width": "initial"}, "layout": Layout(width="28em")}
-    curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # those without smoothing are always drawn
+    curves = functools.cache(functools.partial(_losses_and_gradients, loss))  # smoothing 0 is always drawn
     return _explorer(
         functools.partial(_draw_label_smoothing, curves=curves),
         smoothing=FloatSlider(0.1, min=0, max=0.9, step=0.05, description="Smoothing, share", **same),
@@ -168,7 +176,7 @@ def explore_label_smoothing(loss: Loss = label_smoothing_loss) -> Any:
 
 
 def _losses_and_gradients(loss: Loss, smoothing: float, vocab: int) -> tuple[list[float], list[float]]:
-    """Return the loss and its derivative with respect to the correct (last) token's logit, for each lead."""
+    """Return the loss and its derivative with respect to the correct (last) token's logit, for each of `LEADS`."""
     labels = torch.tensor([[vocab - 1]])
     with torch.enable_grad():
         logits = [torch.zeros(1, 1, vocab) for _ in LEADS]
@@ -181,5 +189,5 @@ def _losses_and_gradients(loss: Loss, smoothing: float, vocab: int) -> tuple[lis
 
 
 def _explorer(draw: Callable[..., Figure], **controls: Any) -> Explorer:
-    """Return sliders side by side, above the picture that `draw` makes from their values."""
+    """Return a widget with sliders side by side above the figure that `draw` returns for their values."""
     return Explorer(controls, draw, [HBox(list(controls.values()))])

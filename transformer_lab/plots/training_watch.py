@@ -1,4 +1,4 @@
-"""A training run next to the notebook: its curves, a sample after each epoch, and buttons to pause and stop it."""
+"""A widget for a training run in the background: its curves, a sample per epoch, and buttons to pause and stop it."""
 
 import html
 import threading
@@ -16,16 +16,16 @@ Record = Mapping[str, Any]
 
 
 class TrainingWatch(WithPicture):
-    """Watch a training run that continues while you use the notebook. You can pause or stop it.
+    """Start a training run in the background and show its progress, with buttons to pause and stop it.
 
-    To show the widget, make it the last expression of a cell. You can run the next cells while the model trains.
-    Stopping raises KeyboardInterrupt in `run`, as Ctrl-C does.
+    To show the widget, make it the last expression of a cell. You can run more cells while the model trains. Stopping
+    raises KeyboardInterrupt in `run`, as Ctrl-C does.
 
     Args:
-        run: Trains the model. It receives a function to call with every record, as `train(..., on_log=...)` does:
+        run: A function that trains the model. It receives a function to call with every record, as `on_log` of `train`:
             `explore_training(lambda on_log: train("tour", "runs/tour", on_log=on_log))`.
-        sample: Called after each epoch. Its result, such as a translation, is shown.
-        seconds: Minimum time between two updates.
+        sample: Called after each epoch. The string that it returns, such as a translation, is shown.
+        seconds: Minimum time between updates of the curves.
 
     Attributes:
         result: The return value of `run`, once `state` is "finished".
@@ -57,10 +57,10 @@ class TrainingWatch(WithPicture):
         self.thread.start()
 
     def wait(self) -> "TrainingWatch":
-        """Wait until the run has ended or is paused. Afterwards, you can use its `figure`, for example.
+        """Wait until the run ends or is paused, and return this widget.
 
         Raises:
-            Exception: The run failed, with this exception.
+            Exception: The exception with which the run failed.
         """
         while self.thread.is_alive() and self._may_go_on.is_set():
             self.thread.join(0.05)
@@ -69,15 +69,15 @@ class TrainingWatch(WithPicture):
         return self
 
     def figure(self) -> Any:
-        """Return the curves so far, for example to keep them as a cell's output."""
+        """Return a figure of the curves so far, to keep as a cell's output, for example."""
         return draw_curves(self.records)
 
     def _work(self) -> None:
         try:
             self.result = self._run(self._take)
-        except KeyboardInterrupt:  # raised by `_take`, so that the run ends as after Ctrl-C
+        except KeyboardInterrupt:  # raised by `_take` to end the run as Ctrl-C would
             self._say("stopped", "stopped: everything up to here is kept")
-        except BaseException as error:  # otherwise, the thread would end silently
+        except BaseException as error:  # an exception would end the thread silently
             self._error = error
             self._say("failed", str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}")
         else:
@@ -86,7 +86,7 @@ class TrainingWatch(WithPicture):
         self.pause.disabled = self.stop.disabled = True
 
     def _take(self, record: Record) -> None:
-        """Handle one record. The training run calls this in its own thread."""
+        """Handle one record. The training run calls this from its own thread."""
         self.records.append(record)
         if record["kind"] == "epoch" and self._sample is not None:
             line = f"epoch {record['epoch']}: {self._sample()}"
@@ -94,14 +94,14 @@ class TrainingWatch(WithPicture):
         if record["kind"] != "step" or time.monotonic() - self._drawn >= self._seconds:
             self._draw()
             where = self._where()
-            if self.state == "running":  # a click may change the state at any moment, so write only the text
+            if self.state == "running":  # a click may change the state at any time, so change only the text
                 self._write(where)
         self._may_go_on.wait()
         if self._must_stop.is_set():
             raise KeyboardInterrupt
 
     def _where(self) -> str:
-        last = next(record for record in reversed(self.records) if "step" in record)  # the final one has no step
+        last = next(record for record in reversed(self.records) if "step" in record)  # the final record has no step
         numbers = [f"step {last['step']}"]
         for name, field in (("loss", "loss"), ("rate", "rate"), ("gradient norm", "gradient_norm")):
             if field in last:
