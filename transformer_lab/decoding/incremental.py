@@ -35,7 +35,7 @@ class Cache:
         self.length = 0  # how much of the room is used
 
     def append(self, new: Tensor) -> Tensor:
-        """Append a step's entries, `(batch, heads, new, d_k)`, and return all entries, `(batch, heads, length, d_k)`."""
+        """Append a step's entries, `(batch, heads, new, d_k)`, and return all so far, `(batch, heads, length, d_k)`."""
         before, self.length = self.length, self.length + new.size(2)
         if self.buffer is None or self.length > self.buffer.size(2):
             batch, heads, _, d_k = new.shape
