@@ -194,7 +194,7 @@ def load_text(name_or_file: str | Path) -> TextCorpus:
             f"{path} has {count:,} characters, too few to learn from: give at least {SHORTEST_TEXT:,}, better 100,000"
         )
     cut = len(text) * 9 // 10
-    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # if the line is very long, split it at nine tenths
+    cut = text.find("\n", cut, len(text) * 19 // 20) + 1 or cut  # no line break nearby: split at nine tenths
     return TextCorpus(path.name.split(".")[0], text[:cut], text[cut:])
 
 

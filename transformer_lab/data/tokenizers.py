@@ -231,7 +231,7 @@ class BytePairs:
 
 
 def _with_first_space(sentence: str, chinese: ChineseTokens | None) -> str:
-    """Return the sentence with a space before its first word, so that every word has one. Chinese needs none."""
+    """Put a space before the first word, as before all others, unless the sentence starts with a Chinese character."""
     return sentence if chinese and starts_in_chinese(sentence) else " " + sentence
 
 
@@ -289,8 +289,8 @@ class BpeTokenizer(PairTokenizer):
 class Words:
     """The words of one language, split by spaCy's rules. Words outside the vocabulary become `<unk>`.
 
-    Decoding puts spaces where they were in the training sentences: for each token, `spacing` holds the probabilities
-    that there is no space before it and no space after it.
+    Decoding places spaces as in the training sentences: for each token, `spacing` holds the probabilities that
+    there is no space before it and no space after it.
     """
 
     def __init__(self, language: str, vocabulary: "Vocab", spacing: Sequence[tuple[float, float]] = ()):
@@ -428,7 +428,7 @@ def train_tokenizer(
     `chinese`. `spacy` uses `min_frequency` and always has two vocabularies.
 
     Raises:
-        InputError: The kind is neither `bpe` nor `spacy`, or as in `BpeTokenizer.train` or `SpacyTokenizer.train`.
+        InputError: The kind is neither `bpe` nor `spacy`, or one of its arguments is invalid.
     """
     if kind == "bpe":
         return BpeTokenizer.train(pairs, source, target, vocab_size, chinese, shared_vocabulary)

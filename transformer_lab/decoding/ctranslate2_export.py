@@ -1,11 +1,11 @@
-"""Export a trained model to CTranslate2, an inference engine in C++ that doesn't need PyTorch.
+"""Export a trained model to CTranslate2, an inference engine in C++ that does not need PyTorch.
 
 CTranslate2 runs its own kernels and needs only a model's sizes and weights. Greedy decoding gives the same
-translations, unless rounding changes a choice. Beam search differs from section 6.1 in two ways. First, CTranslate2
-divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. Second, a finished hypothesis leaves the
+translations, unless rounding changes a choice. Its beam search differs from the one in section 6.1 in two ways. First,
+it divides scores by length^length_penalty instead of ((5 + length) / 6)^alpha. Second, a finished hypothesis leaves the
 beam and makes room for another, so the search ends after `beam_size` hypotheses have finished. The default,
-`length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, the
-search waits for twice as many finished hypotheses and finds nearly the same translations as in section 6.1.
+`length_penalty=1`, is close to an `alpha` of 1.5: at 10 tokens, both grow at the same rate. With `patience=2`, it waits
+for twice as many finished hypotheses and finds nearly the same translations as the search in section 6.1.
 """
 
 import math

@@ -151,7 +151,7 @@ def connect(residual: nn.Module, x: Tensor, sublayer: Callable[[Tensor], Tensor]
 
 @reimplements("LayerNorm")
 def normalize(norm: nn.Module, x: Tensor) -> Tensor:
-    """Compute `norm(x)`. For a `LayerNorm`, use torch's kernel, a tenth faster for one sentence at a time."""
+    """Compute `norm(x)`. For a `LayerNorm`, use torch's kernel, which is a tenth faster for one sentence at a time."""
     if type(norm) is not LayerNorm:
         return norm(x)
     return F.layer_norm(x, x.shape[-1:], norm.gain, norm.bias, norm.eps)
@@ -228,7 +228,7 @@ class PrefixDecoder:
 
 
 def incremental_decoder(model: nn.Module, source: Tensor) -> Any:
-    """Return the model's own `incremental_decoder(source)` if it has one, otherwise a decoder that suits its parts.
+    """Return the model's own `incremental_decoder(source)` or, if it has none, a decoder that suits its parts.
 
     Decoders for other architectures keep different state between steps, but they also have `step`, `reorder`, and
     `select`.
@@ -264,7 +264,7 @@ def cached_beam_search(
         source: Integers, `(batch, source)`, padded on the right.
         beam_size: Number of hypotheses per sentence; 1 is greedy decoding.
         alpha: Exponent of the length penalty.
-        max_length: Maximum number of generated tokens, at least 1. A tensor, `(batch,)`, sets it for each sentence.
+        max_length: Maximum number of generated tokens, at least 1. A tensor, `(batch,)`, gives each sentence its own.
         observe: Called in every step with three tensors for the unfinished sentences: the tokens and scores of all
             candidates, both `(sentences, beam, children)`, and the indices of the survivors, `(sentences, beam)`, best
             first. The indices refer to the flattened axes `(beam, children)`. A score of -inf marks an unused slot.

@@ -147,7 +147,7 @@ def still_picture(translator: Translator) -> str:
 
 
 def line_of_words(tokens: list[str]) -> tuple[list[Word], float]:
-    """Join tokens into words placed side by side. Return the words and the line's width in pixels, an estimate."""
+    """Join tokens into words placed side by side. Return the words and the line's estimated width in pixels."""
     words: list[Word] = []
     for index, token in enumerate(tokens):
         if not words or token.startswith("▁") or not token.isalnum():

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformer_lab.model import TransformerConfig
 from transformer_lab.reimplementations import reimplements
 
-UNLIKELY = 1e-9  # approximate probability of a token that is not in the table; each has a slightly different one
+UNLIKELY = 1e-9  # approximate probability of a token that is not in the table; the exact values differ, to avoid ties
 HOW_TO_DECODE = "decoders call `model.encode` once and `model.decode` in each step"
 
 

@@ -66,7 +66,7 @@ class FusedLayerNorm(nn.Module):
 def unfused_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout | None
 ) -> tuple[Tensor, None]:
-    """Compute attention with few intermediate tensors: faster than flash attention for sentences of a few dozen tokens.
+    """Compute attention with few intermediate tensors, faster than flash attention for sentences of a few dozen tokens.
 
     Arguments and result are as in `fused_attention`, but every query needs at least one visible key. In training, it
     has one, because each sentence ends with eos.

@@ -1,4 +1,4 @@
-"""Take one training step, from a batch to updated weights (sections 5.3 and 5.4 of the paper), and evaluate."""
+"""Take one training step (sections 5.3 and 5.4 of the paper), or evaluate a model."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -168,7 +168,10 @@ def prepare_gradients(model: nn.Module, preset: Preset, precision: torch.dtype) 
 
 
 def computing_precision(preset: Preset, device: torch.device) -> torch.dtype:
-    """Return the dtype of matrix products. With "auto", it is bfloat16 if the hardware supports it, else float32."""
+    """Return the dtype that the preset sets for matrix products.
+
+    "auto" means bfloat16 if the hardware supports it, otherwise float32.
+    """
     if preset.precision == "auto":
         if device.type == "cuda":
             has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)

@@ -151,7 +151,11 @@ def errors_of_building() -> Iterator[None]:
 
 
 def check_output_folder(output: Path, resume: bool) -> None:
-    """Make sure that a run can be resumed in the folder or, without `resume`, started there. Prepare it for the run."""
+    """Prepare the folder for a new run or, with `resume`, for continuing the run in it.
+
+    Raises:
+        InputError: The folder already holds a run or, with `resume`, holds none, or it cannot be written.
+    """
     if resume:
         if not (output / "training.json").exists():
             raise InputError(f"{output} holds no training run to resume: leave out --resume to start one")
@@ -168,7 +172,7 @@ def check_output_folder(output: Path, resume: bool) -> None:
                 "or give a new folder with --output"
             )
     for file in ("config.json", "tokenizer.json", "metrics.jsonl"):
-        if (output / file).exists() and not (output / "checkpoints").is_dir():  # refused runs leave both
+        if (output / file).exists() and not (output / "checkpoints").is_dir():  # unless a refused run left both
             raise InputError(f"{output} already holds a {file} of something else: give a new folder with --output")
     with writing(output):
         (output / "checkpoints").mkdir(parents=True, exist_ok=True)
