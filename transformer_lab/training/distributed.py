@@ -27,7 +27,7 @@ class WorkerGroup:
         return self.rank == 0
 
     def share_of(self, batch: Batch) -> Batch:
-        """Return this process's share of `batch`: every `world_size`-th sentence. A small batch may leave it none."""
+        """Return this process's share of `batch`: every `world_size`-th sentence, possibly none."""
         mine = slice(self.rank, None, self.world_size)
         return replace(batch, source=batch.source[mine], target=batch.target[mine], indices=batch.indices[mine])
 
